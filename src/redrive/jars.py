@@ -151,7 +151,6 @@ def _lock_text() -> str:
 
 
 def _damaged(directory: Path, jars: Iterable[Jar], *, compare: bool = False) -> list[str]:
-    """Coordinates of the jars in a folder that differ from the lock."""
     return [jar.coordinate for jar in jars if not _is_sound(directory / jar.path, jar, compare)]
 
 
@@ -165,7 +164,6 @@ def _is_sound(path: Path, jar: Jar, compare: bool) -> bool:  # noqa: FBT001 - pr
 
 
 def _enumerate(coordinates: list[str]) -> str:
-    """A few names and the number of the others, with the verb."""
     names = ", ".join(coordinates[:_NAMED])
     if (more := len(coordinates) - _NAMED) > 0:
         names += f" and {more} more"
@@ -227,7 +225,6 @@ def _ivy_program() -> Path:
 
 
 def _ivy_settings() -> Path | None:
-    """The user's own settings, for a mirror or a private repository."""
     if chosen := os.environ.get("REDRIVE_IVY_SETTINGS"):
         return Path(chosen)
     usual = Path.home() / ".ivy2" / "ivysettings.xml"
@@ -246,7 +243,6 @@ def _proxy_arguments() -> list[str]:
 def _run_ivy(
     command: list[str], log: Path, jars: int, progress: Callable[[int, int], None]
 ) -> bool:
-    """Whether Ivy retrieved all jars; its report goes to ``log``."""
     done, total = 0, 2 * jars
     progress(done, total)
     with (

@@ -98,7 +98,6 @@ def _machine_java(environ: Mapping[str, str]) -> Java | None:
 
 
 def _properties(program: str) -> dict[str, str]:
-    """The system properties of a Java; empty if it does not start."""
     command = [program, "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(
@@ -151,7 +150,6 @@ def _utf(text: str) -> bytes:
 
 
 def _write_whole(path: Path, content: bytes, *, mode: int) -> None:
-    """Write a file atomically; nothing happens if it exists."""
     if path.exists() and path.read_bytes() == content:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

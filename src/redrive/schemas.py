@@ -171,7 +171,6 @@ class Schema:
         return Flaw(path, keyword, message, self._expected(schema), hint)
 
     def _expected(self, schema: Mapping[str, Any]) -> str:
-        """What would be valid, according to the schema."""
         kind, title = schema.get("type", ""), schema.get("title", "")
         if "object" in kind:
             return f"a {self.mapping}: {title}"

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _WORDS_OF_A_SENTENCE = 4
+_RETIRED = re.compile(
+    r"\b(told|news|deed|weighed|heed(ed)?|by turns|for ever|there and back|as it stands)\b"
+    r"|\bbec[ao]mes? of\b|\bevery error right\b"
+    r"|\b[Ss]pecification [A-Z]?\.?\d|\b[AB]\.\d+\b|\bQ-\d\d"
+)
+"""Words that nobody uses so, and references into texts that are not in the repository."""
 
 
 def test_every_module_has_a_docstring() -> None:
@@ -31,3 +38,14 @@ def test_every_test_says_what_holds() -> None:
         if len(node.name.removeprefix("test_").split("_")) < _WORDS_OF_A_SENTENCE
     ]
     assert silent == []
+
+
+def test_no_source_has_a_retired_word_or_a_reference_to_nowhere() -> None:
+    """Plain English, and references only into docs/ or the source."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number} {match[0]}"
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if (match := _RETIRED.search(line))
+    ]
+    assert found == []

@@ -35,7 +35,7 @@ ORDER = Content(b'{"amount":10.10,"id":7}', [("a", b"1"), ("b", b"\0"), ("a", No
         (["--drop-header", "a", "--set-header", "a=1"], "a is set or dropped twice"),
         (["--json-patch", "missing.json"], "missing.json"),
         (["--json-patch", "text.json"], "text.json: the file is not JSON"),
-        (["--json-patch", "op.json"], "op.json: operation 1: op is none of"),
+        (["--json-patch", "op.json"], "op.json: operation 1: op must be one of"),
         (["--json-patch", "large.json"], "has a number beyond 64 bits"),
         (["--json-patch", "long.json"], "1,048,576 are the most"),
     ],

@@ -134,7 +134,7 @@ def _elsewhere(seen: Observation) -> Observation:
         (_changed(key=b"other"), "the key on"),
         (_changed(headers=()), "the headers on"),
         (_changed(timestamp=1), "the timestamp on"),
-        (_elsewhere, "ELSEWHERE, and not"),
+        (_elsewhere, "ELSEWHERE, not"),
         (lambda seen: replace(seen, inputs=seen.inputs[1:]), "was put 0 times"),
         (lambda seen: replace(seen, inputs=[seen.inputs[0], *seen.inputs]), "was put 2 times"),
     ],
@@ -183,4 +183,4 @@ def test_a_dead_letter_for_another_reason_is_found() -> None:
         one, message=replace(one.message, ends=(wanted,)), ends=[(end, found)], outcomes=[outcome]
     )
     [problem] = wrong.problems()
-    assert "with reasons [2053], and not 2030" in problem
+    assert "with reasons [2053], not 2030" in problem

@@ -345,7 +345,7 @@ def test_a_message_larger_than_its_topic_takes_is_refused_before_it_is_sent() ->
     ):
         outcome = refusal_by(facts, key=key)
         assert outcome["reason"] == 2030
-        assert "are more than the 1000 that topic Q1 takes" in outcome["detail"]
+        assert "are more than the 1000 of topic Q1" in outcome["detail"]
 
 
 CONNECT: Headers = [

@@ -215,7 +215,7 @@ def test_what_the_job_puts_is_what_the_preview_showed(
 
 REFUSED: list[tuple[Operation, str]] = [
     (patch({"op": "remove", "path": "/a"}), "the value is not JSON"),
-    (ReplaceContent("0" * 64, Content(b"", [])), "not as it was when it was edited"),
+    (ReplaceContent("0" * 64, Content(b"", [])), "the message has changed since it was edited"),
 ]
 
 
@@ -321,9 +321,9 @@ def test_a_rule_puts_what_its_transformation_made(action: str) -> None:
         ),
         (function(raised(ValueError("bad"))), 2374, "TRANSFORM(t) failed: ValueError: bad"),
         (function(raised(SystemExit(3))), 2374, "SystemExit: 3"),
-        (function(lambda *_: b"x"), 2374, "no pair of value and headers"),
-        (function(lambda *_: ("x", [])), 2374, "no pair of bytes and a list"),
-        (function(lambda *_: (b"x", [("a", "b")])), 2374, "no pair of text and bytes"),
+        (function(lambda *_: b"x"), 2374, "not return a pair of value and headers"),
+        (function(lambda *_: ("x", [])), 2374, "not return a pair of bytes and a list"),
+        (function(lambda *_: (b"x", [("a", "b")])), 2374, "not a pair of text and bytes"),
         (function(lambda *_: (b"x", [("redrive.id", b"")])), 2374, "are Redrive's own"),
         (function(lambda *_: (b"x", []), 1.1), 2374, "it took 1.1 s"),
     ],

@@ -125,7 +125,7 @@ def test_a_name_that_no_topic_can_have_is_refused(group: str) -> None:
     one = application(fails)
     one.run()
     assert puts_of(one) == [("orders.dead", 3, "orders")]
-    assert "no topic has such a name" in next(it["detail"] for it in one.outcomes if it["reason"])
+    assert "not a valid topic name" in next(it["detail"] for it in one.outcomes if it["reason"])
 
 
 @pytest.mark.parametrize("fail", GROUPS, ids=lambda it: it.__name__)

@@ -243,7 +243,7 @@ def test_a_round_that_can_not_be_counted_is_told() -> None:
     application.driver.step(BEGIN)
     (outcome,) = application.outcomes
     assert outcome["result"] == "retried"
-    assert outcome["detail"] == "how often it was tried is not known: the original was deleted"
+    assert outcome["detail"] == "the number of its attempts is unknown: the original was deleted"
 
 
 def test_a_round_that_can_not_be_counted_now_waits() -> None:

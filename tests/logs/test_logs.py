@@ -216,7 +216,7 @@ def test_an_exception_keeps_its_trace(log: Callable[..., Path]) -> None:
 def test_a_log_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     """The file, the reason, and what to do."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(EnvironmentFault, match="can't be written") as caught:
+    with pytest.raises(EnvironmentFault, match="cannot be written") as caught:
         configure_logging(LogSettings(file=tmp_path / "file" / "redrive.log"))
     assert "[log]" in caught.value.hint
 

@@ -204,7 +204,7 @@ def test_reading_never_raises(data: bytes, ccsid: int, encoding: int) -> None:
     [
         (replace(SAMPLE, dest_q_name="Q" * 49), "DestQName 'Q+' has 49 bytes, more than 48"),
         (replace(SAMPLE, format="Ü" * 5), "Format 'Ü+' has 10 bytes, more than 8"),
-        (replace(SAMPLE, reason=2**31), "no MQLONG"),
+        (replace(SAMPLE, reason=2**31), "not an MQLONG"),
         (
             replace(SAMPLE, dest_q_name="Ж", representation=Representation("big", 819)),
             "can't encode",

@@ -130,10 +130,10 @@ def test_without_an_answer_the_last_one_stands_with_its_time(
 def test_a_handler_that_lost_its_place_is_stopped_though_nothing_waits(
     configuration: JobConfiguration, world: SimpleNamespace
 ) -> None:
-    """As a topic that was made anew may be empty; the job says so."""
+    """As a topic that was recreated may be empty; the job says so."""
     survey, observer, _ = survey_of(configuration)
     found = []
-    for stopped in ({}, {"orders.dlq": "it was made anew"}, {}):
+    for stopped in ({}, {"orders.dlq": "it was recreated"}, {}):
         survey.supervised(replace(state(Activity.RUNNING), stopped=stopped))
         survey.look()
         found.append(values(observer)["redrive_handler_state", ("orders", "stopped")])

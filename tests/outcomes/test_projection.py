@@ -375,7 +375,7 @@ def test_a_process_that_another_one_came_before_stands_by(
     for _ in range(3):
         watched.look()
     assert (len(started), started[0].isActive, watched.problem) == (1, False, "")
-    assert said == ["another process writes the ledger: this one stands by"]
+    assert said == ["another process writes the ledger: this one waits"]
 
 
 def test_without_a_ledger_nothing_is_started(job: Job) -> None:

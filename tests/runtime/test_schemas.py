@@ -38,8 +38,20 @@ def value(**schema: Any) -> Schema:
         ({"type": "integer", "minimum": 1}, 0, "OUT_OF_RANGE", "key is 0", "number from 1"),
         ({"type": "integer", "maximum": 5000}, 6000, "OUT_OF_RANGE", "is 6,000", "to 5,000"),
         ({"type": "string", "minLength": 1}, "", "EMPTY", "key is empty", "text"),
-        ({"enum": ["one", "two"]}, "own", "BAD_VALUE", "'own' is no key", "one of one, two"),
-        ({"title": "letters", "pattern": "^a$"}, "a\n", "BAD_VALUE", r"'a\n' is no key", "letters"),
+        (
+            {"enum": ["one", "two"]},
+            "own",
+            "BAD_VALUE",
+            "'own' is not a valid key",
+            "one of one, two",
+        ),
+        (
+            {"title": "letters", "pattern": "^a$"},
+            "a\n",
+            "BAD_VALUE",
+            r"'a\n' is not a valid key",
+            "letters",
+        ),
     ],
 )
 def test_a_wrong_value_is_told_in_words(
@@ -56,7 +68,7 @@ def test_a_value_is_shown_as_it_is_written() -> None:
     """What took the place of a variable appears in no message."""
     schema = value(enum=["one", "two"])
     (flaw,) = schema.flaws({"key": "secret"}, written={"key": "${NAME}"})
-    assert flaw.message == "'${NAME}' is no key"
+    assert flaw.message == "'${NAME}' is not a valid key"
 
 
 def test_a_value_has_one_flaw_and_each_key_one() -> None:

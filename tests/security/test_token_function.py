@@ -191,7 +191,7 @@ def test_other_machines_are_refused_at_the_start(secure: SecureBroker, tmp_path:
         connection=secure.with_token_function(f"{HERE}:good"),
         master="spark://127.0.0.1:1",
     )
-    with pytest.raises(ConfigurationError, match="can't call oauth_token_function") as caught:
+    with pytest.raises(ConfigurationError, match="cannot call oauth_token_function") as caught:
         session.start_session(job)
     assert "oauth_endpoint" in caught.value.hint
 

@@ -106,7 +106,7 @@ def underlined(finding: Diagnostic) -> str:
         (GOOD + SCHEME + "topic = 'x'", "UNKNOWN_KEY", "topic", "[schemes.NAME] has no key topic"),
         (GOOD + SCHEME + "origin.topik = 'x'", "UNKNOWN_KEY", "topik", "did you mean topic?"),
         (GOOD + SCHEME + "group = 1", "WRONG_TYPE", "1", "a header such as"),
-        (GOOD + SCHEME + "group = '$..x'", "BAD_VALUE", "'$..x'", "can't be read: ..x is neither"),
+        (GOOD + SCHEME + "group = '$..x'", "BAD_VALUE", "'$..x'", "cannot be read: ..x is neither"),
         (GOOD + SCHEME + "attempts = 'n as txt'", "BAD_VALUE", "'n as txt'", "decimal, int32be"),
         (GOOD + SCHEME + "payload = 'x'", "BAD_VALUE", "'x'", "$.payload"),
         (GOOD + SCHEME + "drops_headers = true", "MISSING", "true", "origin does not say"),

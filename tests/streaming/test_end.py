@@ -170,9 +170,9 @@ def test_sigterm_ends_the_process_in_time_whatever_hangs(
     [
         ("killed_at_its_start", 1, "error: Spark does not start: "),
         ("killed_before_the_query", EXIT_STALLED, "was ended by SIGKILL: start of the query"),
-        ("killed_while_it_waits", EXIT_STALLED, "error: Java, in which Spark runs, was ended by"),
-        ("killed_in_a_batch", EXIT_STALLED, "error: Java, in which Spark runs, was ended by"),
-        ("killed_in_the_projection", EXIT_STALLED, "error: Java, in which Spark runs, was ended"),
+        ("killed_while_it_waits", EXIT_STALLED, "error: Spark's Java process was ended by"),
+        ("killed_in_a_batch", EXIT_STALLED, "error: Spark's Java process was ended by"),
+        ("killed_in_the_projection", EXIT_STALLED, "error: Spark's Java process was ended"),
         ("killed_at_the_stop", 0, "stopped: SIGTERM"),
     ],
 )

@@ -184,7 +184,7 @@ def takes_away(frame: DataFrame) -> DataFrame:
         (doubles, "made 4 rows of 3"),
         (sorts, "moves rows between tasks"),
         (moves, "moves rows between tasks"),
-        (takes_away, "takes away the columns headers"),
+        (takes_away, "drops the columns headers"),
     ],
 )
 def test_an_enrichment_that_loses_messages_is_refused(

@@ -193,7 +193,7 @@ def test_the_job_goes_on_by_itself_when_there_is_room_again(
     eventually(lambda: len(jobs.read(job.target)) == 20, "the first were handled", every=1)
     disk.fill()
     jobs.produce(job.dlq, letters(job, range(20, 60)))
-    full = (f"the job's folder {disk.folder}/job can't be written", "No space left on device")
+    full = (f"the job's folder {disk.folder}/job cannot be written", "No space left on device")
     eventually(lambda: job.log_says(*full, "make room"), "the log said so", every=1)
 
     def told() -> str:

@@ -340,7 +340,7 @@ def test_instances_that_come_and_go_share_the_partitions_out(jobs: Jobs) -> None
     settings = first.configuration
     second = jobs.start(replace(settings, directory=settings.directory / "second"))
     eventually(second.is_started.is_set, "the second instance has its part")
-    taken = "this instance works on a share"
+    taken = "this instance took a share"
     eventually(lambda: (taken, {"share": "1/2"}) in first.notices, "the first gave its part up")
     assert handle(first, second) == [20, 20]
     first.stop()
@@ -441,7 +441,7 @@ def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(jobs: Jobs) -
     refused = jobs.start(configuration)
     eventually(lambda: not refused.is_alive, "the start was refused")
     assert isinstance(refused.error, ConfigurationError)
-    assert "made anew" in str(refused.error)
+    assert "recreated" in str(refused.error)
     allowed = jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE))
     allowed.join()
     assert allowed.records == 5
@@ -460,7 +460,7 @@ def test_a_folder_that_cannot_be_written_is_waited_for(jobs: Jobs) -> None:
     folder.write_text("")
     job.control.request_restart(lambda: configuration)
     eventually(
-        lambda: any("can't be written" in str(facts.get("error")) for _, facts in job.warnings),
+        lambda: any("cannot be written" in str(facts.get("error")) for _, facts in job.warnings),
         "the job said that it waits",
     )
     assert job.is_alive

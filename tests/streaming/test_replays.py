@@ -254,7 +254,7 @@ def test_edited_messages_are_put_once_as_the_plan_showed_them(
     plan = redrive("replay", "plan", *words)
     shown = {one["message"]: one for one in plan["changes"]}
     assert '+   "currency": "EUR"' in shown[f"{dlq}:0:0"]["lines"]
-    assert "the value there is another" in shown[f"{dlq}:0:1"]["problem"]
+    assert "the value there is different" in shown[f"{dlq}:0:1"]["problem"]
     done = redrive("replay", "now", *words, "--yes", "--because", "ticket")
     assert done["results"] == {"retried": 2, "remains": 1}
     monkeypatch.setenv("VISUAL", "sed -i s/USD/EUR/")

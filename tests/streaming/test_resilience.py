@@ -377,7 +377,7 @@ def test_forgotten_offsets_are_found_again_in_the_outcomes(jobs: Jobs) -> None:
     jobs.produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(10, 15)])
     again = jobs.start(configuration)
     again.join()
-    assert any("offsets are gone" in warning for warning, _ in again.warnings)
+    assert any("offsets are missing" in warning for warning, _ in again.warnings)
     assert bodies(jobs.read(orders)) == sorted(b"%d" % number for number in range(15))
     assert len(jobs.outcomes(configuration)) == len(before) + 5
 
@@ -843,7 +843,7 @@ def test_a_ledger_that_cannot_be_written_does_not_end_the_job(jobs: Jobs, tmp_pa
     job.wait_for_records(1)
     eventually(
         lambda: job.error or any("ledger" in warning for warning, _ in job.warnings),
-        "the job said that the ledger can't be written",
+        "the job said that the ledger cannot be written",
     )
     jobs.produce(dlq, [letter(1, "x")])
     job.wait_for_records(2)

@@ -114,13 +114,13 @@ def test_a_resume_answers_one_loss(jobs: Jobs) -> None:
         assert job.records == 1
         return str(job.error)
 
-    assert "the job stands at 0: what lay at 0 to 0 is gone" in cut_off(before=1)
+    assert "the job stands at 0: offsets 0 to 0 no longer exist" in cut_off(before=1)
     (lost,) = resume(configuration, payments, ResumeFrom.LATEST, "").values()
     assert lost.gone == 1
     assert [one.is_resumed for one in read_topics(configuration)] == [True, False]
     job = jobs.start(configuration)
     job.join()
-    (resumed,) = [facts for said, facts in job.warnings if said == "a stopped handler goes on"]
+    (resumed,) = [facts for said, facts in job.warnings if said == "a stopped handler resumes"]
     assert (resumed["gone"], resumed["skipped"]) == (1, 1)
     assert "the job stands at 2" in cut_off(before=3)
     handlers = [replace(one, data_loss=DataLoss.CONTINUE) for one in configuration.handlers]

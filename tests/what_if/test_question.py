@@ -150,7 +150,7 @@ def test_what_cannot_be_asked_is_told(settings: Path, tmp_path: Path) -> None:
     result = plan(new, "-c", settings, "--handler", "orders", "--since", "1d", code=2)
     assert "--over history" in result.output
     result = plan(new, "-c", settings, "--handler", "orders", code=1)
-    assert "can't be reached" in result.output
+    assert "cannot be reached" in result.output
     new.write_text("DIALECT(KAFKA)\nERRCLASS(*Timeout*) ACTION(RETRY)\n")
     result = plan(new, "-c", settings, "--handler", "orders", "--over", "history", code=2)
     assert "the ledger does not have ERRCLASS" in result.output

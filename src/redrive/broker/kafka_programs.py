@@ -75,7 +75,6 @@ def _java_command(
     heap: str = "512m",
     options: Sequence[str] | None = None,
 ) -> list[str]:
-    """The command of a Kafka program, run in the folder: no path depends on a character set."""
     archive = broker_archive(find_java())
     return [
         str(archive.java.executable),

@@ -81,7 +81,6 @@ def _is_zombie(process: Path) -> bool:
 
 
 def _listed_command_line(pid: int) -> str:
-    """The command line of a process where there is no ``/proc``; empty if it has ended."""
     listing = subprocess.run(
         ["ps", "-ww", "-o", "command=", "-p", str(pid)],  # noqa: S607 - ps is found on the PATH
         capture_output=True,

@@ -170,12 +170,10 @@ def _continue(kept: Sequence[_Entry]) -> SteadyClock:
 
 
 def _shift(known: Iterable[SetForward], by: float) -> list[SetForward]:
-    """The changes as seen by a clock that is ahead by some seconds."""
     return [SetForward(one.at + by, one.seconds + by) for one in known if one.seconds + by > 0]
 
 
 def _merge_oldest(known: Iterable[SetForward]) -> tuple[SetForward, ...]:
-    """The changes, with the oldest merged to stay within the limit."""
     changes = sorted(known)
     surplus = len(changes) - _MOST_CHANGES + 1
     oldest, newest = changes[:surplus], changes[surplus:]

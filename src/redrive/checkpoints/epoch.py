@@ -215,7 +215,6 @@ def operator_ids(keys: Iterable[str]) -> dict[str, str]:
 
 
 def _registered(store: EntryStore, share: Share) -> dict[str, str]:
-    """Key and id of the emitters of every overlapping share, and of operators."""
     keys = store.registered(_EMITTER)
     found = operator_ids(keys)
     for key in keys:

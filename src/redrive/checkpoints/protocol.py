@@ -440,7 +440,6 @@ class Emitter:
     def _transact(
         self, producer: Producer, work: TransactionInput, ends: Mapping[TopicPartition, int]
     ) -> Verdict:
-        """Steps 4 and 5."""
         begun = self._clock.monotonic()
         self._figures.aborted += 1  # until it is known to be committed
         producer.begin()

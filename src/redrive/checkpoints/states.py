@@ -199,7 +199,6 @@ class StatesWriter:
         commit_records(self._producer, every, f"the tables topic {self._topic}")
 
     def _register(self) -> None:
-        """Registers the id, and the state version of this release."""
         entries = read_entries(self._cluster, self._control_topic)
         check_format(entries, self._control_topic)
         if entries.get(FORMAT_KEY, {}).get("format") != FORMAT:

@@ -158,7 +158,6 @@ def keep_tables(
 
 
 def _with_run(known: KeptTable | None, table: RunningTable, *, now: float, by: str) -> KeptTable:
-    """The entry of a table that begins to run now."""
     layouts = () if known is None else known.layouts
     if not layouts or layouts[-1].lines != table.lines:
         layouts = (*layouts, Layout(now, table.lines))

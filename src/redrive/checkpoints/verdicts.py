@@ -48,7 +48,6 @@ def verdict_of(report: TransactionReport) -> Verdict:
 
 
 def _fault(report: TransactionReport) -> ProtocolError | None:
-    """The most severe fault apart from refused records."""
     for kind, fault in (
         (FailureKind.FATAL, FatalFault),
         (FailureKind.FENCED, FencedFault),

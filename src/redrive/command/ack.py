@@ -207,7 +207,6 @@ def take_back(settings: Settings, name: str, operator: str) -> None:
 
 
 def _in_effect(settings: Settings) -> Sequence[Acknowledgement]:
-    """The acknowledgements in effect; for part of a job, only those of its handlers."""
     job = settings.job
     with open_cluster(job.connection) as cluster:
         found = acknowledgements_in_effect(job, cluster)

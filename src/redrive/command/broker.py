@@ -124,7 +124,6 @@ def wipe(directory: Path, *, as_json: bool) -> None:
 
 
 def _existing(directory: Path) -> EmbeddedBroker | EmbeddedCluster:
-    """The broker or cluster in a folder; a new broker if there is none."""
     return EmbeddedCluster.found(directory) or EmbeddedBroker(directory)
 
 

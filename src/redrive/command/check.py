@@ -173,7 +173,6 @@ def check(
 
 
 def _without_duplicates(checked: Sequence[FileFindings]) -> list[FileFindings]:
-    """Drops the findings of a table that its settings report too."""
     own = {Path(one.file).resolve(): set(map(_identity, one.findings)) for one in checked}
 
     def is_first(finding: Diagnostic, one: FileFindings) -> bool:
@@ -215,7 +214,6 @@ def _check_files(files: Sequence[str], options: _Options) -> Iterator[FileFindin
 
 
 def _definitions(name: str) -> Sequence[Source]:
-    """The files of a topology in an argument; empty if it is a file of another kind."""
     if name == STANDARD_INPUT:
         return ()
     sources = read_sources(name)

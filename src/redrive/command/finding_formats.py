@@ -56,7 +56,6 @@ def _json(files: Sequence[FileFindings]) -> Iterator[str]:
 
 
 def _github(files: Sequence[FileFindings]) -> Iterator[str]:
-    """Annotations, as in "Workflow commands for GitHub Actions"."""
     for finding in _all(files):
         place = {"file": finding.file, "line": finding.line, "col": finding.column}
         place["title"] = finding.code

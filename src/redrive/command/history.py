@@ -187,7 +187,6 @@ def due_text(due: datetime) -> str:
 
 
 def _text(key: bytes) -> str:
-    """A key as text if it is printable, else as ``--key`` takes it."""
     text = key.decode("utf-8", "replace")
     return text if text.isprintable() and "\ufffd" not in text else f"0x{key.hex()}"
 

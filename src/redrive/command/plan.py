@@ -239,7 +239,6 @@ def _lines(answers: list[WhatIf]) -> Iterator[str]:
 
 
 def _without_file(table: Path, topic: str, bootstrap_server: str) -> Settings:
-    """The same settings as of ``redrive run --dlq TOPIC --rules TABLE``."""
     options = [
         Option(("kafka", "bootstrap_servers"), "--bootstrap-server", bootstrap_server),
         Option(("application", "name"), "--topic", escape(topic)),

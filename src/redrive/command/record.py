@@ -111,7 +111,6 @@ def _body(body: bytes | None, form: str, *, whole: bool) -> Iterator[str]:
 
 
 def _body_as_text(body: bytes, cut: bytes, form: str) -> str | None:
-    """A body as text; None if it is not text and the form does not force it."""
     text = cut.decode("utf-8", "replace")
     if form == "text":
         return text

@@ -86,7 +86,6 @@ def _carry_out(
     yes: bool = False,
     is_edited: bool = False,
 ) -> None:
-    """Make a plan; then write it, or ask and apply it."""
     settings, selection = read_settings(config), selection or Selection()
     mq = shows_mq(settings.job, mq=mq)
     if is_edited and identity is not None:

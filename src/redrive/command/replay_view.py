@@ -139,7 +139,6 @@ def _results(status: ReplayStatus) -> Iterator[str]:
 
 
 def _show_change(lines: Console, change: Change) -> None:
-    """Print a difference; the signs show it without colours too."""
     lines.print(Text(f"changes in {printable(change.message)}"), soft_wrap=True)
     for line in change.lines:
         style = {"-": "red", "+": "green"}.get(line[:1], "")

@@ -231,7 +231,6 @@ def table_file(job: JobConfiguration, index: int) -> tuple[Path, Sequence[int]]:
 
 
 def _show_plan(settings: Settings, ran: Tables, over: Sequence[Over]) -> None:
-    """Show what the new tables and schemes change, compared with the current ones."""
     job, is_changed = settings.job, False
     for handler in job.handlers:
         name, meaning = handler.identity.name, meaning_of(handler, settings.job)

@@ -253,7 +253,6 @@ def run_job(
 
 
 def _check_start(settings: Settings, listen: Callable[[], None]) -> None:
-    """Check everything that a start needs, and report all problems together."""
     job = settings.job
     problems: list[RedriveError] = []
 

@@ -366,7 +366,6 @@ def _batches(batches: tuple[Batch, ...]) -> Table:
 
 
 def _missing(now: Status, state: SupervisionState | None) -> Iterator[str]:
-    """Notes about missing topics; the broker does not report those that may not be read."""
     stopped = state.stopped if state is not None else {}
     for handler in now.handlers:
         if handler.topic_exists is False and handler.identity.topic not in stopped:

@@ -175,7 +175,6 @@ class DeciderFactory:
     def _stopping_channel(
         self, source: QueueTopic, receiver: ReceivingQueueManager
     ) -> tuple[str, str] | None:
-        """The channel of IBM MQ that stops at an undeliverable message."""
         stops = self._configuration.on_undeliverable is OnUndeliverable.STOP_CHANNEL
         is_channel = source.role is TopicRole.TRANSMISSION and not receiver.keeps_refused
         return source.channel if stops and is_channel and source.channel[1] else None
@@ -227,7 +226,6 @@ class DeciderFactory:
         )
 
     def _group_topic(self, name: str, original: str) -> Destination | Refusal:
-        """The topic of a group, which the job creates at its first put."""
         if not self._facts.topic(name).exists:
             created = self._facts.created(NewTopicQuestion(name, original))
             if created is not None and created.reason:

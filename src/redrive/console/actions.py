@@ -242,7 +242,6 @@ class Actions:
         }
 
     def _refusal(self, saved: SavedPlan, user: User, job: JobConfiguration) -> str:
-        """Why a user must not apply a plan; empty if they may."""
         role = _role(user, saved, job)
         if role < Role.OPERATOR <= user.role:
             return f"{user.name} is not an operator of all topics of this plan"

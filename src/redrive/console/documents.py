@@ -254,7 +254,6 @@ def _form_choices(settings: Settings) -> dict[str, Any]:
 
 
 def _channels(network: Network, name: str) -> tuple[list[Any], list[str]]:
-    """What ``redrive channel status --json`` prints, and why it may be missing."""
     try:
         return [channel_document(one) for one in channel_status(network, name, "")], []
     except UsageError:
@@ -264,7 +263,6 @@ def _channels(network: Network, name: str) -> tuple[list[Any], list[str]]:
 
 
 def _ways(settings: Settings) -> dict[str, Any]:
-    """The sources of open dead letters: topics and consumer groups, by handler."""
     found = Groups.of(settings, Selection(state=State.OPEN), limit=_MOST)
     counts: Counter[tuple[str, str, str]] = Counter()
     for one in found.groups:
@@ -295,7 +293,6 @@ def _curves(rates: Sequence[Row], now: datetime, span: timedelta) -> dict[str, A
 
 
 def _group(answer: History | None) -> str:
-    """The condition that selects all messages with the same cause; empty if there is none."""
     if answer is None or answer.last["result"] not in set(OPEN):
         return ""
     found = group_of(answer.last)

@@ -108,7 +108,6 @@ def _oidc(section: Section) -> OidcSettings:
 
 
 def _grants(entry: Section) -> tuple[Grant, ...]:
-    """The role of an entry, with its limits; None if it has an error."""
     if not entry.text("role"):
         return ()
     topics = frozenset(one for one in entry.data.get("topics", ()) if one is not None)

@@ -263,7 +263,6 @@ class IdentityProvider:
         raise AssertionError("the last attempt raises")
 
     def _check(self, claims: Mapping[str, Any], nonce: str) -> None:
-        """Verify an ID token apart from its signature (Core 1.0, 3.1.3.7)."""
         settings, now = self.settings, self._clock()
         audience = claims.get("aud")
         audiences = audience if isinstance(audience, list) else [audience]

@@ -75,7 +75,6 @@ def _add_errors(app: FastAPI, console: Console) -> None:
 
 
 def _describe(error: Exception) -> tuple[int, str, str]:
-    """Status, message and hint."""
     if isinstance(error, StarletteHTTPException):
         return error.status_code, str(error.detail), ""
     if isinstance(error, RequestValidationError):

@@ -160,7 +160,6 @@ class RulesTables:
         return {"handler": handler, "process": answer.pid, "saved": saved}
 
     def _file(self, handler: str) -> tuple[Path, Sequence[int]]:
-        """The file of a handler's table, and all handlers of the job that read it."""
         seen = self._documents.settings()
         _handler(seen, handler)
         job = read_settings(self._config).job

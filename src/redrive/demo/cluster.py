@@ -40,7 +40,6 @@ class Observation:
 
 @contextmanager
 def _translate_errors(what: str) -> Iterator[None]:
-    """Translate errors of kafka-python to ``EnvironmentFault``; ``what`` starts the sentence."""
     from kafka.errors import KafkaError  # noqa: PLC0415 - slow to import
 
     try:

@@ -106,7 +106,6 @@ class Demonstration:
         return Report(script=script, traces=traces, reconciliation=sums, seconds=seconds)
 
     def _run_job(self, environment: Environment, operator: Operator) -> None:
-        """Run the job, and the script beside it, until one of them ends."""
         view = self._script.view(environment.console)
         control = JobControl(view)
         runner = ScriptRunner(self._script, operator, control)

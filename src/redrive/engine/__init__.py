@@ -1,1 +1,1 @@
-"""Turns records and facts into the records to write, without Spark or Kafka's client."""
+"""Decides records by facts, and makes the records to write, without Spark or Kafka's client."""

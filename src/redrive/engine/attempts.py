@@ -17,29 +17,29 @@ from redrive.rules import Action, Dialect, Rule, RulesTable, select_rule, select
 from redrive.topology.put import Destination, Refusal
 
 LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
-"""Reason of an attempt that would send a message in circles (Q-26: detect and refuse)."""
+"""Reason of an attempt that would send a message in circles."""
 
 _NOT_KNOWN: Final = 1 << 62
-"""Time of a failure that is only known to lie in the past."""
+"""Time of a failure that is only known to be past."""
 
 _ORIGINALS: Final = 1_000
-"""The most profiles that are remembered with their original topic."""
+"""Maximum profiles to cache with their original topic."""
 
 _CHAIN: Final = 8
-"""The most topics of a chain of origins that a refusal names."""
+"""Maximum topics of a chain of origins in a refusal."""
 
 
 class AttemptCounter:
     """Counts the attempts of the rules of one table."""
 
     def __init__(self, table: RulesTable, queue: str) -> None:
-        """Number the rules of the table; the queue is the topic of its dead-letter queue."""
+        """Number the rules of the table; ``queue`` is its dead-letter queue's topic."""
         self._table = table
         self._table_id = table.hash[:16]
         self._queue = queue
         self._is_kafka = table.control.dialect is Dialect.KAFKA
         self._numbers = {id(rule): number for number, rule in enumerate(table.rules)}
-        # Decisions are shared by the id of a profile, so each one gets one other object.
+        # Decisions are shared by a profile's id, so each profile gets one derived object.
         self._originals: dict[
             tuple[int, own.GroupTopic], tuple[DeadLetterProfile, DeadLetterProfile]
         ] = {}
@@ -69,7 +69,7 @@ class AttemptCounter:
         return self._table.rules[attempts.by_rule[-1][0]] if attempts.by_rule else None
 
     def add_failure(self, rule: Rule | None, before: Attempts) -> Attempts:
-        """The attempts with one more that failed, by a rule."""
+        """The attempts plus one failed attempt by a rule."""
         counts = dict(before.by_rule)
         if self._is_kafka and rule is not None:
             number = self._numbers[id(rule)]
@@ -94,11 +94,10 @@ class AttemptCounter:
     def with_earlier_rounds(
         self, message: Message, mine: own.OwnHeaders
     ) -> tuple[Message, Attempts]:
-        """A dead letter and its failed attempts, by the rounds that Redrive's headers count.
+        """A dead letter and its failed attempts, by the rounds in Redrive's headers.
 
-        A service may copy headers to the events that it derives from a message. They count only if
-        the message comes back from the topic that it was put to. The headers are those of the dead
-        letter, or of its original.
+        A service may copy headers to derived events. They count only if the message comes back from
+        the topic that it was put to. The headers are those of the dead letter, or of its original.
         """
         if mine.group_topic and not message.group_topic:  # read from the record that failed
             message = self._with_original(message, mine.group_topic)
@@ -119,7 +118,7 @@ class AttemptCounter:
         return known, Attempts(failures, rounds.by_rule, counted=rounds.counted)
 
     def _with_original(self, message: Message, group_topic: own.GroupTopic) -> Message:
-        """A dead letter whose program dropped the header that names its original topic."""
+        """A dead letter whose program dropped the header with its original topic."""
         profile = message.profile or NO_PROFILE
         key = id(profile), group_topic
         if key not in self._originals:
@@ -134,7 +133,7 @@ class AttemptCounter:
         return self._is_kafka and is_fresh and (message.profile or NO_PROFILE).drops_headers
 
     def rounds_of_probe(self, rule: Rule, rounds: own.Rounds, attempts: Attempts) -> own.Rounds:
-        """The rounds of a put that does not count: the earlier ones, 0 where the rule had none."""
+        """The rounds of a put that does not count: the earlier ones, or 0."""
         by_rule = {self._numbers[id(rule)]: 0} | dict(attempts.by_rule)
         return rounds._replace(by_rule=tuple(sorted(by_rule.items())))
 
@@ -142,7 +141,7 @@ class AttemptCounter:
         """The rounds that a put carries; None if they are not counted."""
         if not self._is_kafka:
             return None
-        is_counted = id(rule) in self._numbers  # a replay's rule counts nothing
+        is_counted = id(rule) in self._numbers  # a replay's rule does not count
         return own.Rounds(
             table=self._table_id,
             by_rule=(self.add_failure(rule, attempts) if is_counted else attempts).by_rule,
@@ -158,7 +157,7 @@ def loop_of(profile: DeadLetterProfile, hops: int, counted: int, limit: int) -> 
 
     ``hops`` are Redrive's puts of it on queues, ``counted`` those by a RETRY of the queue.
     """
-    # Loops through other programs leave traces in their headers; so do our own rounds.
+    # Loops through other programs, and our own rounds, leave traces in headers.
     returns = (profile.view.hop or 1) - 1 if profile.comes_from_kafka and not counted else 0
     if hops - counted + returns < limit:
         return None

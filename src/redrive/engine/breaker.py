@@ -1,12 +1,12 @@
 """Breakers: the retries of a rule wait while its target, or the group that reads it, is down.
 
 A breaker watches the puts by one RETRY rule on one target for one consumer group. It opens when the
-last ones all failed: refused by the target, or, where a round is put and processing, come back as
+last ones all failed: refused by the target or, where a round is put and processing, returned as
 dead letters. While it is open its messages wait and no attempt is counted.
 
-Every slice tries its first message of a breaker that refusals opened: that costs one look at what
-is known of the topic. One that returns opened lets a probe go now and then, whose round does not
-count either. Success is silent, so a probe that does not come back in time closes the breaker.
+If refusals opened a breaker, every slice tries its first message, which only checks known facts
+about the topic. If returns opened it, a probe is put now and then, whose round does not count
+either. Success is silent, so a probe that does not return in time closes the breaker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from redrive.messages.reasons import Reason
 from redrive.rules import Action, RetryTo, Rule
 
 PROBE: Final = "a probe, which does not count"
-"""Begins the detail of a probe's outcome."""
+"""Prefix of the detail of a probe's outcome."""
 _OF_THE_TARGET: Final = frozenset({
     Reason.NOT_AUTHORIZED, Reason.PUT_INHIBITED, Reason.Q_FULL, Reason.UNKNOWN_OBJECT_NAME,
     Reason.UNKNOWN_OBJECT_Q_MGR, Reason.UNKNOWN_REMOTE_Q_MGR, Reason.RESOURCE_PROBLEM,
@@ -32,17 +32,17 @@ _OF_THE_TARGET: Final = frozenset({
 })  # fmt: skip
 """Reasons that concern the target; all others may be those of a single message."""
 _NEARLY_ALL: Final = 0.9
-"""The share of the last rounds that has to come back before a breaker opens."""
+"""Share of the last rounds that must return before a breaker opens."""
 _SHORTEST_SETTLING: Final = 1000
-"""Milliseconds that a probe has at least to come back."""
+"""Minimum milliseconds for a probe to return."""
 _LONGEST_SETTLING: Final = 4
-"""Intervals of probes that one has at most to come back."""
+"""Maximum intervals of probes for one to return."""
 _FORGOTTEN: Final = 3_600_000
-"""Milliseconds without a message after which an open breaker is closed: none waits."""
+"""Milliseconds without a message after which an open breaker closes, as none waits."""
 _MOST_ROUNDS: Final = 200
-"""Batches whose rounds one breaker remembers."""
+"""Batches whose rounds a breaker keeps."""
 _MOST_BREAKERS: Final = 1_000
-"""Breakers that are remembered: targets come from messages, so they are unbounded."""
+"""Maximum breakers: messages may name any number of targets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class BreakerSettings:
     failures: int
     """Failures without a success after which a breaker opens."""
     probe_interval: float = 30.0
-    """Seconds from a probe that failed to the next one."""
+    """Seconds from a failed probe to the next one."""
 
 
 class BreakerKey(NamedTuple):
@@ -73,13 +73,13 @@ class OpenBreaker(NamedTuple):
     """Milliseconds since 1970."""
     why: str
     is_tried: bool
-    """Whether each slice tries a message, as refusals opened the breaker."""
+    """Whether each slice tries a message, because refusals opened the breaker."""
     may_probe: bool = False
     """Whether a probe is due."""
 
     @property
     def detail(self) -> str:
-        """What an outcome says of a message that waits."""
+        """The detail in the outcome of a waiting message."""
         since = datetime.fromtimestamp(self.since / 1000, UTC)
         return f"breaker open since {since:%Y-%m-%d %H:%M:%S} UTC: {self.why}"
 
@@ -97,9 +97,9 @@ class BreakerCounts:
     why: str = ""
     """The last refusal."""
     held: int = 0
-    """Messages that have to wait."""
+    """Messages that wait."""
     returned: Counter[int] = field(default_factory=Counter)
-    """Rounds that came back, by the time of their put in milliseconds."""
+    """Returned rounds, by the time of their put in milliseconds."""
 
     def add(self, other: BreakerCounts) -> None:
         """Adds the counts of another slice or process."""
@@ -127,7 +127,7 @@ def is_refused(decision: Decision) -> bool:
 
 
 class SliceBreakers:
-    """The breakers as one slice sees them, and what it does about their messages."""
+    """The breakers in one slice, and what it does with their messages."""
 
     def __init__(self, opened: Mapping[BreakerKey, OpenBreaker], now: int) -> None:
         """Take the open breakers, and the time of the attempts in milliseconds."""
@@ -144,7 +144,7 @@ class SliceBreakers:
         """Breakers whose probe the slice took."""
 
     def begin(self) -> None:
-        """Forgets what was decided, but not the breakers that the slice found open."""
+        """Drop the decisions, but keep the breakers found open."""
         self._refused.clear()
         self._why.clear()
         self._held.clear()
@@ -159,7 +159,7 @@ class SliceBreakers:
         return self._known.get(key) or self._opened_here.get(key)
 
     def admits(self, key: BreakerKey, breaker: OpenBreaker) -> bool:
-        """Whether the next message of an open breaker is tried; a probe is taken by that."""
+        """Whether to try the next message of an open breaker; this takes a due probe."""
         if breaker.is_tried:
             is_admitted = key not in self._refused
         else:
@@ -174,14 +174,14 @@ class SliceBreakers:
         self._why[key] = why
 
     def note_return(self, key: BreakerKey, put_at: int) -> None:
-        """Notes a round that came back, which was put at a time in milliseconds."""
+        """Note a returned round, which was put at a time in milliseconds."""
         self._returned.setdefault(key, Counter())[put_at] += 1
 
     def opens(self, failures: Mapping[str, int], decisions: Counter[Decision]) -> bool:
         """Whether the refusals of this slice alone open a breaker: decide the slice again then.
 
-        So no message of a large slice uses up an attempt. ``failures`` is how many open a breaker,
-        by handler.
+        So no message of a large slice uses up an attempt. ``failures`` is the number that opens a
+        breaker, by handler.
         """
         failing = [
             key
@@ -245,7 +245,7 @@ class BreakerState:
     why: str
 
     began: ClassVar[str] = "a breaker opened: retries wait"
-    ended: ClassVar[str] = "a breaker closed: retries go on"
+    ended: ClassVar[str] = "a breaker closed: retries continue"
 
     @property
     def key(self) -> BreakerKey:
@@ -262,24 +262,24 @@ class BreakerState:
 
 @dataclass(slots=True)
 class _Breaker:
-    """One breaker over time."""
+    """The state of one breaker."""
 
     settings: BreakerSettings
     open: OpenBreaker | None = None
     refused: int = 0
     """Refusals since the last put that succeeded."""
     rounds: dict[int, list[int]] = field(default_factory=dict)
-    """By the time of the put: rounds that were put, and those of them that came back."""
+    """By the time of the put: rounds put, and rounds returned."""
     longest: int = 0
-    """Milliseconds; the longest time in which a round came back."""
+    """The longest time in milliseconds until a round returned."""
     probe: int = 0
     """Time of the put of the probe under way; 0 for none."""
     next_probe: int = 0
     last_message: int = 0
-    """Milliseconds; when a batch last had a message of it."""
+    """When a batch last had a message of it, in milliseconds."""
 
     def learn(self, counts: BreakerCounts, now: int) -> None:
-        """Takes what one batch did; times are in milliseconds."""
+        """Apply what one batch did; times are in milliseconds."""
         self.last_message = now
         self._count(counts, now)
         if self.open is None:
@@ -294,14 +294,14 @@ class _Breaker:
                 self.probe, self.next_probe = 0, now + self._interval
 
     def is_over(self, now: int) -> bool:
-        """Whether a probe has not come back in time, or no message waits any more."""
+        """Whether a probe has not returned in time, or no message waits any more."""
         if self.open is not None and now - self.last_message > _FORGOTTEN:
             return True
         allowed = min(max(2 * self.longest, _SHORTEST_SETTLING), _LONGEST_SETTLING * self._interval)
         return bool(self.probe) and now - self.probe >= allowed
 
     def view(self, now: int) -> OpenBreaker | None:
-        """What slices see of it; closes it if it is over."""
+        """The open breaker for slices; closes it if it is over."""
         if self.is_over(now):
             self._close()
         if self.open is None or self.open.is_tried:
@@ -327,7 +327,6 @@ class _Breaker:
                 self.longest = max(self.longest, now - put_at)
 
     def _open_if_failing(self, why: str, now: int) -> None:
-        """Opens the breaker if the last puts were refused, or the last rounds came back."""
         if self.refused >= self.settings.failures:
             self.open = OpenBreaker(now, _refusals(self.refused, why), is_tried=True)
             return
@@ -338,9 +337,9 @@ class _Breaker:
             self.next_probe = now + self._interval
 
     def _last_rounds(self) -> tuple[int, int]:
-        """The last rounds that may be judged, and how many came back.
+        """The last conclusive rounds, and how many returned.
 
-        What was put after the last one that came back may still be under way.
+        Rounds put after the last returned one may still be in progress.
         """
         put = returned = 0
         for there, back in reversed(self.rounds.values()):
@@ -371,7 +370,7 @@ class Breakers:
         return {key: one for key, one in views if one is not None}
 
     def learn(self, counts: Mapping[BreakerKey, BreakerCounts], now: int) -> None:
-        """Takes what a batch did at a time in milliseconds."""
+        """Apply what a batch did at a time in milliseconds."""
         for key, one in counts.items():
             if key in self._breakers or self._has_room():
                 settings = self._settings[key.handler]
@@ -385,7 +384,7 @@ class Breakers:
                 yield BreakerState(*key, state, one.open.since / 1000, one.open.why)
 
     def _has_room(self) -> bool:
-        """Whether another breaker may be remembered; closed ones make room."""
+        """Whether another breaker can be kept; closed ones are dropped."""
         if len(self._breakers) < _MOST_BREAKERS:
             return True
         self._breakers = {key: one for key, one in self._breakers.items() if one.open}

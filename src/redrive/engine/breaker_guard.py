@@ -1,4 +1,4 @@
-"""The part of a rules table's decider that asks its breakers before it tries a message."""
+"""The part of a rules table's decider that checks its breakers before it tries a message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redrive.messages import DeadLetterProfile
 
 
 class BreakerGuard:
-    """Has the retries of one rules table wait while their breakers are open."""
+    """Makes retries of one rules table wait while their breakers are open."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class BreakerGuard:
     def note_return(
         self, profile: DeadLetterProfile, attempts: Attempts, put_at: int, facts: SliceContext
     ) -> None:
-        """Counts a round that came back for the breaker of its rule, put at a time in milliseconds.
+        """Count a returned round, put at a time in milliseconds, for its rule's breaker.
 
         The last of the failed attempts was by that rule.
         """
@@ -76,7 +76,7 @@ class BreakerGuard:
             facts.breakers.note_return(key, put_at)
 
     def open_breaker(self, decision: Decision, facts: SliceContext) -> OpenBreaker | None:
-        """The breaker that a decision has to ask, if it is open."""
+        """The breaker of a decision, if it is open."""
         if not facts.breakers:
             return None
         key = breaker_of(self._handler, decision.rule, decision.profile)

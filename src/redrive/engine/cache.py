@@ -1,4 +1,4 @@
-"""Caches: equal messages are decided once, and the put of the most common kind is prepared."""
+"""Caches: equal messages are decided once, and the most common kind of put is prepared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from redrive.messages import DeadLetterProfile
 
 _REMEMBERED: Final = 20_000
-"""Decisions beyond which a cache is emptied before the next slice."""
+"""Decisions above which a cache is cleared before the next slice."""
 
 _Source = TypeVar("_Source")
 _More = TypeVarTuple("_More")
@@ -45,8 +45,8 @@ class DecisionCache:
         """Begin a slice; drop decisions under other facts, and puts prepared for another batch.
 
         Args:
-            facts: Equal while no fact that a decision depends on has changed.
-            batch: Equal while nothing has changed that only a prepared put depends on.
+            facts: Equal while no fact for a decision has changed.
+            batch: Equal while nothing else for a prepared put has changed.
         """
         is_full = len(self._decisions) + len(self._derived) > _REMEMBERED
         if facts != self._facts or is_full:
@@ -107,9 +107,9 @@ class DecisionCache:
     def derive(
         self, make: Callable[[_Source, *_More], _Result], source: _Source, *more: *_More
     ) -> _Result:
-        """A decision that follows from another one, or from a profile, made once.
+        """A decision derived from another one, or from a profile, made once.
 
-        The source is that other decision or profile; equal ones are not taken for the same.
+        ``source`` is that decision or profile, compared by identity.
         """
         key = (make, id(source), *more)
         known = self._derived.get(key)
@@ -137,7 +137,7 @@ class DecisionCache:
     ) -> PreparedPut | None:
         """The prepared put of a profile's dead letters; None if each needs its own decision.
 
-        A replay asks no breaker. Arguments as for ``RulesDecider.decide_profile``; the layout is
+        A replay ignores breakers. Arguments as for ``RulesDecider.decide_profile``; the layout is
         the header names without Redrive's own, in order.
         """
         decision = self.of_profile(decider, profile, attempts, hops=hops, replay=replay)

@@ -29,7 +29,7 @@ CANCELLED: Final = "cancelled/"
 Entry = tuple[str, dict[str, Any]]
 """Key and value of one entry of the tables topic."""
 Removal = tuple[str, None]
-"""The key of an entry that goes."""
+"""Key with which an entry is removed."""
 
 
 class To(StrEnum):
@@ -38,9 +38,9 @@ class To(StrEnum):
     ORIGINAL = "original"
     """Put to their original destination, without the dead-letter header."""
     GROUP = "group"
-    """Put to the topic of the rounds of the consumer group that failed, without the header."""
+    """Put to the topic of the consumer group that failed, without the header."""
     QUEUE = "queue"
-    """Put on a queue that the operator names."""
+    """Put to a queue that the operator names."""
     RULES = "rules"
     """Evaluated from the first rule, with no attempts counted."""
     DISCARD = "discard"
@@ -65,11 +65,11 @@ class Span:
     count: int
     """The number of instructions on this partition."""
     end: int | None = None
-    """The offset behind the last of them; None while they are being written."""
+    """The offset after the last of them; None while they are being written."""
     read: int = 0
     """The offset up to which remaining copies became instructions."""
     until: int = 0
-    """The end of the remaining topic when the replay was accepted, where this stops."""
+    """The end of the remaining topic when the replay was accepted, where reading stops."""
     named: frozenset[int] = frozenset()
     """On a retry topic: the offsets of the selected parked copies."""
 
@@ -93,7 +93,7 @@ class Replay:
     rate: float | None = None
     """Messages per second, over all partitions; None for as fast as possible."""
     edit: Edit = NO_EDIT
-    """What changes in each message before it is put."""
+    """The edit of each message before it is put."""
     operator: str = ""
     """The operator who applied it."""
     purpose: str = ""
@@ -105,7 +105,7 @@ class Replay:
     instructed: int = 0
     """The number of instructions that exist."""
     placed: int = 0
-    """The messages that outcomes show as placed before the plan was applied."""
+    """Messages already placed before the plan was applied, by their outcomes."""
     is_complete: bool = False
     """Whether every instruction is written."""
     cancelled_by: str = ""
@@ -114,7 +114,7 @@ class Replay:
 
     @property
     def rule(self) -> Rule | None:
-        """The rule that decides about its messages; None if a table's rules do, or none does."""
+        """The rule that decides its messages; None if a table's rules do, or none does."""
         match self.to:
             case To.RULES | To.ATTEMPT | To.REMAIN:
                 return None
@@ -158,7 +158,7 @@ class Replay:
             "instructed": self.instructed,
             "placed": self.placed,
             "is_complete": self.is_complete,
-            # Versions that know no edits must not put such a message without: they skip the plan.
+            # Versions without edits must not put such a message: they skip the plan.
             **({"edit": self.edit.document()} if self.edit else {}),
             "spans": [
                 [*lane, one.first, one.count, one.end, one.read, one.until, *sorted(one.named)]
@@ -168,12 +168,12 @@ class Replay:
 
 
 def cancelled_entry(plan: str, operator: str) -> Entry:
-    """The entry by which an operator cancels the rest of a replay, named by the id of its plan."""
+    """The entry that cancels the rest of a replay, by plan id."""
     return f"{CANCELLED}{plan}", {"by": operator}
 
 
 def free_by_order(replays: Iterable[Replay]) -> dict[TopicPartition, int]:
-    """The offsets up to which replays read retry topics before their messages are due."""
+    """The offsets up to which replays read retry topics before messages are due."""
     free: dict[TopicPartition, int] = {}
     for replay in replays:
         if replay.to.is_about_parked and not replay.cancelled_by:
@@ -276,7 +276,7 @@ def release_entry(lane: TopicPartition, offset: int) -> Entry:
 
 
 def discovered_entry(at: str, queue: str, queue_manager: str) -> Entry:
-    """The entry that keeps a definition which queue discovery created at a manager.
+    """The entry of a definition that queue discovery created at a manager.
 
     ``at`` is the manager that has the definition, ``queue_manager`` that of the queue.
     """
@@ -285,13 +285,13 @@ def discovered_entry(at: str, queue: str, queue_manager: str) -> Entry:
 
 
 def dynamic_entry(queue: DynamicQueue) -> Entry:
-    """The entry of a dynamic queue: that it was made, or how long its lease goes on."""
+    """The entry of a dynamic queue: its creation, or the end of its lease."""
     key, at = _key_at(_DYNAMIC, queue.queue_manager, queue.queue)
     return key, {"model": queue.model, "until": queue.until, **at}
 
 
 def removal(entry: Entry) -> Removal:
-    """What removes an entry."""
+    """The removal of an entry."""
     return entry[0], None
 
 
@@ -300,17 +300,17 @@ def _key_at(kind: str, queue_manager: str, name: str) -> tuple[str, dict[str, st
 
 
 class ResumeFrom(StrEnum):
-    """Where a stopped handler goes on."""
+    """Where a stopped handler resumes."""
 
     OLDEST = "oldest"
-    """At the oldest record that is kept."""
+    """At the oldest record."""
     LATEST = "latest"
-    """Behind the last record."""
+    """After the last record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """An operator's answer to lost positions: the handler of a topic goes on."""
+    """An operator's answer to lost positions: the handler of a topic resumes."""
 
     topic: str
     """The topic that the handler reads."""
@@ -322,7 +322,7 @@ class Resume:
     """The reason that the operator gave."""
 
     def answers(self, lane: TopicPartition, found: int) -> bool:
-        """Whether it is about the loss of a lane that was found at a time."""
+        """Whether it is about the loss of a lane found at a time."""
         return self.lanes.get(lane) == found
 
     def entry(self) -> Entry:
@@ -361,7 +361,7 @@ class States:
     running: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     """Whether channels run, by queue manager and channel."""
     why_stopped: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Why the job stopped channels, by the same keys, without those that an operator stopped."""
+    """Why the job stopped channels, by the same keys; channels stopped by operators have none."""
     put_enabled: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     """Whether puts are allowed, by queue manager and queue."""
     releases: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -369,17 +369,17 @@ class States:
     discovered: frozenset[tuple[str, str, str]] = frozenset()
     """Remote definitions that were created: the manager, the queue and its own manager."""
     dynamic_queues: frozenset[DynamicQueue] = frozenset()
-    """Queues made from model queues, with those whose lease has ended and that still hold what was
-    put on them."""
+    """Queues made from model queues, including those whose lease has ended and that still have
+    their messages."""
     resumes: Mapping[str, Resume] = field(default_factory=dict)
     """The last resume of each handler, by the topic that it reads."""
     replays: Mapping[str, Replay] = field(default_factory=dict)
     """Accepted plans, by id."""
     acknowledged: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Entries of acknowledgements, by id; deciding does not ask them."""
+    """Entries of acknowledgements, by id; decisions do not use them."""
 
     def as_of(self, now: int) -> States:
-        """The states without the dynamic queues that are closed at a time, in ms since 1970."""
+        """The states without dynamic queues closed at a time, in ms since 1970."""
         if all(one.is_open(now) for one in self.dynamic_queues):
             return self
         is_open = frozenset(one for one in self.dynamic_queues if one.is_open(now))
@@ -387,20 +387,20 @@ class States:
 
     @property
     def definitions(self) -> tuple[object, ...]:
-        """All that changes where puts lead; equal for states that resolve alike."""
+        """All changes that affect where puts go; equal for states that resolve the same."""
         return self.put_enabled, self.discovered, self.dynamic_queues, self.stopped
 
     @property
     def stopped(self) -> frozenset[tuple[str, str]]:
-        """The channels and connections that are stopped."""
+        """The stopped channels and connections."""
         return frozenset(one for one, is_running in self.running.items() if not is_running)
 
     def moves(
         self, channel: tuple[str, str], via: Iterable[tuple[str, str]], *, is_running: bool
     ) -> bool:
-        """Whether a channel moves messages: it runs, and every connection that it goes over.
+        """Whether a channel moves messages: it runs, and so does every connection that it uses.
 
-        ``is_running`` holds if no operator started or stopped the channel.
+        ``is_running`` applies if no operator started or stopped the channel.
         """
         return self.running.get(channel, is_running) and self.stopped.isdisjoint(via)
 

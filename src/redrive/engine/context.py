@@ -23,9 +23,9 @@ Entry: TypeAlias = tuple[int, OutputRecord]
 """A record to write, with the entry number that identifies its refusal."""
 
 _ROOM_FOR_A_NAME = 64
-"""Bytes assumed for the name of a header where its length is not checked."""
+"""Assumed bytes of a header's name where its length is not checked."""
 _SURELY_TOO_LARGE = 1.05
-"""A compressed record that exceeds its limit by this factor is not sent at all."""
+"""A compressed record that exceeds its limit by this factor is not sent."""
 
 
 @dataclass(slots=True)
@@ -39,24 +39,24 @@ class SliceContext:
     late: int = 0
     """See ``SliceSettings.late``."""
     tables_topic: str = ""
-    """The topic that keeps definitions which puts discover."""
+    """The topic of definitions that puts discover."""
     discovered: frozenset[tuple[str, str, str]] = frozenset()
-    """Definitions that the topic already holds."""
+    """Definitions already on the topic."""
     refused: dict[int, Refused] = field(default_factory=dict)
     """Refusals by entry."""
     packed: set[int] = field(default_factory=set)
     """Entries whose records fit their topics only if they compress well. Each is larger than a
-    produce batch may be, so it gets its own batch, and the broker's answer is about it alone."""
+    produce batch may be, so it gets its own batch and its own answer from the broker."""
     puts: Counter[str] = field(default_factory=Counter)
-    """Puts of this slice on queues whose depth has a limit, by topic."""
+    """Puts of this slice to queues with a depth limit, by topic."""
     decisions: Counter[Decision] = field(default_factory=Counter)
     """The number of inputs of each decision."""
     replayed: set[str] = field(default_factory=set)
     """Origins of the instructions that this slice carried out."""
     recorded: set[object] = field(default_factory=set)
-    """Definitions that the slice keeps, and channels that it stops."""
+    """Definitions that the slice creates, and channels that it stops."""
     orders: dict[WaitingQuestion, KeyOrder] = field(default_factory=dict)
-    """What waits for the keys of a partition, with what this slice did."""
+    """The waiting messages of a partition by key, including the effects of this slice."""
     cache: DecisionCache = field(default_factory=DecisionCache)
     breakers: SliceBreakers = field(default_factory=lambda: SliceBreakers(NO_BREAKERS, 0))
     floods: SliceFloods = field(default_factory=lambda: SliceFloods(NO_ARRIVALS, 0))
@@ -75,13 +75,13 @@ class SliceContext:
         self.floods.begin()
         self.triggers.begin()
         self.orders.clear()
-        # While a breaker is open, no prepared put holds longer than the slice.
+        # While a breaker is open, prepared puts are valid only for the slice.
         batch = object() if self.breakers else (self.now, self.late)
         self.cache.begin((self.facts, self.facts.version), batch)
         self.putters.clear()
 
     def order(self, question: WaitingQuestion) -> KeyOrder:
-        """What waits for the keys of a partition, as the slice has changed it so far."""
+        """The waiting messages of a partition by key, as changed by the slice so far."""
         order = self.orders.get(question)
         if order is None:
             order = self.orders[question] = KeyOrder(self.facts.waiting(question) or {})
@@ -102,7 +102,7 @@ class SliceContext:
     def check(
         self, entry: int, put: OutputRecord, persistence: int, destination: Destination
     ) -> Refusal | None:
-        """Why a put fails: the broker refused it, or its queue or topic would; else counts it."""
+        """Why a put fails: the broker refused it, or its queue or topic would; else count it."""
         refused = self.refused.get(entry)
         if refused is not None:
             return Refusal(refused.reason, refused.detail)
@@ -116,7 +116,7 @@ class SliceContext:
         return refusal
 
     def _too_large(self, entry: int, put: OutputRecord, facts: TopicFacts) -> Refusal | None:
-        """Why a record is surely too large; the broker decides about records near the limit."""
+        """Why a record is certainly too large; the broker decides near the limit."""
         most = facts.max_message_bytes
         if not _is_large(put, most):
             return None
@@ -129,20 +129,20 @@ class SliceContext:
             size = packed_size(put.key, put.value, headers)
             found += f", {size} compressed,"
         if facts.is_uncompressed or size > _SURELY_TOO_LARGE * most:
-            detail = f"{found} are more than the {most} that topic {put.topic} takes"
+            detail = f"{found} are more than the {most} of topic {put.topic}"
             return Refusal(Reason.MSG_TOO_BIG_FOR_Q, detail)
         self.packed.add(entry)
         return None
 
     def _depth(self, topic: str, limits: QueueLimits) -> int | None:
-        """Messages on a queue that can be full; None for any other."""
+        """Messages on a queue with a depth limit; None for others."""
         if limits.max_depth is None or not limits.consumer_group:
             return None
         puts = self.puts[topic]
         question = DepthQuestion(topic, limits.consumer_group, limits.max_depth)
         depth = self.facts.depth(question)
         if 0 < depth < limits.max_depth <= depth + puts:
-            # So far offsets were counted, with markers and aborted records among them. The puts of
+            # So far offsets were counted, including markers and aborted records. The puts of
             # this slice reach the limit, so the messages themselves must be counted.
             depth = self.facts.depth(question._replace(limit=depth))
         return depth + puts
@@ -150,20 +150,20 @@ class SliceContext:
 
 def _problem(put: OutputRecord, facts: TopicFacts, now: int) -> Refusal | None:
     if facts.silent:
-        detail = f"topic {put.topic} takes nothing now: {facts.silent}"
+        detail = f"topic {put.topic} is unavailable: {facts.silent}"
         return Refusal(Reason.RESOURCE_PROBLEM, detail)
     if facts.wants_keys and put.key is None:
-        detail = f"topic {put.topic} is compacted and takes no record without a key"
+        detail = f"topic {put.topic} is compacted and accepts no record without a key"
         return Refusal(Reason.FORMAT_ERROR, detail)
     earliest, latest = facts.timestamps(now)
     if put.timestamp > 0 and not earliest <= put.timestamp <= latest:
-        detail = f"topic {put.topic} takes no record with a timestamp of {put.timestamp}"
+        detail = f"topic {put.topic} accepts no record with a timestamp of {put.timestamp}"
         return Refusal(Reason.FORMAT_ERROR, detail)
     return None
 
 
 def _is_large(put: OutputRecord, most: int) -> bool:
-    """Whether only the exact size of a record shows that it is within a limit."""
+    """Whether only the exact size shows that a record is within a limit."""
     headers = put.headers or ()
     rough = body_length(put.key) + body_length(put.value) + _ROOM_FOR_A_NAME * len(headers)
     return 2 * (rough + sum([len(raw) for _, raw in headers if raw])) > most

@@ -16,17 +16,17 @@ class Decided(NamedTuple):
     """A message, the decision about it, and the records that it writes."""
 
     message: Message
-    """The message, with what its copy had to cut if that could be read."""
+    """The message, completed with what its copy had to cut, if that could be read."""
     decision: Decision
     records: tuple[Entry, ...] = ()
     """Records for queues and for Redrive's topics, apart from copies and the outcome."""
 
 
 class Decider(Protocol):
-    """Decides the messages of one topic and of the topics where they wait.
+    """Decides the messages of one topic and of its waiting topics.
 
-    It neither reads nor writes. It takes what it needs to know of the cluster from the facts of the
-    slice; a missing fact becomes a question, and the message is decided again.
+    It neither reads nor writes. It uses the facts of the slice about the cluster; a missing fact
+    becomes a question, and the message is decided again.
     """
 
     @property
@@ -50,18 +50,18 @@ class Decider(Protocol):
         entry: int = 0,
         replay: Replay | None = None,
     ) -> Decided:
-        """Decide about one message in one attempt.
+        """Decide one message in one attempt.
 
         Args:
             message: The message.
             attempts: The failed ones, under this decider's table.
-            facts: What is known of the cluster, and the effects of the slice so far.
+            facts: Known facts about the cluster, and the effects of the slice so far.
             entry: Number of the input, which identifies the broker's refusals.
-            replay: What a person decided about it.
+            replay: An operator's decision about it.
         """
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
-        """The place where a message of a partition of the source waits for its next attempt."""
+        """The place where a message waits for its next attempt."""
 
     def interval(self, lane: TopicPartition) -> float:
         """Seconds that messages wait on a partition of a retry topic."""

@@ -1,4 +1,4 @@
-"""Decisions: the result of one attempt for all messages that the decider treats alike.
+"""Decisions: the result of one attempt for all messages that are treated the same.
 
 ``Put`` and ``Discard`` end Redrive's work on a message, ``Park`` and ``Keep`` leave a copy of it on
 a topic of Redrive's own (``Wait`` before the first attempt, ``Hold`` behind an earlier message of
@@ -26,13 +26,13 @@ from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Destination
 
 NO_PROFILE: Final = DeadLetterProfile(NO_VALID_SCHEME, "", {}, None)
-"""For a message that is not a dead letter, and need not be one."""
+"""For a message that is not a dead letter and need not be one."""
 _NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Decision:
-    """Decision shared by equal messages in one attempt, and what their outcomes say."""
+    """A decision shared by equal messages in one attempt, with their outcomes' common members."""
 
     handler: str
     """Name of the handler that decided."""
@@ -40,20 +40,20 @@ class Decision:
     profile: DeadLetterProfile = NO_PROFILE
     """Profile of the messages that it is about."""
     attempts: Attempts = NO_ATTEMPTS
-    """The failed attempts once this decision is carried out."""
+    """The failed attempts after this decision is carried out."""
     attempt: int
     """Number of this attempt, from 1; 0 when no rule was applied."""
     rule: Rule | None = None
     target: Names = NO_NAMES
-    """The queue that the rule or the put names; none when nothing is put."""
+    """The queue that the rule or the put names; empty when nothing is put."""
     reason: int = 0
     """Why the attempt failed, or 0."""
     detail: str = ""
-    """Why the attempt failed, in words."""
+    """Why the attempt failed, as text."""
     is_invalid: bool = False
     """Whether the message should be a dead letter and is not."""
     is_worth_logging: bool = False
-    """Whether a failure says more than the dead-letter header does (specification 6.3)."""
+    """Whether a failure says more than the dead-letter header does."""
     members: str = ""
     """JSON members of the outcome that are the same for all its messages."""
     replay: Replay | None = None
@@ -66,18 +66,18 @@ class Put(Decision):
 
     destination: Destination
     returns: bool = False
-    """Whether a message returns to the partition that it failed on, if the topic still has it; else
+    """Whether a message returns to the partition where it failed, if the topic still has it; else
     the key chooses."""
     strip: bool = False
     """Whether the put removes the dead-letter header."""
     headers: tuple[tuple[str, bytes | None], ...] = ()
     """Headers that the put adds, the same for all messages."""
     group_topic: GroupTopic | None = None
-    """The topic of a group's rounds that it puts to, without the partition; None for any other."""
+    """The group's topic that it puts to, without the partition; None for other topics."""
     wait: int = 0
     """Seconds from the failure of the processing to the put."""
     rounds: Rounds | None = None
-    """What the put adds to count rounds, without its time; None if they are not counted."""
+    """The put's round counts, without its time; None if they are not counted."""
 
     @property
     def is_round(self) -> bool:
@@ -87,7 +87,7 @@ class Put(Decision):
         return self.rule.action is Action.RETRY
 
     def added_headers(self, now: int, partition: int | None) -> Headers:
-        """The headers that a put adds at a time in milliseconds to what failed on a partition."""
+        """The headers that a put adds, at a time in milliseconds, for a failure on a partition."""
         added = [*self.headers]
         if self.group_topic is not None:
             known = partition if self.returns and partition != -1 else None
@@ -107,7 +107,7 @@ class Park(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Wait(Park):
-    """The message waits until its delay since the failure is over, and is put then."""
+    """The message waits until its delay since the failure has passed, and is put then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -130,12 +130,12 @@ class Keep(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Discard(Decision):
-    """The message is deleted, as a rule or its own options say, or because it has expired."""
+    """The message is deleted, by a rule, by its own options, or because it expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Skip(Decision):
-    """Nothing is done: the message is where its previous outcome says."""
+    """Nothing is done: the message stays where its previous outcome says."""
 
 
 _Kind = TypeVar("_Kind", bound=Decision)
@@ -172,7 +172,7 @@ class DecisionWriter:
         *,
         expects_dead_letters: bool,
     ) -> None:
-        """Take what all outcomes of the handler share.
+        """Take what all outcomes of the handler have in common.
 
         Args:
             identity: The handler's names.
@@ -211,10 +211,10 @@ class DecisionWriter:
             attempts: The failed attempts, once it is carried out.
             rule: The rule that was applied, if any.
             target: The queue that the rule or the put names.
-            destination: Where the message is put, if it is.
+            destination: Where the message is put, if at all.
             reason: Why the attempt failed, or 0.
-            detail: The same in words.
-            replay: What a person decided about it instead of the table.
+            detail: The reason as text.
+            replay: An operator's decision instead of the table's.
             of_kind: The fields that only this kind has.
         """
         place = destination or target

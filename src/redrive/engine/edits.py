@@ -1,7 +1,7 @@
-"""Changes of a message that an operator makes before a replay puts it.
+"""Changes of a message by an operator before a replay puts it.
 
 An edit is part of its replay: preview and job apply the same operations to the record of the put,
-after the dead-letter header is removed. An edit that can't be made is a failed attempt.
+after the dead-letter header is removed. An edit that cannot be applied is a failed attempt.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from redrive.messages.reasons import Reason
 from redrive.topology.put import Refusal
 
 MAX_EDIT_BYTES: Final = 1024 * 1024
-"""Bytes of an edit as JSON: every process of the job keeps it with its replay."""
+"""Maximum bytes of an edit as JSON, which every process of the job keeps."""
 
 
 class Content(NamedTuple):
@@ -31,7 +31,7 @@ class Content(NamedTuple):
 
 
 class SetHeader(NamedTuple):
-    """One header of a name, in the place of the first that had it, or behind all others."""
+    """Sets a header, in place of the first of that name, or after all others."""
 
     name: str
     value: bytes
@@ -53,7 +53,7 @@ class SetHeader(NamedTuple):
 
 
 class DropHeader(NamedTuple):
-    """No header of a name."""
+    """Removes all headers of a name."""
 
     name: str
 
@@ -70,7 +70,7 @@ class DropHeader(NamedTuple):
 
 
 class PatchValue(NamedTuple):
-    """The value after a JSON Patch."""
+    """Applies a JSON Patch to the value."""
 
     patch: JsonPatch
 
@@ -91,10 +91,10 @@ class PatchValue(NamedTuple):
 
 
 class ReplaceContent(NamedTuple):
-    """A value and headers in the place of those that were edited."""
+    """Replaces value and headers by edited ones."""
 
     edited: str
-    """``digest`` of what was edited: no other message is replaced."""
+    """``digest`` of the original: no other message is replaced."""
     content: Content
 
     def applied(self, content: Content) -> Content:
@@ -104,7 +104,7 @@ class ReplaceContent(NamedTuple):
             ValueError: The message is not the one that was edited.
         """
         if digest(content) != self.edited:
-            raise ValueError("the message is not as it was when it was edited")
+            raise ValueError("the message has changed since it was edited")
         return self.content
 
     def document(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ Operation: TypeAlias = SetHeader | DropHeader | PatchValue | ReplaceContent
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Operations on a message, in their order; none changes nothing."""
+    """Operations on a message, in order; empty for no change."""
 
     operations: tuple[Operation, ...] = ()
 
@@ -132,7 +132,7 @@ class Edit:
         return ", ".join(map(str, self.operations))
 
     def applied(self, content: Content) -> Content | Refusal:
-        """The content of a put after all operations, or why one of them can't be made."""
+        """The content of a put after all operations, or why one of them cannot be applied."""
         try:
             for one in self.operations:
                 content = one.applied(content)
@@ -168,7 +168,7 @@ def _operation(document: Mapping[str, Any]) -> Operation:
         case {"edited": str(edited), "value": value, "headers": [*headers]}:
             read: Headers = [(checked_name(str(name)), _bytes(raw)) for name, raw in headers]
             return ReplaceContent(edited, Content(_bytes(value), read))
-    raise ValueError("an edit has another operation than this version knows")
+    raise ValueError("the edit has an operation unknown to this version")
 
 
 def checked_name(name: str) -> str:
@@ -178,7 +178,7 @@ def checked_name(name: str) -> str:
         ValueError: It is empty, or one of Redrive's own.
     """
     if not name or name.startswith(own.PREFIX):
-        raise ValueError(f"{name!r} can't be edited: headers {own.PREFIX}* are Redrive's own")
+        raise ValueError(f"{name!r} cannot be edited: headers {own.PREFIX}* are Redrive's own")
     return name
 
 
@@ -200,7 +200,7 @@ def digest(content: Content) -> str:
 
 
 def changes(before: Content, after: Content) -> str:
-    """What is different in a message, for its outcome: names of headers, hashes of the value.
+    """The differences in a message, for its outcome: names of headers, hashes of the value.
 
     Returns:
         A text without any value; empty exactly if nothing is different.

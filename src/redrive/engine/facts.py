@@ -1,4 +1,4 @@
-"""What a put needs to know of the cluster: known facts, and open questions.
+"""The facts about the cluster that a put needs: known ones, and open questions.
 
 Nothing here asks the cluster. A decision that lacks a fact assumes the best case and adds a
 question. The emitter asks all questions at once, outside any transaction, and decides again. So a
@@ -28,13 +28,13 @@ TOPIC_AGE: Final = 5.0
 MISSING_AGE: Final = 0.5
 """Seconds for which the answer "no such topic" is valid: it may be created any moment."""
 NO_LIMIT: Final = 1 << 62
-"""A limit that nothing reaches."""
+"""Unlimited."""
 _AGEING: Final = 60_000
 """Milliseconds."""
 _MOST_ANSWERS: Final = 16
-"""Answers in a row that may lead to another question."""
+"""Maximum answers in a row that lead to another question."""
 _REMEMBERED: Final = 10_000
-"""The most topics that are remembered: names come from messages, so they are unbounded."""
+"""Maximum topics to cache: messages may name any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class TopicFacts:
 
     exists: bool = True
     max_message_bytes: int = NO_LIMIT
-    """The largest produce batch the topic takes, as compressed as it is stored."""
+    """The largest produce batch for the topic, compressed as it is stored."""
     is_uncompressed: bool = False
     """Whether the topic stores records uncompressed, however they are sent."""
     may_write: bool = True
@@ -51,20 +51,20 @@ class TopicFacts:
     wants_keys: bool = False
     """Whether a record without a key is refused: the topic is compacted."""
     timestamp_before_max: int = NO_LIMIT
-    """Milliseconds that a record's timestamp may lie before the broker's time."""
+    """Milliseconds that a record's timestamp may be before the broker's time."""
     timestamp_after_max: int = NO_LIMIT
-    """Milliseconds that it may lie after it."""
+    """Milliseconds that it may be after it."""
     partitions: int = NO_LIMIT
     """How many partitions the topic has."""
     silent: str = ""
-    """Why a partition takes no records now: no leader, or too few replicas in sync."""
+    """Why a partition accepts no records now: no leader, or too few replicas in sync."""
 
     def partition(self, wanted: int | None) -> int:
         """The partition if the topic has it; else -1, and the key chooses."""
         return -1 if wanted is None or wanted >= self.partitions else wanted
 
     def timestamps(self, now: int) -> tuple[int, int]:
-        """The earliest and the latest timestamp of a record that the topic surely takes.
+        """The earliest and the latest timestamp that the topic certainly accepts.
 
         Args:
             now: Milliseconds since 1970. A record that is too old a minute later counts as too old:
@@ -75,8 +75,8 @@ class TopicFacts:
 
 
 Copies: TypeAlias = Mapping[bytes, int]
-"""What remains on a partition of a remaining topic: the offset of the last copy by its key, and
-``TAKEN_AWAY`` where a tombstone came after it."""
+"""The copies on a partition of a remaining topic: the offset of the last copy by key, or
+``TAKEN_AWAY`` if a tombstone followed."""
 TAKEN_AWAY: Final = -1
 
 
@@ -95,7 +95,7 @@ class WaitingQuestion(NamedTuple):
     retry: TopicPartition
     """Where its messages are parked."""
     backoff: tuple[TopicPartition, ...]
-    """Where those wait that wait by BACKOFF; the topic may not exist."""
+    """Where messages wait by BACKOFF; the topic may not exist."""
     remaining: TopicPartition
 
     @classmethod
@@ -110,10 +110,10 @@ class WaitingQuestion(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """The messages that instructions have moved, according to a partition of the outcomes topic."""
+    """The messages moved by instructions, according to a partition of the outcomes topic."""
 
     first: int
-    """The offset from which on it is known."""
+    """The offset from which it is known."""
     last: Mapping[str, int]
     """By origin, the offset of the last outcome of an instruction that was carried out."""
 
@@ -123,16 +123,16 @@ MISSING: Final = TopicFacts(exists=False)
 
 
 class DepthQuestion(NamedTuple):
-    """How many messages a consumer group can still read from a topic."""
+    """How many messages a consumer group has yet to read from a topic."""
 
     topic: str
     group: str
     limit: int
-    """A depth beyond this need not be known exactly."""
+    """Above this the depth need not be exact."""
 
 
 class RecordQuestion(NamedTuple):
-    """Names a record that a dead letter only points at."""
+    """The record that a dead letter refers to."""
 
     topic: str
     partition: int
@@ -148,7 +148,7 @@ class NewTopicQuestion(NamedTuple):
 
 
 class Created(NamedTuple):
-    """The topic exists now, or can be created by the job; with a reason it can't."""
+    """The topic exists or can be created by the job; with a reason, it cannot."""
 
     reason: int = 0
     """MQRC_*."""
@@ -157,7 +157,7 @@ class Created(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A record that a dead letter points at."""
+    """A record that a dead letter refers to."""
 
     key: bytes | None
     value: bytes | None
@@ -168,7 +168,7 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Why a record that a dead letter points at cannot be read."""
+    """Why a record that a dead letter refers to cannot be read."""
 
     detail: str
     may_come: bool = False
@@ -190,7 +190,7 @@ class Questions:
     """Partitions of retry topics."""
     replayed: frozenset[ReplayedQuestion] = frozenset()
     rounds: frozenset[Round] = frozenset()
-    """How far rounds are; asked before ``waiting``, so that what came back is seen there."""
+    """The progress of rounds; read before ``waiting``, which then includes returned messages."""
     waiting: frozenset[WaitingQuestion] = frozenset()
     new_topics: frozenset[NewTopicQuestion] = frozenset()
 
@@ -213,7 +213,7 @@ class Questions:
 class Answers:
     """Answers of the cluster; only questions about records may stay open.
 
-    There are as many records as fit, and at least one.
+    As many records are answered as fit, at least one.
     """
 
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
@@ -226,7 +226,7 @@ class Answers:
     """Replays about parked messages, the latest first."""
     replayed: Mapping[ReplayedQuestion, Replayed] = field(default_factory=dict)
     rounds: Mapping[Round, Round] = field(default_factory=dict)
-    """Each round as far as it is now."""
+    """The current progress of each round."""
     waiting: Mapping[WaitingQuestion, WaitingKeys] = field(default_factory=dict)
     new_topics: Mapping[NewTopicQuestion, Created] = field(default_factory=dict)
 
@@ -245,11 +245,11 @@ class _Known(Generic[_Question, _Answer]):
         return self.answers.get(question)
 
     def ask(self, questions: Iterable[_Question]) -> None:
-        """Adds questions that may have an answer."""
+        """Add questions that may have an answer."""
         self._asked.update(questions)
 
     def take(self) -> frozenset[_Question]:
-        """The questions; they count as asked from now on."""
+        """The questions, which from now on count as asked."""
         asked, self._asked = frozenset(self._asked), set()
         return asked
 
@@ -257,11 +257,11 @@ class _Known(Generic[_Question, _Answer]):
 class Facts:
     """The facts of one emitting process.
 
-    This class is responsible for how long an answer is valid, and which questions are open.
+    They know how long an answer is valid, and which questions are open.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Know nothing yet; the clock gives seconds from an arbitrary start."""
+        """Start empty; the clock gives seconds from an arbitrary start."""
         self._clock = clock
         self._asked_at = clock()
         self._asked_records: frozenset[RecordQuestion] = frozenset()
@@ -279,16 +279,16 @@ class Facts:
         self._of_slice: Mapping[str, _Known[Any, Any]] = {
             name: getattr(self, f"_{name}") for name in names
         }
-        """What is known for one slice only, by its name in ``Questions`` and ``Answers``."""
+        """Facts for one slice only, by name in ``Questions`` and ``Answers``."""
         self.is_crowded = False
-        """Whether the records that a slice asks for are too large together."""
+        """Whether the records that a slice needs are too large together."""
         self.version = 0
         """Changes whenever something else is known of a topic, or a question about one is new."""
         self._used: set[str] = set()
-        """Topics that were asked about since their last answer."""
+        """Topics asked about since their last answer."""
 
     def topic(self, name: str) -> TopicFacts:
-        """What is known of a topic; else the best case, and a question."""
+        """The facts about a topic; else the best case, and a question."""
         self._used.add(name)
         known = self._topics.get(name)
         return BEST_CASE if known is None else known[1]
@@ -298,11 +298,11 @@ class Facts:
         return self._depths.get(question) or 0
 
     def record(self, question: RecordQuestion) -> Original | Gone | None:
-        """A record that a dead letter points at; None and a question if unknown."""
+        """A record that a dead letter refers to; None and a question if unknown."""
         return self._records.get(question)
 
     def copies(self, lane: TopicPartition) -> Copies | None:
-        """What remains on a partition of a remaining topic; None and a question if unknown."""
+        """The copies on a partition of a remaining topic; None and a question if unknown."""
         return self._copies.get(lane)
 
     def replay(self, plan: str) -> Replay | None:
@@ -318,11 +318,11 @@ class Facts:
         return self._replayed.get(question)
 
     def round(self, noted: Round) -> Round:
-        """How far a round is; as far as noted, and a question, if unknown for this slice."""
+        """The progress of a round; as noted, and a question, if unknown for this slice."""
         return self._rounds.get(noted) or noted
 
     def waiting(self, question: WaitingQuestion) -> WaitingKeys | None:
-        """What waits, by key; None and a question if unknown for this slice."""
+        """The waiting messages by key; None and a question if unknown for this slice."""
         return self._waiting.get(question)
 
     def created(self, question: NewTopicQuestion) -> Created | None:
@@ -330,7 +330,7 @@ class Facts:
         return self._new_topics.get(question)
 
     def begin_slice(self) -> None:
-        """Drops answers that hold for one slice, all but topics, and those that are outdated.
+        """Drop answers for one slice, all but topics, and outdated ones.
 
         A topic that is still asked about becomes a question at once, so that nothing is decided
         without its facts.
@@ -349,7 +349,7 @@ class Facts:
     def answered(
         self, decide: Callable[[], _Decided], answers: Callable[[Questions], Answers]
     ) -> _Decided:
-        """A decision once every question that it leads to is answered; made anew after each answer.
+        """A decision with all of its questions answered; repeated after each answer.
 
         Raises:
             TransientFault: Every answer led to another question.
@@ -362,7 +362,7 @@ class Facts:
         raise TransientFault("facts about the cluster changed while they were being read")
 
     def doubt(self, topics: Iterable[str]) -> None:
-        """Drops topics whose facts no longer hold: they are too old, or a record was refused."""
+        """Drop topics whose facts may be wrong: they are too old, or a record was refused."""
         for name in topics:
             self._topics.answers.pop(name, None)
             self.version += 1
@@ -374,13 +374,13 @@ class Facts:
             self._topics.take(), **{name: known.take() for name, known in self._of_slice.items()}
         )
         self._asked_records = questions.records
-        # Until there is an answer, the next decision has to ask again.
+        # Until there is an answer, the next decision must ask again.
         is_new = not questions.topics <= self._topics.answers.keys()
         self.version += is_new or bool(questions.new_topics)
         return questions
 
     def learn(self, answers: Answers) -> None:
-        """Takes answers; their age counts from the questions, however long the cluster took."""
+        """Take answers; their age counts from the questions, however long the cluster took."""
         self.version += bool(answers.new_topics)
         for name, facts in answers.topics.items():
             _, before = self._topics.answers.get(name, (0.0, None))

@@ -1,7 +1,7 @@
-"""The flood limit of a handler: beyond it new dead letters remain instead of being handled.
+"""The flood limit of a handler, above which new dead letters remain unhandled.
 
-They are counted by the minute of their own timestamps, so that a backlog which grew over a day is
-no flood, and a batch that is decided again keeps the same ones.
+They are counted by the minute of their own timestamps, so that a backlog which grew over a day does
+not count as a flood, and a repeated batch keeps the same ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import ClassVar, Final, NamedTuple
 _MINUTE: Final = 60_000
 """Milliseconds."""
 _MOST_MINUTES: Final = 120
-"""Minutes of each handler that are remembered, the newest ones."""
+"""Number of newest minutes to keep for each handler."""
 
 
 class Minute(NamedTuple):
@@ -33,7 +33,7 @@ NO_ARRIVALS: Final[Mapping[Minute, int]] = {}
 
 
 class SliceFloods:
-    """The new dead letters of one slice, beside those that came before."""
+    """The new dead letters of one slice, and earlier ones."""
 
     def __init__(self, before: Mapping[Minute, int], now: int) -> None:
         """Take earlier dead letters by minute, and the time of the attempts in milliseconds.
@@ -43,21 +43,21 @@ class SliceFloods:
         self._before = before
         self._now = now
         self.arrivals: Counter[Minute] = Counter()
-        """The dead letters of this slice by their minute, of handlers with a limit."""
+        """The dead letters of this slice by minute, for handlers with a limit."""
 
     def begin(self) -> None:
-        """Forgets what was decided."""
+        """Drop the decisions."""
         self.arrivals.clear()
 
     def excess(
         self, handler: str, limit: int, timestamps: Sequence[int], first: int
     ) -> dict[int, str]:
-        """The rows of new dead letters beyond the limit, and why each remains.
+        """The rows of new dead letters above the limit, and why each remains.
 
         Args:
             handler: Name of the handler.
-            limit: The most dead letters of a minute that are handled.
-            timestamps: Of all rows, in milliseconds.
+            limit: Maximum dead letters to handle in a minute.
+            timestamps: Those of all rows, in milliseconds.
             first: The first row to count.
         """
         minutes = [
@@ -82,20 +82,22 @@ class SliceFloods:
 
 @dataclass(frozen=True, slots=True)
 class FloodState:
-    """A flood that lasts, for views."""
+    """A current flood, for views."""
 
     handler: str
     limit: int
     """Dead letters a minute."""
     rate: int
-    """The most dead letters of one minute."""
+    """Maximum dead letters in a minute."""
     kept: int
     """Dead letters that remain because of it."""
     since: float
     """Seconds since 1970."""
 
-    began: ClassVar[str] = "a flood of dead letters: those beyond the limit remain"
-    ended: ClassVar[str] = "a flood of dead letters is over: what it left remains until a replay"
+    began: ClassVar[str] = "a flood of dead letters: those above the limit remain"
+    ended: ClassVar[str] = (
+        "a flood of dead letters has ended: messages kept by it remain until a replay"
+    )
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -123,7 +125,7 @@ class Floods:
         """By handler the last flood, and the time in milliseconds at which it last kept any."""
 
     def learn(self, arrivals: Mapping[Minute, int], now: int) -> None:
-        """Takes the new dead letters of a batch at a time in milliseconds."""
+        """Apply the new dead letters of a batch at a time in milliseconds."""
         if not arrivals:
             return
         known = Counter(self.arrivals)

@@ -17,7 +17,7 @@ from redrive.rules.backoff import HOLDS
 
 
 class HeldKeys:
-    """Has messages of one dead-letter queue wait behind earlier ones of their key."""
+    """Makes messages of one dead-letter queue wait behind earlier ones of their key."""
 
     def __init__(
         self,
@@ -32,10 +32,10 @@ class HeldKeys:
         self._decisions = decisions
 
     def hold(self, message: Message, attempts: Attempts, ahead: Ahead, now: int) -> Hold:
-        """The decision that a message waits behind what is ahead of it; ``now`` in milliseconds.
+        """The decision to wait behind earlier messages; ``now`` in milliseconds.
 
-        It is decided again soon after what it waits for may have moved, and the later the more
-        messages are in front of it. No failed attempt is added.
+        It is decided again soon after the message ahead may have moved, and later if more messages
+        are ahead. No failed attempt is added.
         """
         seconds = float(min(ahead.messages, HOLDS[-1]))
         lane, (position, since) = ahead.lane, ahead.first
@@ -55,10 +55,10 @@ class HeldKeys:
         )
 
     def round_of(self, decided: Decided, home: int, now: int) -> Round | None:
-        """The round that a decision begins; None if its message is not to be processed again.
+        """The round that a decision begins; None if its message is not processed again.
 
-        ``home`` is the partition of the dead-letter queue that the message belongs to, ``now`` the
-        time of the put in milliseconds.
+        ``home`` is the message's partition of the dead-letter queue, ``now`` the time of the put in
+        milliseconds.
         """
         put = decided.decision
         if not isinstance(put, Put) or put.rule is None or put.rule.action is not Action.RETRY:
@@ -68,7 +68,7 @@ class HeldKeys:
         return Round(record.topic, record.partition, failed_group(put.profile), now, letters)
 
     def note_place(self, noted: Round, now: int) -> TopicPartition:
-        """Where the note of a round waits at a time in milliseconds: longer for an older round."""
+        """Where the note of a round waits: longer for an older round."""
         age = (now - noted.put_at) / 1000
         delay = self._delays.longest_within(min(age / 4, HOLDS[-1]))
         partition = self._delays.partition(noted.letters.partition, delay, 0)

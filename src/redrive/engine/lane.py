@@ -1,4 +1,4 @@
-"""What a slice writes for the records of one lane: effects, waiting copies, outcomes."""
+"""The outputs of a slice for the records of one lane: effects, waiting copies, outcomes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from redrive.messages.cuts import cut_sentence
 from redrive.messages.trace_context import traceparents
 
 _SURELY_TAKEN: Final = 512 * 1024
-"""Bytes that every topic of Redrive's own accepts."""
+"""Maximum bytes of a record on Redrive's own topics."""
 _KEPT: Final = (SourceKind.REMAINING, SourceKind.UNDELIVERED, SourceKind.REPLAYS)
 """Kinds of sources with a copy of each message on a compacted topic; a tombstone removes the copy
 once the message has moved."""
@@ -66,7 +66,7 @@ class Lane:
         self._source = source_of(part, decoder, facts)
         self._base = 0
         self._excess: Mapping[int, str] = {}
-        """The rows beyond the flood limit, and why each remains."""
+        """The rows above the flood limit, and why each remains."""
         self._traces: Sequence[str] | None = None
         self._prefix = part.prefix
         self._place = (
@@ -75,9 +75,9 @@ class Lane:
         )
 
     def outputs(self, part: PartitionRecords, base: int, first: int) -> Iterator[Entry]:
-        """The outputs for some records of the lane; those of an earlier call are done with.
+        """The outputs for some records of the lane; earlier ones are finished.
 
-        ``base`` is the entry number of the first record, ``first`` the first row still to do.
+        ``base`` is the entry number of the first record, ``first`` the first unfinished row.
         """
         self._part, self._base = part, base
         self._traces = traceparents(part.records)
@@ -132,10 +132,10 @@ class Lane:
     def _decide_or_hold(
         self, keys: HeldKeys, order: KeyOrder, row: int, item: Input
     ) -> Iterator[Entry]:
-        """The outputs for one message, which may have to wait behind others of its key."""
+        """The outputs for one message, which may wait behind others of its key."""
         message, attempts, replay = item
         key, now = message.key, self._facts.now
-        # An operator who names a message decides about its order too.
+        # An operator who names a message also overrides its order.
         ahead = None if key is None or replay else order.ahead(key, message.identity)
         if ahead is not None:
             held = keys.hold(message, attempts, ahead, now)
@@ -168,7 +168,7 @@ class Lane:
     def _renew_note(
         self, keys: HeldKeys, order: KeyOrder, row: int, noted: Round
     ) -> Iterator[Entry]:
-        """The note of a round once more, as far as it is now; nothing if it is over."""
+        """The updated note of a round; empty if the round is over."""
         known, now = self._facts.facts.round(noted), self._facts.now
         if known.is_over:
             order.remove(self._place_of(row))
@@ -177,21 +177,20 @@ class Lane:
         yield INTERNAL, self._rewrite(row, keys.note_place(known, now), changed)
 
     def _was_held(self, row: int) -> bool:
-        """Whether a row was held already, under the present table, as an outcome of it says."""
         if self._part.kind is not SourceKind.RETRIES:
             return False
         mine = own.read_own(self._part.records.headers[row])
         return bool(mine.behind) and self._part.counts(row, mine)
 
     def _renew_copy(self, row: int, message: Message, held: Hold) -> OutputRecord:
-        """The copy of a message that goes on waiting; it says which copy it replaces."""
+        """The copy of a message that still waits, which names the copy it replaces."""
         place = self._part.decider.waiting_place(message, held, self._part.home)
         moved = f"{self._prefix}{self._part.records.offsets[row]}"
         changed = {own.BEHIND: held.behind.encode("ascii"), own.MOVED: moved.encode("ascii")}
         return self._rewrite(row, place, changed)
 
     def _rewrite(self, row: int, place: TopicPartition, changed: dict[str, bytes]) -> OutputRecord:
-        """A parked record once more, with other headers of Redrive's own; it waits from now on."""
+        """A parked record with other headers of Redrive's own, which waits from now on."""
         records = self._part.records
         headers = [pair for pair in records.headers[row] if pair[0] not in changed]
         return OutputRecord(
@@ -273,7 +272,6 @@ class Lane:
             yield from self._copies_and_outcome(row, message, put.decision)
 
     def _profiles(self, source: DeadLetterSource, first: int) -> Iterable[DeadLetterProfile]:
-        """The profile of each row, sufficient for an attempt that succeeds."""
         matcher, now = source.decider.profiles, self._facts.now
         if not matcher.is_kafka:
             return source.profiles[first:]
@@ -287,7 +285,7 @@ class Lane:
     def _copies_and_outcome(
         self, row: int, message: Message, decision: Decision
     ) -> Iterator[Entry]:
-        """What every decision writes: changes of the handler's copies, and the outcome."""
+        """The records of every decision: changes of the handler's copies, and the outcome."""
         if isinstance(decision, (Park, Keep)):
             kept, decision = self._fit(message, decision)
             yield INTERNAL, self._copy(row, kept, decision)
@@ -302,7 +300,7 @@ class Lane:
         yield INTERNAL, outcome
 
     def _fit(self, message: Message, decision: Park | Keep) -> tuple[Message, Park | Keep]:
-        """A message that fits its topic as a copy, and its decision, which notes a cut."""
+        """A message cut to fit its topic as a copy, and its decision, which notes the cut."""
         if message.cut or wire_size(message.key, message.value, message.headers) <= _SURELY_TAKEN:
             return message, decision
         topic = self._waiting_place(message, decision).topic
@@ -330,8 +328,8 @@ class Lane:
     ) -> int:
         """The time from which a copy waits, in milliseconds.
 
-        What an open breaker holds is spread over half of its delay, so that all of it does not come
-        at once when the breaker closes.
+        Messages held by an open breaker are spread over half of its delay, so that not all of them
+        come at once when it closes.
         """
         facts = self._facts
         if isinstance(decision, Wait):

@@ -1,4 +1,4 @@
-"""A message in the form that deciders see, wherever it was read or waited."""
+"""A message as deciders see it, wherever it was read or waited."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from redrive.messages import DeadLetterProfile, Headers
 from redrive.messages.own_headers import GroupTopic
 
 _SEEDS: Final = 1024
-"""Different seeds for the choice among instances of a cluster queue."""
+"""Number of seeds for the choice among instances of a cluster queue."""
 
 
 class Message(NamedTuple):
@@ -18,7 +18,7 @@ class Message(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
-    """Without Redrive's own headers; a put keeps the names that it carries."""
+    """Without Redrive's own headers, except the names of a put."""
     timestamp: int
     """Milliseconds; from the original record, not from a copy."""
     identity: str
@@ -29,18 +29,18 @@ class Message(NamedTuple):
     hops: int
     """The number of Redrive's puts of it on queues."""
     cut: str = ""
-    """What is cut of the key, the value or the headers; empty for a whole message."""
+    """What is cut from the key, the value or the headers; empty for a whole message."""
     unreadable: str = ""
-    """The header that no client can read, so that the message can't be written unchanged."""
+    """The header that clients cannot read, so that the message cannot be written unchanged."""
     profile: DeadLetterProfile | None = None
-    """Its failure, as its headers describe it; None for a put."""
+    """Its failure, from its headers; None for a put."""
     failed_at: int = 0
     """Milliseconds; when the processing failed, from which a delay counts; now if that is not in
-    the past. 0 for a message that has waited already."""
+    the past. 0 for a message that has already waited."""
     group_topic: GroupTopic | None = None
-    """The topic of a group's rounds that its last put was for; see ``GroupTopic``."""
+    """The group's topic of its last put; see ``GroupTopic``."""
     put_at: int = 0
-    """Milliseconds; when the round that has failed now was put; 0 for any other message."""
+    """Milliseconds; when the failed round was put; 0 for other messages."""
 
 
 class Attempts(NamedTuple):
@@ -49,7 +49,7 @@ class Attempts(NamedTuple):
     failures: int
     """The number of attempts."""
     by_rule: tuple[tuple[int, int], ...] = ()
-    """Failed attempts by rule number, where they decide which rule is next."""
+    """Failed attempts by rule number, if they determine the next rule."""
     is_quarantined: bool = False
     """Whether no table evaluates the message again."""
     counted: int = 0
@@ -63,7 +63,7 @@ NO_ATTEMPTS: Final = Attempts(0)
 def seed_of(identity: str) -> int:
     """The seed of one message, the same for every decision about it.
 
-    The identity is ``topic:partition:offset`` where Redrive saw the message first, or the name of
-    the open that its put belongs to.
+    The identity is ``topic:partition:offset`` where Redrive first saw the message, or the name of
+    the open of its put.
     """
     return 1 + crc32(identity.encode()) % _SEEDS

@@ -24,7 +24,7 @@ def control_topic(application: str) -> str:
 
 
 def tables_topic(application: str) -> str:
-    """The topic of all rules tables that ever ran, and of operators' commands."""
+    """The topic of all rules tables that have run, and of operators' commands."""
     return f"{own_prefix(application)}tables"
 
 
@@ -34,7 +34,7 @@ def retry_topic(application: str, handler: str) -> str:
 
 
 def message_retry_topic(application: str, source: str) -> str:
-    """The topic where messages of a transmission topic wait for their next try (MRRTY)."""
+    """The topic where messages of a transmission topic wait for a retry (MRRTY)."""
     return shortened(f"{own_prefix(application)}{escape(source)}-retry")
 
 
@@ -57,7 +57,7 @@ def cluster_topic(application: str, cluster: str) -> str:
 
 
 def held_keys_topic(application: str) -> str:
-    """The topic of the keys that wait by ORDER(KEY), for consumers that park their own records."""
+    """The topic of waiting keys of ORDER(KEY), for consumers that park their own records."""
     return f"{own_prefix(application)}held-keys"
 
 
@@ -76,7 +76,7 @@ class HandlerIdentity:
     retry_topic: str
     remaining_topic: str
     replay_topic: str = ""
-    """The topic of instructions to replay what remains; empty where nothing can be replayed."""
+    """The topic of instructions to replay remaining messages; empty if there are no replays."""
 
     @classmethod
     def of(
@@ -114,7 +114,7 @@ class HandlerIdentity:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics where dead letters are before they are placed."""
+        """The topics of dead letters that are not placed yet."""
         return self.topic, *self.waiting_topics, self.remaining_topic
 
 

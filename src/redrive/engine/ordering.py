@@ -1,11 +1,11 @@
-"""ORDER(KEY): which messages of a key wait, and which one of them is next.
+"""ORDER(KEY): which messages of a key wait, and which of them is next.
 
 A message of a key waits while a copy of it is parked or remains, or while a round of it is not
-over. Later dead letters of its key wait behind it. The position of a message is its identity: the
-place where Redrive saw it first. It never changes, whatever happens to the message.
+over. Later dead letters of its key wait behind it. The position of a message is its identity, the
+place where Redrive first saw it, which never changes.
 
 A put that begins a round leaves a note of the round where messages of its partition are parked. The
-note has no body; it is looked at whenever it is due, and goes once the round is over.
+note has no body; it is checked whenever it is due, and removed once the round is over.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SETTLED: Final = 600.0
 """Seconds after which a round counts as over whose group is unknown or has no offsets."""
 
 _OF_THE_SLICE: Final = TopicPartition("", 0)
-"""Where copies are that a slice has not written yet."""
+"""The place of copies that a slice has not written yet."""
 
 
 class Position(NamedTuple):
-    """Where Redrive saw a message first; earlier messages come first."""
+    """Where Redrive first saw a message; orders messages."""
 
     topic: str
     incarnation: int
@@ -58,18 +58,18 @@ class Waiting(NamedTuple):
 
 
 WaitingKeys = Mapping[bytes, Mapping[Place, Waiting]]
-"""By key, what waits, and where."""
+"""The waiting messages by key, with their places."""
 
 
 class Ahead(NamedTuple):
-    """What waits in front of a message."""
+    """What waits ahead of a message."""
 
     first: Waiting
-    """The first message that waits for the key."""
+    """The first waiting message of the key."""
     lane: TopicPartition | None
-    """Where that one waits; None if the slice itself has made it wait."""
+    """Where that one waits; None if this slice made it wait."""
     messages: int
-    """The number of messages in front."""
+    """The number of messages ahead."""
 
 
 def position_of(identity: str) -> Position:
@@ -81,19 +81,19 @@ def position_of(identity: str) -> Position:
 
 
 class KeyOrder:
-    """What waits for the keys of one partition, while a slice is decided.
+    """The waiting messages of one partition by key, while a slice is decided.
 
-    It starts from what waited before the slice, and takes in what the slice itself does.
+    It starts with what waited before the slice, and includes the effects of the slice.
     """
 
     def __init__(self, waiting: WaitingKeys) -> None:
-        """Take what waited before the slice, by key; it is not changed."""
+        """Take what waited before the slice, by key, without changing it."""
         self._waiting = waiting
         self._lines: dict[bytes, list[tuple[Waiting, Place]]] = {}
         self._gone: set[Place] = set()
 
     def ahead(self, key: bytes, identity: str) -> Ahead | None:
-        """What waits for a key in front of a message; None if the message is next.
+        """What waits ahead of a message of a key; None if the message is next.
 
         A message never waits behind itself.
         """
@@ -108,12 +108,12 @@ class KeyOrder:
         return Ahead(first, None if lane == _OF_THE_SLICE else lane, messages)
 
     def add(self, key: bytes, identity: str, now: int) -> None:
-        """Note that the slice itself has made a message wait, at a time in milliseconds."""
-        # It is in no topic yet, so the slice does not read it.
+        """Note that the slice made a message wait, at a time in milliseconds."""
+        # It is on no topic yet, so the slice does not read it.
         insort(self._line(key), (Waiting(position_of(identity), now), Place(_OF_THE_SLICE, -1)))
 
     def remove(self, place: Place) -> None:
-        """Note that the slice itself has read a copy or a note, and moves it."""
+        """Note that the slice has read a copy or a note, and moves it."""
         self._gone.add(place)
 
     def _line(self, key: bytes) -> list[tuple[Waiting, Place]]:
@@ -140,17 +140,17 @@ class Round(NamedTuple):
     put_at: int
     """Milliseconds; the time of the put."""
     letters: TopicPartition
-    """The partition of the dead-letter queue to which it may come back."""
+    """The partition of the dead-letter queue to which it may return."""
     processed: _Offsets | None = None
-    """Ends of the target after the put, which the group has to pass; None if not looked up yet."""
+    """Ends of the target after the put, which the group must pass; None if not yet known."""
     returned: int | None = None
-    """End of ``letters`` after the group had passed those, which the job has to pass."""
+    """End of ``letters`` after the group had passed those, which the job must pass."""
     is_over: bool = False
-    """Whether the message can't come back any more."""
+    """Whether the message can no longer return."""
 
     @classmethod
     def read(cls, value: bytes | None, headers: Headers) -> Self | None:
-        """The round that a parked record is a note of; None for any other record."""
+        """The round of a note; None for other records."""
         raw = dict(headers).get(own.IN_ROUND) if value is None else None
         try:
             target, partition, group, put_at, letters, processed, returned = orjson.loads(
@@ -169,7 +169,7 @@ class Round(NamedTuple):
             return None
 
     def note(self, message: Message, place: TopicPartition, now: int) -> OutputRecord:
-        """The note of this round, with a time in milliseconds; it is looked at once it is due."""
+        """The note of this round, with a time in milliseconds; it is checked once due."""
         headers: Headers = [
             (own.ID, message.identity.encode("ascii")),
             (own.IN_ROUND, self.value),

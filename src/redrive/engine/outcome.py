@@ -40,7 +40,7 @@ class Result(StrEnum):
     PARKED = "parked"
     """The attempt failed; the message waits for its next one."""
     REMAINS = "remains"
-    """Nothing can place it now; kept until new definitions or an operator place it."""
+    """Nothing can place it now; it is kept until new definitions or an operator place it."""
     ROUTED = "routed"
     """Put where its names lead: on its queue, or on the way to another manager."""
     DEAD_LETTERED = "dead-lettered"
@@ -48,9 +48,9 @@ class Result(StrEnum):
     EXPIRED = "expired"
     """It expired and was discarded."""
     SKIPPED = "skipped"
-    """Unchanged: it no longer remains, or it keeps waiting while others are tried early."""
+    """Unchanged: it no longer remains, or it still waits while others are tried early."""
     CANCELLED = "cancelled"
-    """Unchanged: an operator cancelled the replay. It is where it was."""
+    """Unchanged: an operator cancelled the replay."""
 
 
 FINAL = frozenset(
@@ -66,14 +66,14 @@ FINAL = frozenset(
 """Results that end Redrive's work on the message."""
 
 UNTOUCHED = frozenset({Result.SKIPPED, Result.CANCELLED})
-"""Results of instructions that changed nothing: the previous outcome says where it is."""
+"""Results of instructions without effect: the previous outcome says where the message is."""
 
 
 LONGEST_KEY: Final = 4096
-"""Bytes of a record key that an outcome keeps."""
+"""Maximum bytes of a record key in an outcome."""
 LONGEST_TEXT: Final = 1024
-"""Characters that an outcome keeps of an external text: MQ's own names have 48. An outcome has some
-twenty such texts, and a topic takes a megabyte by default."""
+"""Maximum characters of an external text in an outcome: MQ's own names have 48. An outcome has some
+twenty such texts, and a topic accepts a megabyte by default."""
 
 
 class Kind(StrEnum):
@@ -114,7 +114,7 @@ class Outcome:
     ``ClassVar`` is a column that no record has. They are in the order of the columns.
 
     A decision is serialized once, without the fields of the single message, which are None. Those
-    are written in front of it as text for each message: a value per message would cost too much.
+    are prepended as text for each message, because a value per message would cost too much.
     """
 
     time: Annotated[int | None, Column(Kind.TIME, "when the attempt was made")] = None
@@ -180,8 +180,8 @@ class Outcome:
         Annotated[
             str,
             _text(
-                "text of a record that is no outcome, or which outcomes were deleted before the"
-                " ledger had them; else null"
+                "text of a record that is not an outcome, or which outcomes were deleted before"
+                " the ledger had them; else null"
             ),
         ]
     ]
@@ -201,22 +201,22 @@ class Outcome:
     error_class: Annotated[
         str | None,
         _text(
-            "the exception that the dead letter tells of, the innermost that it names; else null",
+            "the exception in the dead letter, the innermost that it names; else null",
             is_added=True,
         ),
     ] = None
     consumer_group: Annotated[
         str | None,
         _text(
-            "the group that could not process the message, as the dead letter tells; else null",
+            "the group that could not process the message, from the dead letter; else null",
             is_added=True,
         ),
     ] = None
     incarnation: Annotated[
         int | None,
         _integer(
-            "which topic of the name `source_topic` it was: 2 once the topic was made anew;"
-            " null in rows of earlier versions, whose `outcome` tells it",
+            "which topic of the name `source_topic` it was: 2 once the topic was recreated;"
+            " null in rows of earlier versions, whose `outcome` has it",
             "source_incarnation",
             is_added=True,
         ),
@@ -276,7 +276,7 @@ _values: Final = attrgetter(*_MEMBERS)
 
 
 def static_members(members: Mapping[str, Any]) -> str:
-    """The members that many outcomes share, as JSON text without the braces."""
+    """The common members of many outcomes, as JSON text without the braces."""
     text = orjson.dumps(members)
     if len(text) > LONGEST_TEXT:  # otherwise no text in it is too long
         text = orjson.dumps(_bounded_members(members))
@@ -320,9 +320,9 @@ def key_members(key: bytes | None) -> str:
 
 
 def bounded(text: str) -> str:
-    """An external text, cut to a length that an outcome can always hold.
+    """An external text, cut to a length that always fits into an outcome.
 
-    Of a text longer than ``LONGEST_TEXT`` characters it is the beginning, with length and hash.
+    A text longer than ``LONGEST_TEXT`` characters is cut, with its length and hash appended.
     """
     if len(text) <= LONGEST_TEXT:
         return text

@@ -1,4 +1,4 @@
-"""Dead letters without a payload, and cut copies: both say where the rest is."""
+"""Dead letters without a payload, and truncated copies: both name the original."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from redrive.messages.schemes import SchemeTable
 
 
 def restore_message(message: Message, facts: Facts) -> Message | Gone:
-    """A message, completed with what its copy had to cut, or why it cannot be read.
+    """A message completed with what its copy had to cut, or why that cannot be read.
 
-    If the rest is unknown, it is asked for, and the copy is returned meanwhile: it will be decided
-    again.
+    If the rest is unknown, this adds a question and returns the copy, which will be decided again.
     """
     if not message.cut:
         return message
@@ -29,7 +28,7 @@ def restore_message(message: Message, facts: Facts) -> Message | Gone:
     copy = Content(message.key, message.value, message.headers, message.cut)
     whole = cuts.restored(copy, Content(found.key, found.value, found.headers))
     if whole is None:
-        return Gone(f"the original is gone: what is at {message.origin} now is another record")
+        return Gone(f"the original was deleted: {message.origin} now has another record")
     return message._replace(**whole._asdict())
 
 
@@ -45,10 +44,10 @@ def restore_dead_letter(message: Message, schemes: SchemeTable, facts: Facts) ->
 def own_headers_of_original(
     message: Message, schemes: SchemeTable, facts: Facts
 ) -> own.OwnHeaders | Gone:
-    """Redrive's headers of the record that a dead letter was made from, or why they cannot be read.
+    """Redrive's headers of the failed record of a dead letter, or why they cannot be read.
 
-    For a dead letter of a program that drops headers. If the record is unknown, it is asked for,
-    and there are no headers meanwhile: the message will be decided again.
+    For a dead letter of a program that drops headers. If the record is unknown, this adds a
+    question and returns no headers; the message will be decided again.
     """
     found = _original(message, schemes, facts)
     if found is None or isinstance(found, Gone):
@@ -57,7 +56,6 @@ def own_headers_of_original(
 
 
 def _original(message: Message, schemes: SchemeTable, facts: Facts) -> Original | Gone | None:
-    """The record that a dead letter names as its origin; None while it is asked for."""
     origin = read_view(message.key, message.value, message.headers, schemes=schemes).origin
     if origin.topic is None or origin.partition is None or origin.offset is None:
         return Gone("the dead letter does not say where its original is")
@@ -65,10 +63,10 @@ def _original(message: Message, schemes: SchemeTable, facts: Facts) -> Original 
 
 
 def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message | Gone:
-    """The record that a dead letter points at, with the headers that make it a dead letter.
+    """The record that a dead letter refers to, with the headers that make it a dead letter.
 
-    If the record is unknown, it is asked for, and the dead letter itself is returned meanwhile: it
-    will be decided again. Returns why if it cannot be read.
+    If the record is unknown, this adds a question and returns the dead letter itself, which will be
+    decided again. Returns the reason if it cannot be read.
     """
     found = _original(message, schemes, facts)
     if found is None:
@@ -76,7 +74,7 @@ def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message
     if isinstance(found, Gone):
         return found
     if problem := own.unreadable(found.headers):
-        return Gone(f"the original can't be put as it was written: {problem}")
+        return Gone(f"the original cannot be put unchanged: {problem}")
     return message._replace(
         key=found.key,
         value=found.value,

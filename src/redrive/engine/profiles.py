@@ -1,9 +1,9 @@
-"""Dead letters as the rules of a table match them.
+"""Dead letters as matched by the rules of a table.
 
-What IBM's rules ask for is the same for all messages of a profile, and so is most of what rules in
-DIALECT(KAFKA) ask for: then a decision holds for the profile. If a table asks for more - the text
-of an error, an age, a key, a header, the body - each message is matched by itself, and the messages
-of one profile that the same rules match share one ``MatchedProfile``.
+The fields of IBM's rules are the same for all messages of a profile, and so are most fields of
+DIALECT(KAFKA); then a decision applies to the whole profile. If a table uses others - the text of
+an error, an age, a key, a header, the body - each message is matched individually, and the messages
+of a profile that the same rules match share one ``MatchedProfile``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from redrive.rules.fields import RuleInput
 from redrive.rules.keywords import pattern_keyword
 
 PROFILES: Final = 20_000
-"""The most profiles that are remembered when messages are matched one by one."""
+"""Maximum profiles to cache when messages are matched individually."""
 _CANDIDATES: Final = 100_000
-"""The most profiles whose matching rules are remembered."""
+"""Maximum profiles whose matching rules are cached."""
 
 _INSERTED: Final = ("CONNECTOR", "GROUP", "TOPIC")
 _OF_THE_VIEW: Final = frozenset({"ERRMSG", "AGE", "PARTITION"})
@@ -33,7 +33,7 @@ _OF_THE_VIEW: Final = frozenset({"ERRMSG", "AGE", "PARTITION"})
 
 @dataclass(frozen=True, slots=True)
 class MatchedProfile(DeadLetterProfile):
-    """Dead letters that one table decides alike."""
+    """Dead letters that one table decides the same."""
 
     candidates: int = 0
     """The rules that match them, as bits."""
@@ -52,7 +52,7 @@ class ProfileMatcher:
 
     def __init__(self, table: RulesTable, schemes: SchemeTable = KNOWN) -> None:
         self.is_kafka = table.control.dialect is Dialect.KAFKA
-        """Whether rules match messages, not only the fields of profiles."""
+        """Whether rules match messages, not only fields of profiles."""
         names = table.asked if self.is_kafka else frozenset()
         asked = {name for name in names if pattern_keyword(name).is_varied}
         self._matcher = Matcher(table)
@@ -60,9 +60,9 @@ class ProfileMatcher:
         self._shared = FieldReader({*(names - asked), *_INSERTED})
         self._varied = FieldReader(asked)
         self.is_varied = self.is_kafka and bool(self._varied.names)
-        """Whether messages of one profile must be matched one by one."""
+        """Whether messages of one profile must be matched individually."""
         self._needs_view = not asked.isdisjoint(_OF_THE_VIEW)
-        # Each answer keeps its profile alive, so no other object takes the id that is its key.
+        # Each answer keeps its profile alive, so no other object gets the id in its key.
         self._bases: dict[int, tuple[DeadLetterProfile, MatchedProfile]] = {}
         self._matched: dict[tuple[int, int], MatchedProfile] = {}
         self._candidates: dict[int, tuple[DeadLetterProfile, int]] = {}
@@ -131,7 +131,7 @@ class ProfileMatcher:
         return {**base.fields, **{name: it for name, it in named if it is not None}}
 
     def _read_view(self, base: MatchedProfile, source: RuleInput) -> None:
-        """Read the fields that the profile omits and that patterns can ask for."""
+        """Read the fields that the profile omits and that patterns may use."""
         scheme = base.taken[0] if base.taken else None
         if isinstance(scheme, Scheme):
             record = source.key, source.value, source.headers
@@ -147,7 +147,6 @@ class ProfileMatcher:
         source.failed_at = next((it for it in times if isinstance(it, int)), None)
 
     def _matched_profile(self, base: MatchedProfile, candidates: int) -> MatchedProfile:
-        """One object for all messages of a profile that are decided alike."""
         profile = self._matched.get((id(base), candidates))
         if profile is None:
             if len(self._matched) >= PROFILES:
@@ -157,5 +156,5 @@ class ProfileMatcher:
 
 
 def rule_input(message: Message, now: int) -> RuleInput:
-    """What the patterns of DIALECT(KAFKA) read of a message at a time in milliseconds."""
+    """The input of DIALECT(KAFKA)'s patterns from a message at a time in milliseconds."""
     return RuleInput(message.key, message.value, message.headers, message.timestamp, now)

@@ -1,7 +1,7 @@
 """Copies of a put message: for a streaming queue (STREAMQ), and for each subscription.
 
 They are written in the transaction of the message. A publication's copy goes to the intake of the
-manager that publishes, with the names of the subscription's queue. From there it is a put like any
+publishing manager, with the names of the subscription's queue. From there it is a put like any
 other, with its own outcome, dead letter and reports.
 """
 
@@ -73,8 +73,8 @@ def _subscriber_copy(
 ) -> Message:
     """The copy for one subscription (MQMD of a publication).
 
-    It has a MsgId of its own, the CorrelId of the subscription, and says its Persistence and
-    Priority, which the intake would else take from the queue.
+    It has its own MsgId, the CorrelId of the subscription, and an explicit Persistence and
+    Priority, for which the intake would otherwise use the queue's defaults.
     """
     intake = one.destination
     source = f"{message.identity} {message.hops} {one.subscription}"

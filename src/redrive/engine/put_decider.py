@@ -1,7 +1,7 @@
 """The decider of a topic whose records are put by a receiving queue manager.
 
-A message that cannot be put becomes a dead letter, stays, or is lost (resolution specification
-B.11, A.6).
+A message that cannot be put becomes a dead letter, stays, or is lost (docs/traffic.md, "What
+happens to a put").
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from redrive.topology.put import Destination, Publication, Refusal
 from redrive.topology.receiving import ReceivingQueueManager
 
 REMEMBERED: Final = 100_000
-"""The most answers that are remembered; then the cache starts empty."""
+"""Maximum cached answers; then the cache is cleared."""
 
 _KINDS: Final[dict[Result, type[Decision]]] = {
     Result.ROUTED: Put,
@@ -55,11 +55,11 @@ _KINDS: Final[dict[Result, type[Decision]]] = {
 
 
 class PutDecider:
-    """One topic that is read, and the queue manager that puts its messages.
+    """One topic, and the queue manager that puts its messages.
 
-    See ``redrive.engine.deciders.Decider``. This class is responsible for:
+    See ``redrive.engine.deciders.Decider``. It determines:
         - the destination of a put, in names and in topics;
-        - the consequence of a failure: the next try, a dead letter, or the message stays;
+        - the consequence of a failure: a retry, a dead letter, or the message stays;
         - the reports that a message asks for, and the definitions that the put creates.
     """
 
@@ -81,12 +81,12 @@ class PutDecider:
         Args:
             identity: Names of the source, and of the topic for messages that cannot be put
                 anywhere.
-            receiver: Puts what the topic holds.
+            receiver: Puts the messages of the topic.
             check: Refuses destinations that Kafka would refuse now.
             table_id: 16 hex digits that identify the definitions.
             hop_limit: Redrive's puts of one message before it counts as looping.
-            channel: The channel, by its queue manager and name, that stops at a message which
-                cannot be put anywhere; None if none does.
+            channel: The channel, by queue manager and name, that stops at a message which
+                no queue accepts; None if none does.
             by_priority: Whether messages leave the topic by priority, the highest first.
             message_retries: The number of retries of a put that fails temporarily (MRRTY).
             message_retry_interval: Seconds between two retries (MRTMR).
@@ -135,12 +135,12 @@ class PutDecider:
     # -- all puts to the same names --------------------------------------------------------------
 
     def put_to(self, names: Names, hops: int, seed: int = 0) -> Put | Refusal:
-        """The decision about a put, by its names.
+        """The decision about a put by its names.
 
         Args:
             names: The names that came with the message; the queue manager may be empty.
             hops: The number of Redrive's puts of the message on queues.
-            seed: Decides among equal instances of a cluster queue.
+            seed: Determines the choice among equal instances of a cluster queue.
 
         Returns:
             The decision to put the message, or why it cannot be put.
@@ -155,7 +155,7 @@ class PutDecider:
         return put
 
     def dead_letters(self) -> Destination | Refusal:
-        """The dead-letter queue for messages that cannot be put here, or why there is none."""
+        """The dead-letter queue for messages that cannot be put, or why there is none."""
         return self._check(self.receiver.dead_letters)
 
     def end(
@@ -169,8 +169,8 @@ class PutDecider:
     ) -> Decision:
         """The decision about a message that is not put to its own destination.
 
-        The refusal says why not, None if nothing refused it; the destination is the dead-letter
-        queue, if the message goes there. Attempts count from 1.
+        The refusal says why, None if nothing refused it; the destination is the dead-letter queue,
+        if the message goes there. Attempts count from 1.
         """
         refusal = refusal or Refusal(0, "")
         topic = destination.topic if destination else ""
@@ -184,7 +184,7 @@ class PutDecider:
         return decision
 
     def on_refusal(self, names: Names, refusal: Refusal, failures: int) -> Decision | None:
-        """The decision to try a put again later, as a receiving channel does (MRRTY).
+        """The decision to retry a put later, as a receiving channel does (MRRTY).
 
         None after too many failures, or if the reason is not temporary.
         """
@@ -246,7 +246,7 @@ class PutDecider:
 
 
 class _PutAttempt:
-    """One message that is put, with all records that this writes."""
+    """One put, with all records that it writes."""
 
     def __init__(  # noqa: PLR0917 - once for every record
         self,
@@ -279,7 +279,7 @@ class _PutAttempt:
     def decide(self) -> Decided:
         channel = self._decider.channel
         if channel is not None and channel in self._facts.recorded:
-            behind = Refusal(0, "the channel stopped at a message before it")
+            behind = Refusal(0, "the channel stopped at an earlier message")
             return Decided(
                 self._message,
                 self._decider.end(Result.REMAINS, self._names, behind, attempt=self._failures + 1),
@@ -302,7 +302,7 @@ class _PutAttempt:
         if whole is not message:
             self._take(whole)
         if message.unreadable:
-            detail = f"the message can't be put as it was written: {message.unreadable}"
+            detail = f"the message cannot be put unchanged: {message.unreadable}"
             refusal = Refusal(Reason.FORMAT_ERROR, detail)
             return self._decider.end(Result.REMAINS, self._names, refusal)
         put = self._putter.decision(self._message, self._descriptor)
@@ -312,7 +312,7 @@ class _PutAttempt:
         return self._put(put) if isinstance(put, Put) else put
 
     def _put(self, put: Put) -> Decision | Refusal:
-        # Discovered definitions stay even if the remote queue refuses the message (A.5).
+        # Discovered definitions stay even if the remote queue refuses the message.
         for one in put.destination.discovered:
             if one not in self._facts.discovered:
                 self._record(one, discovered_entry(*one))
@@ -354,7 +354,7 @@ class _PutAttempt:
         return self._decider.with_detail(put, bounded(f"published to {where} for {names}"))
 
     def _on_failure(self, refusal: Refusal) -> Decision:
-        """The decision about a failed put: MRRTY comes first."""
+        """The decision about a failed put: MRRTY applies first."""
         decider, names, descriptor = self._decider, self._names, self._descriptor
         again = decider.on_refusal(names, refusal, self._failures)
         if again is not None:
@@ -366,11 +366,11 @@ class _PutAttempt:
         is_returned = len(self._records) > before
         if is_returned or not descriptor.report.asks_for(ReportKind.EXCEPTION):
             return decision
-        # It cannot be returned to its sender, and nobody would learn that it was discarded.
+        # It cannot be returned to its sender, who would not learn that it was discarded.
         return self._dead_letter_or_keep(replace(refusal, detail=decision.detail))
 
     def _dead_letter_or_keep(self, refusal: Refusal) -> Decision:
-        """A dead letter; else the message stays, or a fast channel discards it."""
+        """A dead letter; otherwise the message stays, or a fast channel discards it."""
         decider, result = self._decider, Result.REMAINS
         if not (refusal.is_kept or decider.receiver.keeps_refused):
             number = Effect.DEAD_LETTER.entry(self._entry)
@@ -403,14 +403,13 @@ class _PutAttempt:
         return self._decider.with_detail(decision, report.detail)
 
     def _stop(self, decision: Decision) -> None:
-        """Stops the channel at a message that cannot be put anywhere, in the same transaction."""
+        """Stop the channel at an undeliverable message, in the same transaction."""
         channel = self._decider.channel
         if channel is not None and isinstance(decision, Keep):
             because = bounded(f"{decision.reason} {decision.detail}")
             self._record(channel, channel_entry(*channel, is_running=False, because=because))
 
     def _record(self, what: object, entry: CommandEntry) -> None:
-        """Add an entry for the tables topic, once per slice."""
         if what in self._facts.recorded:
             return
         self._facts.recorded.add(what)

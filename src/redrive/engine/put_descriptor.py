@@ -1,4 +1,4 @@
-"""What a put reads from a message: the names that came with it, and descriptor fields."""
+"""What a put reads from a message: its names, and descriptor fields."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LEFT_TO_QUEUE: Final = {
     _PERSISTENCE: str(PERSISTENCE_AS_QUEUE_IS_DEFINED).encode(),
     PRIORITY: str(PRIORITY_AS_QUEUE_IS_DEFINED).encode(),
 }
-"""Headers of fields that a message may leave to the queue, with the value that does."""
+"""Headers of fields that may use the queue's default, with the value that does."""
 _GROUP_OF_JMS: Final = "JMSXGroupID"
 _MSG_ID: Final = MQMD["MsgId"].header
 _PUT_DATE: Final = MQMD["PutDate"].header
@@ -62,7 +62,7 @@ class PutDescriptor:
     """What a put reads from a message."""
 
     names: Names
-    """The names that came with the message."""
+    """The names in the message."""
     persistence: int
     expiry: int
     report: ReportOptions
@@ -79,9 +79,9 @@ class PutDescriptor:
 
         Args:
             raw: The values, in that order.
-            is_new: Whether an application puts the message. Then persistence and priority that it
-                leaves out are the queue's, as with MQMD_DEFAULT; else they are 0, as what was put
-                carries no default.
+            is_new: Whether an application puts the message. Then missing persistence and priority
+                are the queue's, as with MQMD_DEFAULT; else they are 0, as a message already put
+                has no defaults.
         """
         queue_manager, queue, persistence, expiry, report, *rest = raw
         reply_to, reply_to_manager, priority, bind, group_of_jms, group_id = rest
@@ -109,12 +109,12 @@ class PutDescriptor:
 
 
 def defaults_of(destination: Destination) -> dict[str, bytes]:
-    """The values of the headers ``LEFT_TO_QUEUE`` that a queue gives (DEFPSIST, DEFPRTY)."""
+    """The defaults of a queue for the headers ``LEFT_TO_QUEUE`` (DEFPSIST, DEFPRTY)."""
     return mqmd_headers({"Persistence": destination.persistence, "Priority": destination.priority})
 
 
 def with_queue_defaults(headers: Headers, destination: Destination) -> Headers:
-    """The headers of a message as a put to a queue leaves them (MQMD, Persistence and Priority)."""
+    """The headers of a message after a put to a queue (MQMD, Persistence and Priority)."""
     if not any(name in LEFT_TO_QUEUE for name, _ in headers):
         return headers
     defaults = defaults_of(destination)
@@ -129,12 +129,12 @@ def is_late(
 ) -> bool:
     """Whether a message has expired.
 
-    Its own expiry overrides that of a queue of MQ Everyplace; CAPEXPRY bounds both.
+    Its own expiry overrides that of a queue of MQ Everyplace; CAPEXPRY limits both.
 
     Args:
         message: The message; its timestamp is the time of its put.
         descriptor: What a put reads from it.
-        now: The present time, in milliseconds since 1970.
+        now: The current time, in milliseconds since 1970.
         destination: Where the message goes; None if nowhere.
     """
     expires = descriptor.expiry > 0
@@ -149,16 +149,16 @@ def is_late(
 
 
 def as_put(message: Message, present: Mapping[str, bytes | None], queue_manager: str) -> Message:
-    """A message as MQPUT makes it of what an application gives (MQMD, MsgId, PutDate, PutTime).
+    """A message as MQPUT completes it (MQMD, MsgId, PutDate, PutTime).
 
-    What the record has already stays, as with MQPMO_SET_ALL_CONTEXT: Kafka does not say who wrote
-    it. The identifier is made of the message's identity, so a put that is decided again has the
-    same one.
+    Existing fields stay, as with MQPMO_SET_ALL_CONTEXT, since Kafka does not say who wrote them.
+    The identifier is derived from the message's identity, so that a repeated decision has the same
+    one.
 
     Args:
-        message: What the application gave.
+        message: The application's message.
         present: Its headers by name.
-        queue_manager: The one that the application is connected to.
+        queue_manager: The manager that the application is connected to.
     """
     made: dict[str, str | int] = {}
     if not (present.get(_MSG_ID) or b"").strip(b"0 \0"):  # MQMI_NONE
@@ -178,8 +178,8 @@ def _or_default(raw: bytes | None, default: int, *, is_new: bool) -> int:
 def by_priority(records: Records, rows: Iterable[int]) -> list[int]:
     """Rows in the order in which a queue with MSGDLVSQ(PRIORITY) delivers them.
 
-    The highest priority comes first; equal priorities stay in the order of the rows, which is that
-    of their arrival.
+    The highest priority comes first; equal priorities keep the order of the rows, which is that of
+    arrival.
     """
     grid = records.grid
     if grid is not None and PRIORITY not in grid.layout:
@@ -188,5 +188,5 @@ def by_priority(records: Records, rows: Iterable[int]) -> list[int]:
 
 
 def without_names(headers: Headers) -> Headers:
-    """The headers without the names of the put, in their order."""
+    """The headers without the names of the put, in order."""
     return [pair for pair in headers if pair[0] not in NAMES]

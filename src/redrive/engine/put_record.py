@@ -1,9 +1,9 @@
-"""The record that the put of a rules table writes, made from one message or prepared for many.
+"""The record that a rules table's put writes, made from one message or prepared for many.
 
 Nearly all fresh dead letters of a lane, and instructions to replay some, have the same header names
-in the same order, and few distinct profiles. ``PreparedPut`` computes once what they share; each
-record then costs one list, one slice and one line of JSON. All other records are made one by one.
-Both ways must write the same records, which tests check.
+in the same order, and few distinct profiles. ``PreparedPut`` computes their common part once; each
+record then costs one list, one slice and one line of JSON. Other records are made individually.
+Both ways write the same records, which tests check.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 HEADROOM: Final = 16 * 1024
 """Bytes reserved for headers when a body is compared with a topic's limit."""
 _PROBE: Final = bytes(4096)
-"""A value longer than any dead-letter header, to see how much of it is removed."""
+"""A value longer than any dead-letter header, to find how much of it is removed."""
 _UNLIKELY: Final = b"\xff"
-"""A header value that no field of a message descriptor has, so that every edit shows."""
+"""A header value that no descriptor field has, so that every edit shows."""
 
 
 def record_of(
@@ -47,10 +47,10 @@ def record_of(
     facts: SliceContext,
     transforms: Mapping[str, Transform],
 ) -> tuple[OutputRecord | Refusal, str]:
-    """The record that a put of one message writes, or why there is none; and what changed in it.
+    """The record of one message's put, or why there is none; and what changed in it.
 
-    The partition is that of the record that failed, if the put returns to it. TRANSFORM of the
-    table names one of the transforms.
+    ``partition`` is that of the failed record, if the put returns to it. TRANSFORM of the table
+    names one of the transforms.
     """
     key, value, headers = message.key, message.value, message.headers
     if put.strip:
@@ -81,7 +81,7 @@ def record_of(
 def _change(
     content: Content, transform: str, edit: Edit, transforms: Mapping[str, Transform]
 ) -> Content | Refusal:
-    """What is put of a content; the operator's edit comes last, as the preview shows it."""
+    """The content after the transform and the operator's edit, which is last, as in the preview."""
     if transform:
         known = transforms.get(transform)
         if known is None:
@@ -102,7 +102,7 @@ def persistence_of(put: Put) -> int:
 
 
 def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
-    """Bounds within which a put surely succeeds: longest value, first and last timestamp.
+    """Limits within which a put certainly succeeds: longest value, first and last timestamp.
 
     Returns:
         Bytes and milliseconds; None if each message needs its own check.
@@ -130,7 +130,7 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
 
 
 class PreparedPut:
-    """Writes the dead letters of one profile that one decision puts on a queue."""
+    """Writes the dead letters of one profile that one decision puts to a queue."""
 
     __slots__ = (
         "_added", "_columns", "_edits", "_endings", "_gaps", "_left", "_now", "_topic", "cut",
@@ -146,9 +146,9 @@ class PreparedPut:
         *,
         hops: int,
     ) -> None:
-        """Prepare puts of messages that have these header names, without Redrive's own, in order.
+        """Prepare puts of messages with these header names, without Redrive's own, in order.
 
-        The bounds are those of ``put_bounds``, the hops Redrive's earlier puts of every message.
+        ``bounds`` are those of ``put_bounds``, ``hops`` Redrive's earlier puts of every message.
         """
         self.decision = put
         self.hops = hops
@@ -171,7 +171,7 @@ class PreparedPut:
         self._prepare_edits(put.profile, layout, strip=put.strip)
 
     def record(self, message: Message) -> OutputRecord | None:
-        """The record of one message; None if its put has to be tried with care."""
+        """The record of one message; None if its put needs an individual decision."""
         value, timestamp = message.value, message.timestamp
         if value is None or len(value) > self.room or not self.earliest <= timestamp <= self.latest:
             return None
@@ -182,7 +182,7 @@ class PreparedPut:
     def place(self, headers: Headers, identity: bytes) -> tuple[int, Headers]:
         """The partition to write to, or -1, and the headers.
 
-        The given headers are those of the dead letter without Redrive's own.
+        ``headers`` are those of the dead letter without Redrive's own.
         """
         deciding = tuple([headers[index] for index in self._columns])
         ending = self._endings.get(deciding)
@@ -204,7 +204,7 @@ class PreparedPut:
         return ending[0], written
 
     def _ending(self, headers: Headers) -> tuple[int, Headers]:
-        """The partition to write to, and the headers that Redrive adds behind the identity."""
+        """The partition to write to, and Redrive's headers after the identity."""
         put = self.decision
         partition = origin_partition(put.profile, None, None, headers) if put.returns else None
         added = put.added_headers(self._now, partition)
@@ -214,7 +214,7 @@ class PreparedPut:
     def _prepare_edits(
         self, profile: DeadLetterProfile, layout: Sequence[str], *, strip: bool
     ) -> None:
-        """Derives from one message the edits for every record of this layout."""
+        """Derive the edits for every record of this layout from one message."""
         probe: Headers = [(name, _UNLIKELY) for name in layout]
         value: bytes | None = _PROBE
         if strip:

@@ -1,4 +1,4 @@
-"""One put at a receiver: its destination, and the record it writes or why there is none."""
+"""One put at a receiver: its destination, and its record or why there is none."""
 
 from __future__ import annotations
 
@@ -67,10 +67,11 @@ class Effect(IntEnum):
 class Putter:
     """The puts of one lane at its receiver.
 
-    This class is responsible for:
-        - what a put reads from a message, and where its names lead;
-        - the record that a put writes, its message descriptor settled as the queue has it;
-        - dead letters of the receiver.
+    It determines:
+
+    - what a put reads from a message, and where its names resolve to;
+    - the record of a put, with the queue's defaults in its message descriptor;
+    - dead letters of the receiver.
 
     Results for one message are cached for equal messages.
     """
@@ -93,11 +94,11 @@ class Putter:
         return descriptor
 
     def decision(self, message: Message, descriptor: PutDescriptor) -> Put | Refusal:
-        """Where the names of a message lead, or why it cannot be put."""
+        """The destination of a message's names, or why it cannot be put."""
         put = self._put_to(descriptor.names, message.hops, 0)
         if isinstance(put, Refusal) or not put.destination.is_choice:
             return put
-        # Bind on open or on group: all puts of one choose alike; other puts choose one by one.
+        # Bind on open or on group: all puts of one choose the same; others choose individually.
         group = descriptor.group if put.destination.binds_groups else ""
         seed = seed_of(descriptor.bind or group or message.identity)
         return self._put_to(descriptor.names, message.hops, seed)
@@ -105,9 +106,9 @@ class Putter:
     def put(
         self, entry: int, message: Message, descriptor: PutDescriptor, destination: Destination
     ) -> OutputRecord | Refusal:
-        """The record that a put to a destination writes, or why it fails.
+        """The record of a put to a destination, or why it fails.
 
-        The entry is the number of this record; the descriptor is what a put reads from the message.
+        ``entry`` is the number of this record, ``descriptor`` what a put reads from the message.
         """
         headers = self._headers(message, descriptor, destination)
         headers += destination.headers
@@ -118,7 +119,7 @@ class Putter:
     def put_by_names(
         self, entry: int, message: Message, descriptor: PutDescriptor
     ) -> OutputRecord | Refusal:
-        """The record that a put to the names of a message writes, or why it fails; see ``put``."""
+        """The record of a put to the names of a message, or why it fails; see ``put``."""
         put = self.decision(message, descriptor)
         if isinstance(put, Refusal):
             return put
@@ -148,7 +149,6 @@ class Putter:
         return put
 
     def _headers(self, message: Message, descriptor: PutDescriptor, queue: Destination) -> Headers:
-        """The headers of a message as a put to a queue leaves them, without its names."""
         headers = without_names(message.headers)
         if changes := self._descriptor_changes(descriptor, queue):
             if EXPIRY in changes:

@@ -27,7 +27,7 @@ class MadeReport:
     """The result of a report that is due."""
 
     entries: tuple[Entry, ...] = ()
-    """What to write; nothing if it could not be put anywhere."""
+    """What to write; empty if no queue accepted it."""
     detail: str = ""
     """Its destination, or why there is none, for the outcome of the message."""
 
@@ -35,10 +35,10 @@ class MadeReport:
 def due_report(
     decision: Decision, message: Message, descriptor: PutDescriptor
 ) -> ReportKind | None:
-    """The report that a message asks for and its fate triggers; None if there is none.
+    """The report that a message requests and its fate triggers; None if there is none.
 
-    An exception is reported once the message is a dead letter or is discarded: while it stays, its
-    fate is open. A message put on a dead-letter queue has not arrived (MQMD, field Report).
+    An exception is reported once the message is dead-lettered or discarded: while it stays, its
+    fate is open. A message on a dead-letter queue has not arrived (MQMD, field Report).
     """
     kind = None
     match decision.result:
@@ -63,10 +63,10 @@ def make_report(
     receiver: ReceivingQueueManager,
     now: int,
 ) -> MadeReport:
-    """Puts a report at the manager that makes it; if that fails, it is a dead letter there.
+    """Put a report at the manager that makes it; if that fails, dead-letter it there.
 
-    The entry, message and descriptor are those that it is about. The reason says why the message
-    could not be put, 0 if it could; ``now`` is in milliseconds since 1970.
+    ``entry``, ``message`` and ``descriptor`` are those of its message. ``reason`` says why the
+    message could not be put, 0 if it could; ``now`` is in milliseconds since 1970.
     """
     reply_to = (
         receiver.reply_to(descriptor.reply_to) if descriptor.reply_to.queue else descriptor.reply_to

@@ -1,4 +1,4 @@
-"""Targets of rules: the queue or topic that a rule names for a dead letter, and where it leads."""
+"""Targets of rules: the queue or topic that a rule names for a dead letter, and its destination."""
 
 from __future__ import annotations
 
@@ -32,26 +32,24 @@ class Target(NamedTuple):
     names: Names
     """The queue that the rule or the group names."""
     destination: Destination | Refusal
-    """Where it leads, or why the attempt fails."""
+    """Its destination, or why the attempt fails."""
     returns: bool = False
-    """Whether a message returns to the partition that it failed on; else the key chooses."""
+    """Whether a message returns to the partition where it failed; else the key chooses."""
     headers: tuple[tuple[str, bytes | None], ...] = ()
     """Headers about the consumer group that failed, as far as it is known."""
     group_topic: own.GroupTopic | None = None
-    """The topic of the group's rounds, if the rule puts to it; without the partition."""
+    """The group's topic, if the rule puts to it, without the partition."""
 
 
 class Resolvers(NamedTuple):
-    """What leads the names of rules to topics; each gives a destination or a refusal."""
+    """Resolve the names of rules to destinations or refusals."""
 
     names: Callable[[str, str, int], Destination | Refusal]
     """Takes a queue manager, a queue and a seed."""
     topic: Callable[[str, str], Destination | Refusal] | None = None
-    """Takes FWDT's topic and the cluster that it names; None where queues are topics of the same
-    name."""
+    """Takes FWDT's topic and its cluster; None where queues are topics of the same name."""
     group_topic: Callable[[str, str], Destination | Refusal] | None = None
-    """Takes the topic of a group's rounds, and the topic that it stands for; None where such topics
-    exist."""
+    """Takes a group's topic and its original topic; None where such topics exist."""
     group_topic_form: str = GROUP_TOPIC
     """See ``group_topic``."""
 
@@ -60,13 +58,13 @@ class RuleTargets:
     """Finds the targets of the rules of one dead-letter queue."""
 
     def __init__(self, queue: str, resolvers: Resolvers, *, hop_limit: int, is_kafka: bool) -> None:
-        """Take what leads names to topics.
+        """Take the resolvers.
 
         Args:
             queue: The topic of the dead-letter queue, to which no rule may put.
-            resolvers: Lead names to topics.
+            resolvers: Resolve names to topics.
             hop_limit: Redrive's puts of one message before it counts as looping.
-            is_kafka: Whether the table is of DIALECT(KAFKA).
+            is_kafka: Whether the table has DIALECT(KAFKA).
         """
         resolve = resolvers.names
         self._queue = queue
@@ -80,7 +78,7 @@ class RuleTargets:
     def of(
         self, rule: Rule, profile: DeadLetterProfile, attempts: Attempts, *, hops: int, seed: int
     ) -> Target:
-        """The target of a rule that puts; the seed decides among instances of a cluster queue."""
+        """The target of a rule that puts; the seed chooses among instances of a cluster queue."""
         is_retry = rule.action is Action.RETRY
         names = original_names(profile) if is_retry else _forward_names(rule, profile)
         loop = self.loop(profile, attempts, hops)
@@ -110,7 +108,7 @@ class RuleTargets:
         self, profile: DeadLetterProfile, rule: Rule, names: Names, seed: int
     ) -> Destination | Refusal:
         if missing := missing_insert(rule, profile.fields):
-            return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"the message has nothing for {missing}")
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"the message has no value for {missing}")
         if rule.forward_topic:
             destination = self._resolve_topic(names.queue, rule.forward_cluster)
         else:
@@ -122,7 +120,6 @@ class RuleTargets:
     def _group_destination(
         self, profile: DeadLetterProfile, original: Destination
     ) -> Destination | Refusal:
-        """The topic of the rounds of the group that failed, in place of the original topic."""
         group = failed_group(profile)
         if not group:
             detail = "the dead letter names no consumer group, so TO(GROUP) has no topic for it"
@@ -130,8 +127,8 @@ class RuleTargets:
         name = group_topic(self._group_topic_form, topic=original.topic, group=group)
         if not is_topic_name(name):
             detail = (
-                f"TO(GROUP) would put to {name!r}, and no topic has such a name:"
-                " up to 249 of the characters A-Z a-z 0-9 . _ -"
+                f"TO(GROUP) would put to {name!r}, which is not a valid topic"
+                " name: up to 249 of the characters A-Z a-z 0-9 . _ -"
             )
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
         if name == original.topic:
@@ -143,8 +140,8 @@ class RuleTargets:
     def _headers(self, profile: DeadLetterProfile, rule: Rule) -> Headers:
         """The headers about the consumer group that failed, as far as it is known.
 
-        A RETRY says whom its round is for; a FWD that keeps the dead-letter header keeps the
-        original topic with it.
+        A RETRY names the group of its round; a FWD that keeps the dead-letter header also keeps the
+        original topic.
         """
         headers: Headers = []
         group = failed_group(profile)
@@ -156,7 +153,7 @@ class RuleTargets:
 
 
 def original_names(profile: DeadLetterProfile) -> Names:
-    """The queue that messages of a profile were put to before they became dead letters."""
+    """The queue that messages of a profile were put to before they were dead-lettered."""
     target = original_target(profile.fields)
     return Names(queue=target.queue, queue_manager=target.queue_manager)
 

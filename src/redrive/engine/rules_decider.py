@@ -1,4 +1,4 @@
-"""The decider of a dead-letter queue: its rules table (rules-table specification 6)."""
+"""The decider of a dead-letter queue: its rules table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Refusal
 
 NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
-"""Reason of a dead letter that points at a payload which cannot be read."""
+"""Reason of a dead letter whose referenced payload cannot be read."""
 NO_TRANSFORMS: Final[Mapping[str, Transform]] = MappingProxyType({})
 
 
@@ -67,8 +67,8 @@ class _Case(NamedTuple):
 class RulesDecider:
     """One dead-letter queue and its rules table; see ``redrive.engine.deciders.Decider``.
 
-    It chooses the rule that applies to a dead letter after its failed attempts, and what follows
-    when the put fails.
+    It chooses the rule for a dead letter after its failed attempts, and what follows when the put
+    fails.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class RulesDecider:
         Args:
             identity: The handler's names.
             table: The rules table.
-            resolvers: Lead the names of rules to topics.
+            resolvers: Resolve the names of rules to topics.
             hop_limit: Redrive's puts of one message before it counts as looping.
             schemes: The schemes of dead letters to look for.
-            transforms: What TRANSFORM of the table may name.
+            transforms: The transforms that TRANSFORM of the table may name.
             breaker: When retries wait for their target; None for never.
-            flood_limit: The most new dead letters of a minute that are handled; 0 for all.
+            flood_limit: Maximum new dead letters to handle in a minute; 0 for no limit.
         """
         self.identity = identity
         self.table = table
@@ -141,7 +141,7 @@ class RulesDecider:
         )
         if unknown is None or unknown.may_come:
             return decided
-        detail = f"how often it was tried is not known: {unknown.detail}"
+        detail = f"the number of its attempts is unknown: {unknown.detail}"
         return decided._replace(decision=with_detail(decided.decision, detail))
 
     def identify(
@@ -150,7 +150,7 @@ class RulesDecider:
         """A message with the identity and the rounds that its program may have dropped.
 
         Returns:
-            The message, its failed attempts, and why they are not known if so.
+            The message, its failed attempts, and why they are unknown if so.
         """
         if attempts != NO_ATTEMPTS or not self.attempts.may_lack_rounds(message):
             return message, attempts, None
@@ -169,7 +169,6 @@ class RulesDecider:
         replay: Replay | None,
         gone: Gone | None,
     ) -> Decided:
-        """The decision about a message, a part of which may be gone."""
         if self.profiles.is_kafka:
             profile = self.profiles.match(message, facts.now)
         else:
@@ -195,7 +194,7 @@ class RulesDecider:
         entry: int,
         gone: Gone | None,
     ) -> Decided:
-        """A decision, carried out as far as a put can be known to succeed."""
+        """A decision, carried out as far as a put is known to succeed."""
         if isinstance(decision, Put):
             if gone is not None:
                 return Decided(message, self._without_payload(decision, gone, facts))
@@ -226,7 +225,7 @@ class RulesDecider:
                 decision.profile, message.key, message.value, message.headers
             )
         record, edit = record_of(source, decision, partition, facts, self._transforms)
-        if isinstance(record, Refusal):  # its sentence may be of this message alone: not cached
+        if isinstance(record, Refusal):  # not cached, as the text may be specific to this message
             return Decided(message, self.on_refusal(decision, record))
         refusal = facts.check(entry, record, persistence_of(decision), decision.destination)
         if refusal is not None:
@@ -250,35 +249,34 @@ class RulesDecider:
         seed: int = 0,
         replay: Replay | None = None,
     ) -> Decision:
-        """Decide about the messages of a profile, before a put is tried (specification 6.1).
+        """Decide the messages of a profile, before a put is tried.
 
-        A replay carries its own rule for a remaining message: if the put fails, the message stays
-        where it was, and no rule of the table follows. A parked message continues with the table,
-        or remains.
+        A replay has its own rule for a remaining message: if the put fails, the message stays where
+        it was, and no rule of the table follows. A parked message continues with the table, or
+        remains.
 
         Args:
-            profile: Their failure, as their headers describe it.
+            profile: Their failure, from their headers.
             attempts: Their failed attempts.
             hops: Redrive's puts of them on queues.
-            seed: Decides among equal instances of a cluster queue.
+            seed: Determines the choice among equal instances of a cluster queue.
             replay: The operator's decision about them.
         """
         case = _Case(profile, attempts, hops, seed, replay)
         if replay is None or replay.to is To.ATTEMPT:
             return self._by_table(case)
         if replay.to is To.REMAIN:
-            return self._keep(case, None, f"{replay.operator} wants no more attempts")
+            return self._keep(case, None, f"{replay.operator} ended the retries")
         if replay.rule is not None:
             return self._apply(case, replay.rule)
         return self._by_table(case._replace(attempts=NO_ATTEMPTS))
 
     def _by_table(self, case: _Case) -> Decision:
-        """The decision of the first matching rule that has attempts left."""
         profile, attempts = case.profile, case.attempts
         if not profile.is_dead_letter:
             return self._keep(case, None, profile.problem)
         if attempts.is_quarantined:
-            return self._keep(case, None, "in quarantine, no rule is asked")
+            return self._keep(case, None, "in quarantine, no rule is tried")
         candidates = self.profiles.candidates_of(profile)
         index = self.attempts.next_rule(candidates, attempts)
         if index is None:
@@ -297,7 +295,7 @@ class RulesDecider:
         return self._after_failure(case, decision.rule, decision.target, refusal)
 
     def wait(self, decision: Put) -> Wait:
-        """The decision to wait until a put's delay is over."""
+        """The decision to wait until a put's delay has passed."""
         name = self.attempts.next_attempt(decision.rule, decision.attempts)
         return self._decisions.write(
             Wait,
@@ -312,7 +310,7 @@ class RulesDecider:
         )
 
     def keep_flooded(self, profile: DeadLetterProfile, attempts: Attempts, why: str) -> Keep:
-        """The decision to keep a dead letter beyond the flood limit."""
+        """The decision to keep a dead letter above the flood limit."""
         return self._keep(_Case(profile, attempts), None, why)
 
     def skip(
@@ -332,7 +330,7 @@ class RulesDecider:
     def park(self, message: Message, rule: Rule | None, attempts: Attempts) -> Park:
         """The decision that parked a message, with only the time of the next attempt.
 
-        The rule is that of the next attempt, None if unknown; the attempts are the failed ones.
+        ``rule`` is that of the next attempt, None if unknown; ``attempts`` are the failed ones.
         """
         return self._decisions.write(
             Park,

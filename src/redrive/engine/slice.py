@@ -1,8 +1,8 @@
 """A slice: the records of one transaction, and the outputs for them.
 
-Deciding is pure and can be repeated: when a fact was missing, when a record was refused, when an
-answer was lost. The same records with the same facts give the same outputs; a refusal changes only
-the decision about its own record.
+Deciding is pure and can be repeated, after a missing fact, a refused record or a lost answer. The
+same records with the same facts give the same outputs; a refusal changes only the decision about
+its own record.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OF_A_BATCH: Final = (Reason.MSG_TOO_BIG_FOR_Q, Reason.FORMAT_ERROR)
 """Reasons that the client may report for a whole produce batch because of one record."""
 
 _ONE_BY_ONE: Final = 1_000
-"""The most records that go in produce batches of one: some seconds on a busy machine."""
+"""Maximum records to produce in batches of one, which takes some seconds on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,19 +45,20 @@ class SliceSettings:
     now: int
     """Time of the attempts, in milliseconds."""
     late: int = 0
-    """Milliseconds that parked copies may be stamped too old, after the clock was set forward."""
+    """Milliseconds by which parked copies' timestamps may be too old, after the clock was set
+    forward."""
     tables_topic: str = ""
-    """The topic that keeps definitions which puts discover."""
+    """The topic of definitions that puts discover."""
     discovered: frozenset[tuple[str, str, str]] = frozenset()
-    """Definitions that the topic already holds."""
+    """Definitions already on the topic."""
     breakers: Mapping[BreakerKey, OpenBreaker] = field(default_factory=dict)
     """The open breakers."""
     arrivals: Mapping[Minute, int] = field(default_factory=dict)
-    """Dead letters of the last minutes, of handlers with a flood limit."""
+    """Dead letters of the last minutes, for handlers with a flood limit."""
     triggers: Mapping[str, Trigger] = field(default_factory=dict)
-    """What puts on queues with TRIGGER cause, by topic."""
+    """Triggers of queues with TRIGGER, by topic."""
     cache: DecisionCache = field(default_factory=DecisionCache, compare=False, repr=False)
-    """What earlier slices decided; puts on a queue that causes triggers are as in this batch."""
+    """Decisions of earlier slices; puts to a queue with TRIGGER are valid for this batch."""
 
 
 class Slice:
@@ -72,7 +73,7 @@ class Slice:
     ) -> None:
         """Take the records; nothing is decided yet.
 
-        The parts of each lane are in offset order, and none is empty.
+        The parts of each lane are in offset order and not empty.
         """
         self._parts = tuple(parts)
         self._decoder = decoder
@@ -113,7 +114,7 @@ class Slice:
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
         """See ``TransactionInput.resume``."""
         self._committed = committed
-        self._facts.begin_slice()  # here, so that the next try asks for depths again
+        self._facts.begin_slice()  # here, so that the next attempt reads depths again
 
     def ends(self) -> Mapping[TopicPartition, int]:
         """See ``TransactionInput.ends``."""

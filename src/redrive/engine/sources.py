@@ -3,10 +3,10 @@
 There is one reader for each kind of source. It ignores records that need no decision (a tombstone,
 a copy that was replayed), or skips them with an outcome that says why.
 
-Instructions to replay hold the remaining copy that they are about. The remaining topic says whether
-the message still remains: a message that a table or another replay has placed since is skipped. An
-instruction that was restored has no copy there; it is carried out unless an outcome, written since
-it was looked up, says that another instruction was.
+Replay instructions contain the remaining copy. The remaining topic says whether the message still
+remains: a message that a table or another replay has placed since is skipped. A restored
+instruction has no copy there; it is carried out unless a later outcome says that another
+instruction was.
 
 Only the lane of a retry topic takes parked messages from it, so none is taken twice. A plan about
 parked messages names them by their offsets. The lane is then read beyond what is due: named
@@ -45,7 +45,7 @@ from redrive.messages import (
 from redrive.messages import own_headers as own
 from redrive.rules.backoff import PARTITIONS
 
-_PLACED: Final = "it does not remain any more"
+_PLACED: Final = "it no longer remains"
 
 
 class SourceKind(StrEnum):
@@ -55,11 +55,11 @@ class SourceKind(StrEnum):
     RETRIES = "retries"
     REMAINING = "remaining"
     REPLAYS = "replays"
-    """Instructions about remaining messages, each with the copy that it is about."""
+    """Instructions about remaining messages, each with its copy."""
     PUTS = "puts"
     """An intake or a transmission queue."""
     UNDELIVERED = "undelivered"
-    """Messages that a queue manager could not put anywhere, and kept."""
+    """Undeliverable messages kept for a queue manager."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,12 @@ class PartitionRecords:
     may_be_gone: bool = False
     """Whether remaining copies of the lane may have been replayed; a tombstone follows each."""
     released: int = 0
-    """Offset below which copies predate the present table: their counts start again, even if the
-    same table has counted before."""
+    """Offset below which copies predate the current table: their counts restart, even if the same
+    table has counted before."""
 
     @property
     def home(self) -> int:
-        """The partition of the source that the records first came from, and belong to."""
+        """The partition of the source that the records belong to."""
         is_delayed = self.lane.topic == self.decider.identity.backoff_topic
         return self.lane.partition // PARTITIONS if is_delayed else self.lane.partition
 
@@ -91,12 +91,12 @@ class PartitionRecords:
         return f"{name}:{self.lane.partition}:"
 
     def counts(self, row: int, mine: own.OwnHeaders) -> bool:
-        """Whether the attempts that a copy carries count for the present table."""
+        """Whether a copy's attempts count for the current table."""
         is_released = self.records.offsets[row] < self.released
         return mine.table == self.decider.table_id and not is_released
 
     def attempts(self, row: int, mine: own.OwnHeaders) -> Attempts:
-        """The attempts that the copy in a row carries, if they count for the present table."""
+        """The attempts of the copy in a row, if they count for the current table."""
         if self.counts(row, mine):
             return Attempts(mine.failures, mine.failed, mine.is_quarantined, mine.counted)
         return Attempts(0, (), mine.is_quarantined, mine.counted)
@@ -110,21 +110,21 @@ class Source(Protocol):
     """Reads the records of one lane, part by part."""
 
     def load(self, part: PartitionRecords, first: int) -> bool:
-        """Take some records, from the row ``first`` on; those of an earlier call are finished.
+        """Take some records, from the row ``first`` on; earlier ones are finished.
 
         Returns:
-            False if nothing can be read before more is known of the cluster.
+            False if nothing can be read without further facts.
         """
 
     def rows(self, first: int) -> Iterable[int]:
         """The rows from ``first`` on, in the order of their decisions."""
 
     def read(self, row: int) -> Input | Decided | None:
-        """One row: the input of a decision, or a decision that needs none; None for nothing."""
+        """One row: the input of a decision, or a decision; None for nothing."""
 
 
 def source_of(part: PartitionRecords, decoder: DeadLetterDecoder, facts: SliceContext) -> Source:
-    """The reader of a lane, some of whose records are given."""
+    """The reader of a lane, for some of its records."""
     decider = part.decider
     if not isinstance(decider, RulesDecider):
         return PutSource(by_priority=decider.by_priority)
@@ -140,7 +140,7 @@ def source_of(part: PartitionRecords, decoder: DeadLetterDecoder, facts: SliceCo
 
 
 class DeadLetterSource:
-    """Reads dead letters, both fresh ones and those whose copies waited."""
+    """Reads dead letters, both fresh ones and waiting copies."""
 
     def __init__(self, decider: RulesDecider, decoder: DeadLetterDecoder) -> None:
         self.decider = decider
@@ -148,11 +148,11 @@ class DeadLetterSource:
         self.profiles: Sequence[DeadLetterProfile] = ()
         """The profile of each row."""
         self.layout: tuple[str, ...] = ()
-        """The header names that all rows have, in their order; empty if they differ."""
+        """The header names of all rows, in order; empty if they differ."""
         self.is_fresh = False
         """Whether all rows are dead letters that Redrive has not seen before."""
         self.own_headers = own.OwnHeadersReader((), ())
-        """Redrive's headers of each row, and the other ones."""
+        """Redrive's headers of each row, and the others."""
 
     def load(self, part: PartitionRecords, first: int) -> bool:
         """See ``Source.load``."""
@@ -172,7 +172,7 @@ class DeadLetterSource:
         return range(first, len(self._part.records))
 
     def copy_columns(self) -> own.CopyColumns | None:
-        """Redrive's headers of all rows; None if each row must be read by itself."""
+        """Redrive's headers of all rows; None if each row must be read individually."""
         grid = self._part.records.grid
         return None if grid is None else self.own_headers.copy_columns(grid)
 
@@ -198,7 +198,7 @@ class DeadLetterSource:
         if part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}:
             key, value = mine.key, None if mine.is_null else value
             if key is None and value is None:
-                # It may be a pointer, which its copy does not show, as that has its own key.
+                # It may be a pointer, which its copy, with its own key, does not show.
                 schemes = self.decider.schemes
                 profile = with_original(
                     decode_dead_letter(value, headers, key=key, schemes=schemes), mine.group_topic
@@ -208,7 +208,7 @@ class DeadLetterSource:
         )
         attempts = part.attempts(row, mine)
         is_set_free = part.kind is SourceKind.RETRIES and not part.counts(row, mine)
-        # The delays of another table begin, or the message was not tried yet.
+        # The delays of another table apply, or the message was not tried yet.
         if part.kind is SourceKind.REMAINING or is_set_free or mine.behind:
             message = message._replace(failed_at=message.timestamp)
         return message, attempts, None
@@ -251,9 +251,9 @@ class InstructionSource:
         self._facts = facts
         self.rows = letters.rows
         self.columns: own.CopyColumns | None = None
-        """What a prepared put needs of Redrive's headers; None if each row has to be read."""
+        """Redrive's headers for a prepared put; None if each row must be read."""
         self._prepared: dict[object, PreparedPut | None] = {}
-        # Of this slice only: a plan can be cancelled before the next one.
+        # Only for this slice: a plan can be cancelled before the next one.
         self._of_layout: dict[tuple[str, ...], dict[object, PreparedPut | None]] = {}
 
     def load(self, part: PartitionRecords, first: int) -> bool:
@@ -296,7 +296,7 @@ class InstructionSource:
         return Decided(message, self.letters.decider.skip(profile, result, why, replay))
 
     def prepared_put(self, row: int, profile: DeadLetterProfile) -> PreparedPut | None:
-        """The prepared put of a row, if ``columns`` are known; None if it has to be read.
+        """The prepared put of a row, if ``columns`` are known; None if it must be read.
 
         A table in a dialect has matched the profile.
         """
@@ -323,7 +323,7 @@ class InstructionSource:
         )
 
     def plain(self, row: int, hops: int) -> Message | None:
-        """The message of a row with a prepared put; None if it does not surely remain."""
+        """The message of a row with a prepared put; None unless it certainly remains."""
         assert self.columns is not None, "rows that differ have no prepared put"
         identity, origin = self.columns.identities[row], self.columns.origins[row]
         timestamp = own.own_timestamp(self.columns.timestamps[row], None)
@@ -350,7 +350,7 @@ class InstructionSource:
             return _PLACED
         if there is not None:
             return ""
-        # No copy: only another restored instruction can have placed it since it was looked up, and
+        # No copy: only another restored instruction can have placed it since, and
         # the outcome of that instruction lasts longer than a tombstone.
         if mine.asked_until is None:
             return "it was restored by an earlier version"
@@ -359,12 +359,12 @@ class InstructionSource:
         if replayed is None:
             return ""
         if replayed.first > question.since:
-            return "outcomes since it was looked up are gone"
+            return "outcomes since then were deleted"
         return _PLACED if replayed.last.get(origin, -1) >= question.since else ""
 
 
 class RetrySource:
-    """Reads the messages of one retry partition that are due or named by an operator."""
+    """Reads the messages of one retry partition that are due or selected by an operator."""
 
     def __init__(self, letters: DeadLetterSource, facts: SliceContext) -> None:
         self._letters = letters
@@ -380,9 +380,9 @@ class RetrySource:
         return self._letters.load(part, first)
 
     def read(self, row: int) -> Input | Decided | None:
-        """See ``Source.read``; a message that is neither due nor named stays parked.
+        """See ``Source.read``; a message that is neither due nor selected stays parked.
 
-        Notes of rounds are no messages: they matter to ORDER(KEY) only, see ``Lane``.
+        Notes of rounds are not messages; only ORDER(KEY) uses them, see ``Lane``.
         """
         records = self._part.records
         if Round.read(records.values[row], records.headers[row]) is not None:
@@ -397,26 +397,26 @@ class RetrySource:
         return self._parked_again(row, message, command)
 
     def _command(self, row: int) -> Replay | None:
-        """The last command that names a row; a cancelled one only if there is no other."""
+        """The last command about a row; a cancelled one only if there is no other."""
         lane, offset = self._part.lane, self._part.records.offsets[row]
         named = [one for one in self._commands if offset in one.spans[lane].named]
         return min(named, key=lambda one: bool(one.cancelled_by), default=None)
 
     def _is_read_for_others(self, row: int) -> bool:
-        """Whether any command, cancelled or not, extends reading of the lane beyond a row."""
+        """Whether any command, cancelled or not, extends reading beyond a row."""
         lane, offset = self._part.lane, self._part.records.offsets[row]
         return any(offset < (one.spans[lane].end or 0) for one in self._commands)
 
     def _parked_again(self, row: int, message: Message, cancelled: Replay | None) -> Decided:
         lane, records = self._part.lane, self._part.records
-        result, why = Result.SKIPPED, "it waits on: one behind it was to be tried now"
+        result, why = Result.SKIPPED, "it still waits: a later message is tried early"
         if cancelled is not None:
             result, why = Result.CANCELLED, f"cancelled by {cancelled.cancelled_by}"
         copy = OutputRecord(
             lane.topic,
             records.keys[row],
             records.values[row],
-            [pair for pair in records.headers[row] if pair[0] != own.MOVED],  # its outcome says it
+            [pair for pair in records.headers[row] if pair[0] != own.MOVED],  # its outcome says so
             records.timestamps[row],
             lane.partition,
         )

@@ -1,6 +1,6 @@
 """Statistics of a committed slice: outcomes, failures, ages of dead letters, late retries.
 
-Seconds go straight into buckets: a batch has many records, and only the counts travel.
+Seconds are counted in buckets: a batch has many records, and only counts are sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Distribution:
     """Counts of seconds by bucket."""
 
     bounds: tuple[float, ...]
-    """Upper bounds, which belong to their bucket; the last bucket has none."""
+    """Inclusive upper bounds; the last bucket has none."""
     counts: list[int] = field(default_factory=list)
     """One count for each bucket, not cumulative."""
     total: float = 0.0
@@ -43,7 +43,7 @@ class Distribution:
             self.counts = [0] * (len(self.bounds) + 1)
 
     def count(self, seconds: np.ndarray[Any, np.dtype[np.float64]]) -> None:
-        """Adds values."""
+        """Add values."""
         places = np.searchsorted(self.bounds, seconds, side="left")
         for place, number in enumerate(np.bincount(places, minlength=len(self.counts)).tolist()):
             self.counts[place] += number
@@ -65,7 +65,7 @@ class Ages:
     """Seconds from the due time of a retry to its attempt."""
 
     def note(self, part: PartitionRecords, done: int, now: int) -> None:
-        """Adds the attempts on records from an offset on, made at a time in milliseconds.
+        """Add the attempts on records from an offset on, made at a time in milliseconds.
 
         Only dead letters and due retries count.
         """
@@ -94,7 +94,7 @@ _ATTEMPTED: Final = (SourceKind.DEAD_LETTERS, SourceKind.RETRIES)
 
 
 def _own_times(headers: Iterable[Headers], copied: Iterable[int]) -> Iterator[int]:
-    """Milliseconds: the timestamps of the dead letters that parked copies hold."""
+    """The timestamps in milliseconds of the dead letters in parked copies."""
     for some, timestamp in zip(headers, copied, strict=True):
         raw = next((value for name, value in some if name == own.TIMESTAMP), None)
         yield own.own_timestamp(raw, timestamp)
@@ -114,7 +114,7 @@ def _count(
 
 
 class Failure(NamedTuple):
-    """A failed attempt that deserves a line in the log, in the spirit of AMQ8722."""
+    """A failed attempt worth a line in the log, similar to AMQ8722."""
 
     handler: str
     rule_line: int
@@ -147,10 +147,10 @@ class Summary:
     ages: Ages
     """Ages of dead letters, and lateness of retries."""
     breakers: Mapping[BreakerKey, BreakerCounts] = field(default_factory=dict)
-    """What was done about the messages of breakers."""
+    """What was done with messages of breakers."""
     probed: frozenset[BreakerKey] = frozenset()
     """Breakers for which a probe was put."""
     arrivals: Mapping[Minute, int] = field(default_factory=dict)
-    """New dead letters by their minute, of handlers with a flood limit."""
+    """New dead letters by minute, for handlers with a flood limit."""
     rounds: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """Puts that began a round, by handler and the number of the round for its message."""
+    """Puts that began a round, by handler and the round's number for its message."""

@@ -1,4 +1,4 @@
-"""Transformations of a rules table: what TRANSFORM(name) changes in a message before its put."""
+"""Transforms of a rules table: what TRANSFORM(name) changes in a message before its put."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FUNCTION_FAILED: Final = constant_value("MQRC_API_EXIT_ERROR") or 0
 FUNCTION_SECONDS: Final = 1.0
 """Seconds that a function may take for one message."""
 _SHOWN: Final = 300
-"""Characters of an exception that an outcome quotes."""
+"""Maximum characters of an exception in an outcome."""
 _PAIR: Final = 2
 
 TransformFunction: TypeAlias = Callable[[bytes | None, list[tuple[str, bytes | None]]], Any]
@@ -49,7 +49,7 @@ class PatchTransform:
 
 @dataclass(frozen=True, slots=True)
 class FunctionTransform:
-    """A function of the user: what it raises or returns fails the attempt, and never the job."""
+    """A user's function; what it raises or returns can fail the attempt, but not the job."""
 
     name: str
     function: TransformFunction
@@ -64,7 +64,7 @@ class FunctionTransform:
             return self._refusal(f"{type(error).__name__}: {str(error)[:_SHOWN]}")
         seconds = self.clock() - began
         if seconds > FUNCTION_SECONDS:
-            return self._refusal(f"it took {seconds:.1f} s, {FUNCTION_SECONDS:g} s is the most")
+            return self._refusal(f"it took {seconds:.1f} s, more than {FUNCTION_SECONDS:g} s")
         return changed
 
     def _refusal(self, why: str) -> Refusal:
@@ -72,22 +72,22 @@ class FunctionTransform:
 
 
 def _content(returned: object) -> Content:
-    """What a function returned, checked.
+    """The checked result of a function.
 
     Raises:
         TypeError: It is not a value and headers.
         ValueError: A header is Redrive's own.
     """
     if not isinstance(returned, tuple) or len(returned) != _PAIR:
-        raise TypeError("it returned no pair of value and headers")
+        raise TypeError("it did not return a pair of value and headers")
     value, headers = returned
     if not isinstance(value, bytes | None) or not isinstance(headers, Sequence):
-        raise TypeError("it returned no pair of bytes and a list of headers")
+        raise TypeError("it did not return a pair of bytes and a list of headers")
     checked: list[tuple[str, bytes | None]] = []
     for one in headers:
         match one:
             case (str(name), bytes() | None as raw):
                 checked.append((checked_name(name), raw))
             case _:
-                raise TypeError("it returned a header that is no pair of text and bytes")
+                raise TypeError("it returned a header that is not a pair of text and bytes")
     return Content(value, checked)

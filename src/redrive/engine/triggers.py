@@ -1,7 +1,7 @@
 """Trigger messages: what a put on a queue with TRIGGER causes, in the same transaction.
 
-A trigger message that the initiation queue refuses is a dead letter; if that fails too it is
-dropped, and the message stays put ("When triggering does not work"). A trigger message causes no
+A trigger message that the initiation queue refuses is dead-lettered; if that also fails it is
+dropped, while the message stays put ("When triggering does not work"). A trigger message causes no
 further one.
 """
 
@@ -36,17 +36,17 @@ class SliceTriggers:
     """Triggers by the topic of their queue."""
     _puts: Counter[str] = field(default_factory=Counter)
     _with_detail: dict[tuple[int, str], tuple[Decision, Decision]] = field(default_factory=dict)
-    """Decisions by their id and the detail that they get: as they were, and with it."""
+    """Decisions by id and added detail: without and with it."""
 
     def begin(self) -> None:
-        """Drop what was counted."""
+        """Drop the counts."""
         self._puts.clear()
         self._with_detail.clear()
 
     def follow(self, decided: Decided, entry: int, source: str, facts: SliceContext) -> Decided:
         """A decision with the trigger messages that its puts cause.
 
-        The source is ``topic:partition:offset`` of the input, the entry its number.
+        ``source`` is ``topic:partition:offset`` of the input, ``entry`` its number.
         """
         triggered: list[Entry] = []
         details = []
@@ -62,7 +62,6 @@ class SliceTriggers:
         return decided._replace(decision=decision, records=(*decided.records, *triggered))
 
     def _is_due(self, trigger: Trigger, record: OutputRecord, facts: SliceContext) -> bool:
-        """Whether a put causes a trigger message (conditions 2 and 3 for a trigger event)."""
         priority = read_long(dict(record.headers or []).get(PRIORITY))
         if priority < trigger.lowest_priority:
             return False
@@ -74,7 +73,7 @@ class SliceTriggers:
         question = DepthQuestion(record.topic, trigger.consumer_group, wanted)
         depth = facts.facts.depth(question)
         if 0 < depth < wanted <= depth + earlier + 1:
-            # Offsets were counted, with markers among them; now the messages have to be.
+            # Offsets were counted, including markers; now the messages must be counted.
             depth = facts.facts.depth(question._replace(limit=depth))
         return depth + earlier + 1 == wanted
 
@@ -89,7 +88,7 @@ class SliceTriggers:
 def _trigger_message(
     trigger: Trigger, entry: int, source: str, facts: SliceContext
 ) -> tuple[list[Entry], str]:
-    """The trigger message, or its dead letter; and where it is, or why there is none."""
+    """The trigger message or its dead letter, and its queue or why there is none."""
     place = trigger.initiation_queue
     where = f"{place.queue}@{place.queue_manager}"
     if not facts.facts.topic(place.topic).exists:

@@ -4,14 +4,14 @@ A parked copy waits on the handler's retry topic for its next attempt. Its times
 the failed attempt, so everything due ends at one offset.
 
 A remaining copy waits on the handler's compacted remaining topic until a new table or an operator
-places it. Its key is the origin of the dead letter, not its identity: one message may come to the
-dead-letter queue twice, and compaction must not make one of the two disappear.
+places it. Its key is the origin of the dead letter, not its identity: a message may be
+dead-lettered twice, and compaction must not remove one of the two.
 
-A copy that is too large for the topic points at its original instead; see
+A copy that is too large for the topic refers to its original instead; see
 ``redrive.messages.cuts``.
 
-Both topics have the partitions of their source, and a copy stays on the partition of its original:
-so one instance reads all of a partition.
+Both topics have the partitions of their source, and a copy stays on the partition of its original,
+so that one instance reads all of a partition.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def parked(
         table: Short hash of the table that decided.
         attempts: The failed ones, including this one.
         now: Time of the failed attempt, in milliseconds; the delay counts from it.
-        behind: Identity of the message of its key that it waits for; empty if it waits for none.
+        behind: Identity of the message of its key that it waits for; empty if none.
     """
     waiting = _waiting_headers(message, table, attempts)
     if behind:
@@ -69,7 +69,7 @@ def remaining(
 
 
 def fit(message: Message, most: int) -> Message:
-    """A dead letter, cut so that a copy of it fits a topic that takes records of so many bytes."""
+    """A dead letter, cut so that its copy fits a topic with a maximum record size in bytes."""
     content = cuts.Content(message.key, message.value, message.headers, message.cut)
     return message._replace(**cuts.fitted(content, most)._asdict())
 
@@ -118,10 +118,10 @@ def restore(
         key: The record's own key.
         value: The record's own value.
         headers: The copy's headers without Redrive's own.
-        timestamp: The copy's timestamp, in milliseconds, used when it carries no other.
+        timestamp: The copy's timestamp, in milliseconds, used if it has no other.
         mine: Redrive's headers of the copy.
-        here: ``topic:partition:offset`` of the copy, used when it carries no origin.
-        profile: Its failure, as its headers describe it; None for a put.
+        here: ``topic:partition:offset`` of the copy, used if it has no origin.
+        profile: Its failure, from its headers; None for a put.
     """
     return Message(
         key=key,

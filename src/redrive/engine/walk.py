@@ -1,8 +1,8 @@
 """The route of one put, decided by the job's own deciders in memory.
 
-The put is a record on a topic that the job reads. Its decider decides it in a slice of its own;
-records written to another topic that the job reads are decided next, until all records rest.
-Copies, reports and dead letters follow the same way, so nothing here decides anything.
+The put is a record on a topic that the job reads. Its decider decides it in its own slice; records
+written to another topic that the job reads are decided next, until all records rest. Copies,
+reports and dead letters go the same way, so nothing here decides anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OUTCOMES: Final = "outcomes"
 _STATES: Final = "states"
 _CORRELATION: Final = MQMD["CorrelId"].header
 _LAST_TRY: Final = 999_999_999
-"""Failures of a parked copy after which no receiver tries again: the largest MRRTY."""
+"""Failures of a parked copy after which no receiver retries: the largest MRRTY."""
 _EFFECTS: Final = {effect.entry(0): effect for effect in Effect}
 """Effects by the entry number of the outputs for the only record of a slice."""
 
@@ -39,7 +39,7 @@ class Written:
     """One record that the job writes for another."""
 
     effect: Effect
-    """Its effect, seen from the message that was read."""
+    """Its effect, relative to the message read."""
     record: OutputRecord
     hop: int | None
     """Index of the hop that reads it; None if it rests on its topic."""
@@ -56,7 +56,7 @@ class Hop:
     outcome: Mapping[str, Any]
     """The members of its outcome record."""
     written: tuple[Written, ...]
-    """The message where it goes on or is tried again, its dead letter, its copy, reports."""
+    """The message on its next topic or for a retry, its dead letter, its copy, reports."""
 
     @property
     def result(self) -> Result:
@@ -98,11 +98,11 @@ class AssumedCluster:
     """Topics of queues that are assumed to be empty."""
 
     def answers(self, questions: Questions) -> Answers:
-        """The assumed answers; each is noted."""
+        """The assumed answers, which are recorded."""
         self.present |= {name for name in questions.topics if name in self.topics}
         self.missing |= {name for name in questions.topics if name not in self.topics}
         self.not_full |= {question.topic for question in questions.depths}
-        gone = Gone("what it points at is not read")
+        gone = Gone("the record it refers to is not read")
         return Answers(
             {name: BEST_CASE if name in self.topics else MISSING for name in questions.topics},
             dict.fromkeys(questions.depths, 0),
@@ -126,12 +126,12 @@ def walk(
         put: The record on the intake.
         deciders: The deciders of puts and retries on each topic that the job reads now; a message
             on any other topic rests there.
-        facts: The facts that the deciders look at.
+        facts: The facts for the deciders.
         answers: Answers the open questions.
         now: The time of all decisions, in milliseconds since 1970.
         offset: Offset of the put on the intake; its identity chooses among equal instances of a
             cluster queue.
-        triggers: What puts on queues with TRIGGER cause, by topic.
+        triggers: Triggers of queues with TRIGGER, by topic.
 
     Returns:
         The route. The hop limit ends loops of names, as in the job; equal copies and equal reports
@@ -185,7 +185,7 @@ def _parts(work: Slice) -> tuple[Mapping[str, Any], Sequence[tuple[Effect, Outpu
 
 
 def _is_new(effect: Effect, record: OutputRecord, followed: set[tuple[Any, ...]]) -> bool:
-    """Whether to follow a copy or a report: queues can copy to each other for ever."""
+    """Whether to follow a copy or a report: queues can copy to each other forever."""
     if effect in {Effect.MESSAGE, Effect.DEAD_LETTER}:
         return True  # its hops are counted
     compared = NAMES | {_CORRELATION} if effect is Effect.PUBLICATION else NAMES
@@ -197,7 +197,7 @@ def _is_new(effect: Effect, record: OutputRecord, followed: set[tuple[Any, ...]]
 
 
 def _as_last_try(record: OutputRecord) -> OutputRecord:
-    """A parked copy before its last try: with the same facts all tries end alike."""
+    """A parked copy before its last attempt: with the same facts all attempts end the same."""
     headers = record.headers or []
     if own.FAILURES not in dict(headers):
         return record

@@ -190,7 +190,6 @@ def _missing_rights(admin: AdminClient, rights: Sequence[Right]) -> list[Right]:
 
 
 def _allowed(answer: Any) -> Collection[str] | None:  # noqa: ANN401 - a future of the client
-    """The operations granted to this user; None if the cluster does not say in time."""
     try:
         operations = answer_of(answer, COORDINATOR).authorized_operations
     except TimeoutError:

@@ -160,7 +160,6 @@ class Reader:
         close_client(self._consumer, "a consumer that reads")
 
     def _missing(self, ends: Mapping[TopicPartition, int] | None) -> int:
-        """The number of messages to take, as the client would wait for missing ones."""
         if ends is None:
             return _AT_ONCE
         return min(_AT_ONCE, sum(ends[lane] - at for lane, at in self.positions.items()))
@@ -178,7 +177,6 @@ class Reader:
         return Run(lane, records, is_last=bool(ends))
 
     def _cut(self, run: Run, end: int) -> None:
-        """Drop the records after the requested end."""
         run.is_last = self.positions[run.lane] >= end
         if run.is_last:
             run.messages = [one for one in run.messages if _offset(one) < end]

@@ -143,7 +143,6 @@ def _processing(rounds: Iterable[Round]) -> Mapping[str, set[str]]:
 
 
 def _may_hold(lane: TopicPartition, one: Round) -> bool:
-    """Whether the message of a round may be on a partition."""
     return lane.topic == one.target and one.partition in {-1, lane.partition}
 
 

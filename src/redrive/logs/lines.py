@@ -110,7 +110,6 @@ def _log_lines(reader: int) -> None:
 
 
 def _end_of_output(before: Mapping[int, int], thread: Thread) -> None:
-    """Wait for the lines printed so far, and restore the descriptors."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.write(2, _LAST.encode())

@@ -177,7 +177,6 @@ class LogObserver(JobObserver):
                 self._write()
 
     def _write(self) -> None:
-        """Log the statistics since the last line; the lock is held."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,6 +1,6 @@
 """What a message is: MQ's fields, dead-letter headers in all their forms, MQ's constants.
 
-Nothing here knows of Spark or of a Kafka client.
+It needs neither Spark nor a Kafka client.
 """
 
 from __future__ import annotations

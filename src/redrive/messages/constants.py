@@ -1,13 +1,12 @@
 """MQ's symbolic constants: name to value, value to name.
 
-``constants.txt`` has them. Within a family the names stand in the order of their values; where
-several share a value the one that IBM's manuals use today comes first and is the preferred one.
-Names that mark the ends of a range (``..._FIRST``, ``..._LAST``) are constants like any other.
-``MQAT_DEFAULT`` is left out, as its value depends on the platform (rules-table specification 9.1,
-9.2).
+``constants.txt`` has them. Within a family the names are in the order of their values; where
+several share a value, the one that IBM's manuals use today is first and preferred. Names that mark
+the ends of a range (``..._FIRST``, ``..._LAST``) are constants like any other. ``MQAT_DEFAULT`` is
+left out, as its value depends on the platform.
 
-The values agree in the constant tables of IBM's Go binding (9.4.5) and Python binding (10.0);
-those tables have the same names but for two synonyms (rules-table specification 9).
+The values agree in the constant tables of IBM's Go binding (9.4.5) and Python binding (10.0); those
+tables have the same names except for two synonyms.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ FAMILIES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(_families())
 _VALUES: Final[Mapping[str, int]] = {
     name: value for family in FAMILIES.values() for name, value in family.items()
 }
-# Reversed, so that of several names for one value the first in the table is the last one written.
+# Reversed, so that of several names for one value the first in the table is written last.
 _NAMES: Final[Mapping[str, Mapping[int, str]]] = {
     family: {value: name for name, value in reversed(list(names.items()))}
     for family, names in FAMILIES.items()
@@ -68,5 +67,5 @@ def constant_names(*families: str) -> list[str]:
 
 
 def reason_name(code: int) -> str:
-    """The ``MQRC_`` name of a dead letter's reason, else ``MQFB_``, else digits (spec. 8.1)."""
+    """The ``MQRC_`` name of a dead letter's reason, else ``MQFB_``, else digits."""
     return constant_name("MQRC", code) or constant_name("MQFB", code) or str(code)

@@ -1,9 +1,9 @@
-"""Records that are too large to be copied whole: what is cut, and put back from the original.
+"""Records too large to copy whole: what is cut, and restored from the original.
 
-A copy that waits, or an instruction, holds a record and headers of Redrive's own, on topics that
-take records of a bounded size. Where it would be larger, the value, the headers or the key is cut,
-the largest first. The copy says of each how long it was and its SHA-256; ``redrive.origin`` points
-at the original.
+A waiting copy or an instruction contains a record and Redrive's own headers, on topics with a
+maximum record size. If it would be larger, the value, the headers or the key is cut, the largest
+first. The copy has the length and the SHA-256 of each cut part; ``redrive.origin`` names the
+original.
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ CUT_FORM: Final = re.compile(
 """Part, length in bytes and SHA-256 of what is cut, up to three times."""
 
 _ROOM_FOR_OURS: Final = 128 * 1024
-"""Bytes left for headers of Redrive's own: those of a copy, and of an instruction about it."""
+"""Bytes reserved for Redrive's own headers of a copy and of an instruction about it."""
 _KEPT: Final = 4096
-"""Bytes of a cut value that a copy keeps: an MQDLH, and a beginning to look at."""
+"""Bytes of a cut value that a copy keeps: an MQDLH, and the beginning of the body."""
 _PREFIX: Final = "redrive."
 
 
 class Content(NamedTuple):
-    """What a record holds."""
+    """The content of a record."""
 
     key: bytes | None
     value: bytes | None
     headers: Headers
     cut: str = ""
-    """What is cut of it, as ``CUT_FORM`` has it; empty for a whole record."""
+    """What is cut from it, in the form ``CUT_FORM``; empty for a whole record."""
 
 
 def fitted(content: Content, most: int) -> Content:
-    """A record's content with as much cut as lets a copy be written.
+    """A record's content, cut so that a copy can be written.
 
-    ``most`` is bytes of the largest record that the copy's topic takes; what is cut already stays
-    as it is.
+    ``most`` is the maximum record size of the copy's topic in bytes; earlier cuts stay as they are.
     """
     sizes = {
         "value": body_length(content.value),
@@ -59,10 +58,9 @@ def fitted(content: Content, most: int) -> Content:
 
 
 def restored(cut: Content, original: Content) -> Content | None:
-    """The content of a copy with what was cut of it.
+    """The content of a copy with its cut parts restored.
 
-    ``original`` is what lies now where the copy's origin is; None if that is another record: what
-    was cut is not in it.
+    ``original`` is the current record at the copy's origin. Returns None if that is another record.
     """
     key, value, headers = cut[:3]
     for description in cut.cut.split(","):
@@ -79,7 +77,7 @@ def restored(cut: Content, original: Content) -> Content | None:
 
 
 def cut_sentence(cut: str, origin: str) -> str:
-    """What is cut from a copy, as ``Content.cut`` has it, for users."""
+    """What was cut from a copy, in the form of ``Content.cut``, for users."""
     parts = (description.split(":") for description in cut.split(","))
     text = ", ".join(f"{part} ({length} bytes, SHA-256 {digest})" for part, length, digest in parts)
     return f"cut from the copy: {text}; the original is at {origin}"
@@ -101,7 +99,6 @@ def _without(content: Content, parts: list[str]) -> Content:
 
 
 def _describe(part: str, content: Content) -> str:
-    """Name, length and SHA-256 of a part of a record."""
     raw = content.key if part == "key" else content.value
     if part == "headers":
         raw = b"".join(map(_encode_header, _headers_of_others(content.headers)))
@@ -115,5 +112,4 @@ def _encode_header(header: tuple[str, bytes | None]) -> bytes:
 
 
 def _headers_of_others(headers: Headers) -> Headers:
-    """Headers that are not Redrive's own: an original may have other ones of these."""
     return [header for header in headers if not header[0].startswith(_PREFIX)]

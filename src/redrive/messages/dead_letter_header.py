@@ -1,9 +1,9 @@
 """The dead-letter header: MQ's structure MQDLH, 172 bytes in front of a message's body.
 
-Its integers may stand in either byte order and its texts in ASCII or EBCDIC; the bytes themselves
-tell which (rules-table specification 8.1, Q-31). What is decoded is normalised - texts without
-padding - and keeps the bytes it came from, so that encoding it again gives the same bytes,
-and changing one field changes only the bytes of that field.
+Its integers may have either byte order and its texts may be ASCII or EBCDIC, which the bytes
+themselves show. A decoded header is normalised - texts without padding - and keeps its original
+bytes, so that encoding it again gives the same bytes, and changing one field changes only the bytes
+of that field.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ MQDLH: Final = layout(
     ("PutDate", FieldType.CHAR, 8),
     ("PutTime", FieldType.CHAR, 8),
 )
-"""The dead-letter header, version 1, by field name (rules-table specification 8.1)."""
+"""The dead-letter header, version 1, by field name."""
 
 MQDLH_LENGTH: Final = 172
 """Bytes of a dead-letter header."""
 
 INHERITED_CCSID: Final = -2
-"""MQCCSI_INHERIT: what follows the header is in the header's own character set."""
+"""MQCCSI_INHERIT: the body has the header's own character set."""
 
 EYE_CATCHERS: Final = {b"DLH ": False, b"\xc4\xd3\xc8\x40": True}
 """The first four bytes of a dead-letter header, and whether they are EBCDIC."""
@@ -52,8 +52,8 @@ _STRUCTS: Final = {
     "little": struct.Struct("<4sii48s48sii8si28s8s8s"),
 }
 
-# Character sets that Python knows by another name than "cp" and the number. 1047 and 924 differ
-# from 37 in brackets and accents only, which no name of an MQ object contains.
+# Character sets with another Python name than "cp" and the number. 1047 and 924 differ
+# from 37 only in brackets and accents, which names of MQ objects do not contain.
 _CODECS: Final = {
     367: "ascii",
     813: "iso8859-7",
@@ -71,7 +71,7 @@ _CODECS: Final = {
 
 @lru_cache(maxsize=1024)
 def _known_codec(ccsid: int) -> tuple[str, bool] | None:
-    # The codec of a CCSID and whether it is EBCDIC; None if Python has none that can write names.
+    # The codec of a CCSID and whether it is EBCDIC; None if Python has none for names.
     name = _CODECS.get(ccsid, f"cp{ccsid}")
     try:
         ebcdic = EYE_CATCHERS.get(codecs.encode("DLH ", name))
@@ -83,8 +83,8 @@ def _known_codec(ccsid: int) -> tuple[str, bool] | None:
 def character_set(ccsid: int, *, ebcdic: bool) -> tuple[int, str]:
     """CCSID and Python codec of a header's texts.
 
-    They are those declared if they agree with the eye-catcher, else a set in which all characters
-    of object names are right, code page 500 or ISO 8859-1.
+    They are the declared ones if they agree with the eye-catcher, else a set in which all
+    characters of object names are right, code page 500 or ISO 8859-1.
     """
     known = _known_codec(ccsid)
     if known and known[1] is ebcdic:
@@ -94,7 +94,7 @@ def character_set(ccsid: int, *, ebcdic: bool) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """How the integers and texts of a header are written."""
+    """The encoding of a header's integers and texts."""
 
     byte_order: ByteOrder = "little"
     ccsid: int = 1208
@@ -121,24 +121,24 @@ UTF8_LITTLE_ENDIAN: Final = Representation("little", 1208)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterHeader:
-    """Why and where a message failed, in whatever form it was written.
+    """Why and where a message failed, independent of its written form.
 
-    Texts are without padding: no trailing blanks, nothing from the first NUL on. Two headers are
-    equal if they say the same.
+    Texts have no padding: no trailing blanks, nothing from the first NUL on. Two headers are equal
+    if they say the same.
     """
 
     reason: int = 0
     """MQRC_* or MQFB_*."""
     dest_q_name: str = ""
-    """Queue that the message was for."""
+    """Queue that the message was meant for."""
     dest_q_mgr_name: str = ""
-    """Queue manager that the message was for."""
+    """Queue manager that the message was meant for."""
     encoding: int = 0
-    """Numeric encoding of what follows the header."""
+    """Numeric encoding of the body."""
     coded_char_set_id: int = 0
-    """CCSID of what follows the header; ``INHERITED_CCSID``: the header's own."""
+    """CCSID of the body; ``INHERITED_CCSID``: the header's own."""
     format: str = ""
-    """Format of what follows the header."""
+    """Format of the body."""
     put_appl_type: int = 0
     """MQAT_* of the program that dead-lettered the message."""
     put_appl_name: str = ""
@@ -148,15 +148,15 @@ class DeadLetterHeader:
     put_time: str = ""
     """HHMMSSTH, UTC, to the hundredth of a second."""
     representation: Representation = field(default=UTF8_LITTLE_ENDIAN, compare=False)
-    """How its bytes were written, or are to be."""
+    """The representation of its bytes."""
     source: bytes = field(default=b"", compare=False, repr=False)
-    """The 172 bytes it was decoded from; empty if it was not."""
+    """The 172 bytes it was decoded from; empty otherwise."""
 
     @classmethod
     def from_fields(
         cls, fields: Mapping[str, str | int], representation: Representation = UTF8_LITTLE_ENDIAN
     ) -> DeadLetterHeader:
-        """Make a header from values by MQ's field names; missing ones have their default."""
+        """Make a header from values by MQ's field names; missing ones have defaults."""
         known: dict[str, Any] = {
             attribute: fields[name] for name, attribute in ATTRIBUTES.items() if name in fields
         }
@@ -183,10 +183,10 @@ ATTRIBUTES: Final = {
 
 
 def decode_header(data: bytes, ccsid: int = 0) -> DeadLetterHeader | str:
-    """Decode the dead-letter header that a message begins with, or say why there is none.
+    """Decode the dead-letter header at the start of a message, or say why there is none.
 
-    Valid is what has the eye-catcher, version 1 and 172 bytes (rules-table specification 6.5);
-    the format that the message descriptor names is not asked (Q-30).
+    A valid header has the eye-catcher, version 1 and 172 bytes; the format in the message
+    descriptor is ignored.
 
     Args:
         data: The message, or its first bytes.
@@ -206,7 +206,7 @@ def decode_header(data: bytes, ccsid: int = 0) -> DeadLetterHeader | str:
 
 
 def _decode_valid(source: bytes, representation: Representation, codec: str) -> DeadLetterHeader:
-    # Field by field, because this is what each new profile costs.
+    # Field by field for speed: every new profile needs this.
     values = _STRUCTS[representation.byte_order].unpack(source)
     _, _, reason, queue, queue_manager, encoding, ccsid, format_, type_, name, date, time = values
     return DeadLetterHeader(
@@ -226,16 +226,16 @@ def _decode_valid(source: bytes, representation: Representation, codec: str) -> 
 
 
 def decode_text(raw: bytes, codec: str) -> str:
-    """The significant text of a character field; U+FFFD for bytes that are not a character."""
+    """The significant text of a character field; U+FFFD for undecodable bytes."""
     return trim(raw.decode(codec, "replace"))
 
 
 def read_header_fields(data: bytes, *, ccsid: int = 0, encoding: int = 0) -> dict[str, str | int]:
-    """Read what there is of a dead-letter header, valid or not: for displays and diagnosis.
+    """Read the available fields of a dead-letter header, valid or not, for diagnosis.
 
-    The declared CCSID decides where the eye-catcher does not, the declared numeric encoding where
-    the version does not. Values are by MQ's field names, StrucId and Version included: every
-    integer that is complete and every text that has at least its first byte.
+    The declared CCSID is used if the eye-catcher is invalid, the declared numeric encoding if the
+    version is. Values are by MQ's field names, including StrucId and Version: every complete
+    integer and every text with at least its first byte.
     """
     known = _known_codec(ccsid)
     ebcdic = EYE_CATCHERS.get(data[:4], bool(known and known[1]))
@@ -257,8 +257,7 @@ def read_header_fields(data: bytes, *, ccsid: int = 0, encoding: int = 0) -> dic
 def encode_header(header: DeadLetterHeader) -> bytes:
     """Write a dead-letter header in its representation, 172 bytes.
 
-    If it was decoded from bytes, those of its fields that still say the same are written as they
-    stood, padding and all.
+    If it was decoded from bytes, unchanged fields are written as they were, with their padding.
 
     Raises:
         ValueError: If a text does not fit its field or the character set, or a number does not fit
@@ -284,11 +283,11 @@ def _encode_value(value: str | int, it: Field, representation: Representation) -
     try:
         return value.to_bytes(it.length, representation.byte_order, signed=True)
     except OverflowError:
-        raise ValueError(f"{it.name} {value} is no MQLONG") from None
+        raise ValueError(f"{it.name} {value} is not an MQLONG") from None
 
 
 def encode_text(text: str, it: Field, codec: str) -> bytes:
-    """Write a text into a character field, padded with blanks.
+    """Encode a text for a character field, padded with blanks.
 
     Raises:
         ValueError: If the text does not fit the field or the character set.

@@ -1,8 +1,8 @@
-"""Dead letters: read the header in whatever scheme it has, take it away, or put one on.
+"""Dead letters: read the header in any scheme, remove it, or add one.
 
-What rules look at is the same for many messages: header fields repeat, bodies and times do not.
-So messages are decoded into *profiles*, one for all messages with equal header fields, and whatever
-is decided for a profile holds for all its messages.
+The match fields are the same for many messages: header fields repeat, bodies and times do not. So
+messages are decoded into *profiles*, one for all messages with equal header fields, and a decision
+about a profile applies to all its messages.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from redrive.messages.schemes.reading import AnyScheme, Reading
 from redrive.messages.schemes.scheme import Place
 
 NO_VALID_SCHEME: Final = "none"
-"""Stands for the name of a scheme if a message is not a dead letter of any."""
+"""The scheme's name of a message that is not a dead letter of any scheme."""
 
 DEAD_LETTER_FORMAT: Final = "MQDEAD"
-"""MQFMT_DEAD_LETTER_HEADER: the format of a message that begins with an MQDLH."""
+"""MQFMT_DEAD_LETTER_HEADER: the format of a message that starts with an MQDLH."""
 
 _MQMD_PATTERNS: Final = {
     "APPLIDAT": MQMD["ApplIdentityData"],
@@ -63,12 +63,12 @@ _MQMD_PATTERNS: Final = {
 PATTERN_KEYWORDS: Final = tuple(
     sorted([*_MQMD_PATTERNS, "DESTQ", "DESTQM", "FORMAT", "REASON"]),
 )
-"""The keywords of patterns: what a rule can ask of a dead letter (rules-table spec. 3)."""
+"""The keywords of patterns: the match fields of a dead letter."""
 
 NUMERIC_KEYWORDS: Final = frozenset(
     ["REASON", *(name for name, it in _MQMD_PATTERNS.items() if it.type is FieldType.LONG)]
 )
-"""Those of them whose values are numbers."""
+"""The keywords with numbers as values."""
 
 _MQMD_READERS: Final = [
     (keyword, it.header, read_long if it.type is FieldType.LONG else read_text)
@@ -76,7 +76,7 @@ _MQMD_READERS: Final = [
 ]
 _FORMAT_HEADER: Final = MQMD["Format"].header
 
-# The headers that decide a profile, beside those of the message's schemes. Dates and times are
+# The headers that determine a profile, besides those of the message's schemes. Dates and times are
 # left out: they differ in every message.
 _PROFILE_HEADERS: Final = frozenset(
     [
@@ -89,7 +89,7 @@ _PROFILE_HEADERS: Final = frozenset(
 )
 _PUT_DATE: Final = MQDLH["PutDate"].offset
 _LAYOUTS: Final = 64
-"""Layouts of headers whose profiles a decoder finds the quick way."""
+"""Layouts of headers whose profiles a decoder finds the fast way."""
 
 
 class Form(StrEnum):
@@ -103,7 +103,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterProfile:
-    """A profile: what all dead letters with equal header fields share."""
+    """The common part of all dead letters with equal header fields."""
 
     scheme: str
     """Name of the scheme; ``NO_VALID_SCHEME`` if the message is not a dead letter of any."""
@@ -113,26 +113,24 @@ class DeadLetterProfile:
     """Keyword of patterns -> normalised value: texts without padding, numbers. Without a valid
     scheme those of the dead-letter header are blank or 0."""
     header: DeadLetterHeader | None
-    """What is said as MQ's dead-letter header; its date and time are those of the first message
-    that was seen."""
+    """The failure as MQ's dead-letter header, with date and time of the first message seen."""
     view: DeadLetterView = NO_SCHEME
-    """What is said of the failure; without what differs in every message, such as offsets, times
-    and messages of exceptions (``VARYING``)."""
+    """The failure, without what differs in every message, such as offsets, times and messages of
+    exceptions (``VARYING``)."""
     warning: str = ""
     """What is odd about a valid dead letter, for users."""
     origins: tuple[str, ...] = ()
-    """The topics that the message failed on, as its headers tell, the first failure first."""
+    """The topics where the message failed, from its headers, the first failure first."""
     replaced: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """Headers of the message descriptor as they are without the dead-letter header."""
+    """Headers of the message descriptor without the dead-letter header."""
     taken: tuple[AnyScheme, ...] = field(default=(), repr=False)
-    """The schemes whose headers are taken off when the message goes back."""
+    """The schemes whose headers are removed when the message returns."""
     group_topic: own.GroupTopic | None = None
-    """The topic of its group's rounds, if it failed there; then everything else here names the
-    original topic instead."""
+    """The group's topic, if it failed there; then everything else here names the original topic."""
 
     @property
     def failed_on(self) -> str | None:
-        """The topic whose record failed; None if unknown."""
+        """The topic of the failed record; None if unknown."""
         return self.group_topic.name if self.group_topic else self.view.origin.topic
 
     @property
@@ -142,17 +140,17 @@ class DeadLetterProfile:
 
     @property
     def comes_from_kafka(self) -> bool:
-        """Whether another program made a dead letter of it, and names a record as its origin."""
+        """Whether another program dead-lettered it and names a record as its origin."""
         return any(isinstance(it, Scheme) for it in self.taken)
 
     @property
     def drops_headers(self) -> bool:
-        """Whether the program that made a dead letter of it may leave out the record's headers."""
+        """Whether the program that dead-lettered it may leave out the record's headers."""
         return any(isinstance(it, Scheme) and it.drops_headers for it in self.taken)
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether a scheme puts something else in the place of the record's key or value."""
+        """Whether a scheme replaces the record's key or value."""
         return any(
             isinstance(it, Scheme) and (it.original_key or it.original_value) for it in self.taken
         )
@@ -165,7 +163,7 @@ def decode_dead_letter(
     key: bytes | None = None,
     schemes: SchemeTable = KNOWN,
 ) -> DeadLetterProfile:
-    """The profile of one message. Nothing that a message contains makes this raise."""
+    """The profile of one message. No content of a message makes this raise."""
     reading = schemes.reading([name for name, _ in headers])
     return _profile(reading, key, value, headers)
 
@@ -173,11 +171,11 @@ def decode_dead_letter(
 def read_view(
     key: bytes | None, value: bytes | None, headers: Headers, *, schemes: SchemeTable = KNOWN
 ) -> DeadLetterView:
-    """What one message says of its failure, with everything that a profile leaves out.
+    """One message's failure, with everything that a profile leaves out.
 
-    What failed on the topic of its group's rounds names the original topic, if the headers have
-    Redrive's own among them; its offset there is not known. Nothing that a message contains makes
-    this raise; what is not a dead letter has ``NO_SCHEME``.
+    A failure on a group's topic names the original topic, if the headers have Redrive's own; its
+    offset there is unknown. No content of a message makes this raise; a message that is not a dead
+    letter has ``NO_SCHEME``.
     """
     view = schemes.reading([name for name, _ in headers]).find(key, value, headers).view
     group_topic = own.read_group_topic(dict(headers).get(own.GROUP_TOPIC))
@@ -223,9 +221,9 @@ def _profile(
 def origin_partition(
     profile: DeadLetterProfile, key: bytes | None, value: bytes | None, headers: Headers
 ) -> int | None:
-    """The partition of the record that failed, on its original topic; None if it is not known.
+    """The partition of the failed record on its original topic; None if unknown.
 
-    A profile leaves it out, since only the partition that a message returns to depends on it.
+    A profile leaves it out, since only a return to the same partition needs it.
     """
     if profile.group_topic is not None:
         return profile.group_topic.partition
@@ -236,7 +234,7 @@ def origin_partition(
 
 
 def origin_partition_headers(profile: DeadLetterProfile) -> frozenset[str] | None:
-    """The headers that decide ``origin_partition``; None if the key or the value does."""
+    """The headers that determine ``origin_partition``; None if key or value does."""
     scheme = profile.taken[0] if profile.taken else None
     if profile.group_topic is not None or not isinstance(scheme, Scheme):
         return frozenset()
@@ -248,10 +246,10 @@ def origin_partition_headers(profile: DeadLetterProfile) -> frozenset[str] | Non
 def with_original(
     profile: DeadLetterProfile, group_topic: own.GroupTopic | None
 ) -> DeadLetterProfile:
-    """The profile of what failed on the topic of its group's rounds, as if on the original topic.
+    """The profile of a failure on a group's topic, as if on the original topic.
 
-    What Redrive's header says counts only if the profile's origin is that topic, since a service
-    may copy the header to another event.
+    Redrive's header counts only if the profile's origin is that topic, since a service may copy the
+    header to another event.
     """
     header = profile.header
     if group_topic is None or header is None or profile.view.origin.topic != group_topic.name:
@@ -277,7 +275,7 @@ def _original_view(view: DeadLetterView, group_topic: own.GroupTopic) -> DeadLet
 
 
 def _odd_format(raw: bytes | None) -> str:
-    # The bytes decide whether there is a header, not the format (rules-table spec. Q-30).
+    # The bytes determine whether there is a header, not the format.
     if raw is None or read_text(raw) == DEAD_LETTER_FORMAT:
         return ""
     return f"MQMD.Format is {read_text(raw)!r}, not {DEAD_LETTER_FORMAT}"
@@ -297,20 +295,20 @@ def _pattern_fields(
 
 
 class _Layout(NamedTuple):
-    """What a decoder knows of messages with the same header names in the same order."""
+    """Cached knowledge about messages with the same header names in the same order."""
 
     reading: Reading
     columns: Sequence[Column]
-    """The headers that decide their profile."""
+    """The headers that determine their profile."""
     signature: Hashable
     """Equal for layouts whose messages have the same profile if these headers are equal."""
     codes: dict[object, int]
-    """Profiles by what decides them."""
+    """Profiles by what determines them."""
 
     @classmethod
     def of(cls, names: tuple[str, ...], schemes: SchemeTable) -> _Layout:
         reading = schemes.reading(names)
-        # Of a repeated name of MQ's the last one counts.
+        # The last of repeated MQ headers counts.
         last = {name: index for index, name in enumerate(names) if name in _PROFILE_HEADERS}
         columns = sorted(
             {*(Column(index, None) for index in last.values()), *reading.columns()},
@@ -320,7 +318,7 @@ class _Layout(NamedTuple):
         return cls(reading, columns, signature, {})
 
     def key(self, key: bytes | None, value: bytes | None, headers: Headers) -> Hashable:
-        """What decides the profile of one record; equal to what ``keys`` gives for it."""
+        """What determines the profile of one record, equal to the result of ``keys``."""
         parts: list[object] = [_value_key(value)]
         for index, part in self.columns:
             raw = headers[index][1]
@@ -330,7 +328,7 @@ class _Layout(NamedTuple):
         return tuple(parts)
 
     def keys(self, records: Records, grid: HeaderGrid) -> Iterable[Hashable]:
-        """What decides the profile of each record."""
+        """What determines the profile of each record."""
         parts: list[Iterable[object]] = [map(_value_key, records.values)]
         for index, part in self.columns:
             raws = grid.column(index)
@@ -341,10 +339,10 @@ class _Layout(NamedTuple):
 
 
 class DeadLetterDecoder:
-    """Decodes messages by the batch and keeps the profiles it has seen.
+    """Decodes messages by the batch and caches profiles.
 
-    What decides a profile is picked from each message; the decoding itself is done once for each
-    profile. The memory is bounded: with ``limit`` profiles, which one call may exceed by those of
+    What determines a profile is read from each message; decoding itself is done once for each
+    profile. The cache is bounded: after ``limit`` profiles, which one call may exceed by those of
     its own batch, the next call starts a new list.
     """
 
@@ -360,8 +358,8 @@ class DeadLetterDecoder:
 
         Returns:
             For each record an index into the profiles, and the profiles. The list grows with later
-            calls, its entries stay; after ``limit`` profiles a call returns another list, which is
-            how a caller sees that what it kept by index is no longer valid.
+            calls, while its entries stay; after ``limit`` profiles a call returns another list,
+            which is how a caller sees that its indexes are no longer valid.
         """
         if len(self._profiles) >= self._limit:
             self._codes, self._profiles = {}, []
@@ -374,7 +372,7 @@ class DeadLetterDecoder:
         return np.array(codes, dtype=np.int32), self._profiles
 
     def _codes_of(self, records: Records, grid: HeaderGrid) -> list[int]:
-        """The quick way: of headers that all have one layout, only those that matter are seen."""
+        """The fast way: with one layout, only the headers that matter are read."""
         layout = self._layout(grid.layout)
         known, codes = layout.codes, []
         for row, decisive in enumerate(layout.keys(records, grid)):
@@ -399,7 +397,6 @@ class DeadLetterDecoder:
         value: bytes | None,
         headers: Headers,
     ) -> int:
-        """Find or make the profile of a message that is new in its layout."""
         whole = layout.signature, decisive
         code = self._codes.get(whole)
         if code is None:
@@ -418,20 +415,20 @@ class DeadLetterDecoder:
 
 
 def _value_key(value: bytes | None) -> bytes | int:
-    # What a value adds to its profile: the MQDLH up to its date, or how it falls short of one.
+    # What a value adds to its profile: the MQDLH up to its date, or why it is not one.
     if value is None or value[:4] not in EYE_CATCHERS:
         return -1 if value is None else MQDLH_LENGTH
     return value[:_PUT_DATE] if len(value) >= MQDLH_LENGTH else len(value)
 
 
 def remove_header(profile: DeadLetterProfile, value: bytes | None, headers: Headers) -> Message:
-    """The message as it was before it was dead-lettered: RETRY and HEADER(NO).
+    """The message before it was dead-lettered, for RETRY and HEADER(NO).
 
     Of MQ's headers only the outermost is removed. Format, Encoding and CodedCharSetId of the
-    message descriptor come from it; everything else stays, byte for byte (rules-table spec. 4.6).
-    Of the schemes of others every header goes, whichever hop wrote it. They had replaced nothing,
-    so nothing comes back, but for a payload that a scheme of a user's own wraps. A message that is
-    not a dead letter is returned as it is. No argument is changed.
+    message descriptor come from it; everything else is unchanged. All headers of other schemes are
+    removed, whichever hop wrote them. They had replaced nothing, so nothing is restored, except a
+    payload that a user's scheme wraps. A message that is not a dead letter is returned as it is. No
+    argument is changed.
     """
     kept = list(headers)
     for scheme in profile.taken:
@@ -445,7 +442,7 @@ def remove_header(profile: DeadLetterProfile, value: bytes | None, headers: Head
 
 
 def original_key(profile: DeadLetterProfile, key: bytes | None, headers: Headers) -> bytes | None:
-    """The key that the record had before it was dead-lettered."""
+    """The record's key before it was dead-lettered."""
     for scheme in profile.taken:
         if isinstance(scheme, Scheme) and scheme.original_key is not None:
             last = {name: raw for name, raw in dict(headers).items() if raw is not None}
@@ -454,7 +451,7 @@ def original_key(profile: DeadLetterProfile, key: bytes | None, headers: Headers
 
 
 def without_stacks(profile: DeadLetterProfile, headers: Headers) -> Headers:
-    """The headers without stack traces, which never travel on; no argument is changed."""
+    """The headers without stack traces, which are never forwarded; no argument is changed."""
     stacks = {name for it in profile.taken if isinstance(it, Scheme) for name in it.stacks}
     return [pair for pair in headers if pair[0] not in stacks] if stacks else headers
 
@@ -469,15 +466,15 @@ def new_header(
     put_appl_name: str = "redrive",
     put_appl_type: int = 0,
 ) -> DeadLetterHeader:
-    """A header, for ``add_header``, for a message that cannot be put (rules-table spec. 8.1).
+    """A header, for ``add_header``, for a message that cannot be put.
 
     Args:
         headers: The message's headers; Format, Encoding and CodedCharSetId come from there.
-        reason: MQRC_* or MQFB_*: why.
-        queue: The queue that it was for.
-        queue_manager: The queue manager that it was for.
+        reason: The reason, MQRC_* or MQFB_*.
+        queue: The queue that it was meant for.
+        queue_manager: The queue manager that it was meant for.
         timestamp: When it is put on the dead-letter queue, in milliseconds since 1970.
-        put_appl_name: The program that does it.
+        put_appl_name: The program that puts it there.
         put_appl_type: Its type, MQAT_*.
     """
     descriptor = mqmd_fields(headers)
@@ -499,14 +496,14 @@ def new_header(
 def add_header(
     header: DeadLetterHeader, value: bytes | None, headers: Headers, *, form: Form
 ) -> Message:
-    """Put a dead-letter header on a message.
+    """Add a dead-letter header to a message.
 
-    ``BINARY`` puts an MQDLH in front of the body, in the header's representation, and lets the
+    ``BINARY`` puts an MQDLH in front of the body, in the header's representation, and makes the
     message descriptor describe the MQDLH. ``HEADERS`` appends headers ``mqdlh.*`` and changes
-    nothing: body and message descriptor still belong together. A message on which the binary form
-    would be lost gets headers in either case: one without a body (a null can't have anything in
-    front), a name that does not fit into an MQDLH, a message that has other dead-letter headers
-    already, which would be read first. No argument is changed; ``remove_header`` reverses it.
+    nothing else: body and message descriptor still match. A message on which the binary form would
+    be lost gets headers in either case: one without a body (a null cannot have anything in front),
+    one with a name that does not fit into an MQDLH, one with other dead-letter headers that would
+    be read first. No argument is changed; ``remove_header`` reverses it.
     """
     if form is Form.BINARY and value is not None:
         try:

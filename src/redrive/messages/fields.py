@@ -1,9 +1,8 @@
 """The fields of a message: MQ's message descriptor (MQMD) as Kafka headers.
 
-Each field travels in a header ``JMS_IBM_MQMD_<Field>`` as text. Reading is tolerant, because anyone
-may write headers: padding, NULs and odd bytes never raise, and what is no number counts as the
-field's default. Where a header name is repeated, the last one counts, as with Kafka's
-``lastHeader``.
+Each field is a header ``JMS_IBM_MQMD_<Field>`` with text. Reading is tolerant, because anyone may
+write headers: padding, NULs and odd bytes never raise, and an invalid number counts as the field's
+default. The last of repeated headers counts, as with Kafka's ``lastHeader``.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from hashlib import sha256
 from typing import Final, TypeAlias
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
-"""The headers of one record in their order, repeated names included."""
+"""The headers of one record in order, including repeated names."""
 
 MQMD_PREFIX: Final = "JMS_IBM_MQMD_"
 _LONG: Final = re.compile(rb"[ \t]*([+-]?[0-9]{1,18})[ \t]*")
@@ -59,12 +58,12 @@ class Field:
 
     @property
     def header(self) -> str:
-        """The Kafka header that carries this field of the MQMD."""
+        """The Kafka header of this field of the MQMD."""
         return MQMD_PREFIX + self.name
 
 
 def layout(*fields: tuple[str, FieldType, int]) -> Mapping[str, Field]:
-    """Lay fields out one after another, as MQ's structures do, without gaps."""
+    """Arrange fields one after another without gaps, as in MQ's structures."""
     table: dict[str, Field] = {}
     offset = 0
     for name, type_, length in fields:
@@ -104,13 +103,13 @@ MQMD: Final = layout(
     ("MsgFlags", FieldType.LONG, 4),
     ("OriginalLength", FieldType.LONG, 4),
 )
-"""The message descriptor, version 2, by field name (rules-table specification 8.3)."""
+"""The message descriptor, version 2, by field name."""
 
 EXPIRY: Final = MQMD["Expiry"].header
 DEADLINE: Final = "JMSExpiration"
-"""Header with the moment at which a message expires, in milliseconds since 1970, as in JMS."""
+"""Header with the time at which a message expires, in milliseconds since 1970, as in JMS."""
 TENTH: Final = 100
-"""Milliseconds of the unit of Expiry."""
+"""Milliseconds in a unit of Expiry."""
 _MOMENT: Final = re.compile(rb"[0-9]{1,15}")
 _DEFAULTS: Final = {field.header: str(field.default).encode() for field in MQMD.values()}
 
@@ -118,8 +117,7 @@ _DEFAULTS: Final = {field.header: str(field.default).encode() for field in MQMD.
 def trim(text: str) -> str:
     """The significant part of a text: up to the first NUL, without trailing blanks.
 
-    MQ pads with blanks; some writers end names with NUL instead (rules-table specification
-    Q-12).
+    MQ pads with blanks; some writers end names with NUL instead.
     """
     return text.partition("\0")[0].rstrip(" ")
 
@@ -130,21 +128,21 @@ def read_text(raw: bytes | None) -> str:
 
 
 def parse_long(raw: bytes | None) -> int | None:
-    """The MQLONG that a header value spells in decimal digits, or None if it spells none."""
+    """The MQLONG in a header value's decimal digits, or None if it has none."""
     found = _LONG.fullmatch(raw.partition(b"\0")[0]) if raw else None
     number = int(found[1]) if found else None
     return number if number is not None and -(2**31) <= number < 2**31 else None
 
 
 def read_long(raw: bytes | None) -> int:
-    """The MQLONG that a header value spells, or 0, the default, if it spells none."""
+    """The MQLONG in a header value, or 0, the default."""
     return parse_long(raw) or 0
 
 
 def mqmd_fields(headers: Headers) -> dict[str, str | int]:
-    """The message descriptor of a record: fields of ``MQMD`` by name, but StrucId and Version.
+    """The message descriptor of a record: fields of ``MQMD`` by name, except StrucId and Version.
 
-    Missing ones have their default. Fields of bytes are given as the text that the header holds.
+    Missing fields have their defaults. Byte fields are the text of their header.
     """
     present = dict(headers)
     return {
@@ -159,9 +157,9 @@ def _read(field: Field, raw: bytes | None) -> str | int:
 
 
 def unique_identifier(queue_manager: str, source: str) -> str:
-    """A MsgId or CorrelId as a queue manager makes them: 48 hexadecimal digits (MQMD, field MsgId).
+    """A MsgId or CorrelId as queue managers make them: 48 hex digits (MQMD, field MsgId).
 
-    They have 12 characters of the manager's name. The same ``source`` gives the same identifier.
+    It has 12 characters of the manager's name. The same ``source`` gives the same identifier.
     """
     beginning = b"AMQ " + queue_manager.encode("ascii", "replace")[:12].ljust(12)
     ending = sha256(source.encode()).digest()[: MQMD["MsgId"].length - len(beginning)]
@@ -183,8 +181,8 @@ def _date_and_time(hundredths: int) -> tuple[str, str]:
 def deadline_of(headers: Mapping[str, bytes | None], timestamp: int) -> int | None:
     """When a message expires by its own Expiry; None for never.
 
-    A message whose Expiry was counted down says so by ``JMSExpiration``; else Expiry counts from
-    the record's timestamp. All times are milliseconds since 1970.
+    ``JMSExpiration`` has the time if Expiry was counted down; else Expiry counts from the record's
+    timestamp. All times are milliseconds since 1970.
     """
     expiry = read_long(headers.get(EXPIRY))
     if expiry <= 0:
@@ -196,11 +194,11 @@ def deadline_of(headers: Mapping[str, bytes | None], timestamp: int) -> int | No
 
 
 def counted_down(headers: Headers, timestamp: int, now: int) -> Headers:
-    """The headers with what is left of Expiry at a time (MQMD, field Expiry).
+    """The headers with the rest of Expiry at a time (MQMD, field Expiry).
 
-    A queue manager takes the time that a message waits off its Expiry. The record keeps its
-    timestamp, so a shortened Expiry comes with ``JMSExpiration``, the moment itself. All times are
-    milliseconds since 1970.
+    A queue manager subtracts a message's waiting time from Expiry. The record keeps its timestamp,
+    so a reduced Expiry comes with ``JMSExpiration``, the time itself. All times are milliseconds
+    since 1970.
     """
     present = dict(headers)
     deadline = deadline_of(present, timestamp)
@@ -220,11 +218,11 @@ def mqmd_headers(fields: Mapping[str, str | int]) -> dict[str, bytes]:
 
 
 def with_mqmd_headers(headers: Headers, wanted: Mapping[str, bytes]) -> Headers:
-    """The headers with other fields of the message descriptor, as ``mqmd_headers`` gives them.
+    """The headers with other fields of the message descriptor, from ``mqmd_headers``.
 
-    A header that already says so, apart from padding, stays as it is. A header that says something
-    else is replaced where it stands, each one if the name is repeated, so that every reader finds
-    the same value. A missing header is appended unless its absence says the same.
+    A header that already has the value, apart from padding, is unchanged. A header with another
+    value is replaced in place, each one if the name is repeated, so that every reader finds the
+    same value. A missing header is appended unless its absence means the same.
     """
     changed = list(headers)
     present = [index for index, pair in enumerate(headers) if pair[0] in wanted]

@@ -1,7 +1,7 @@
 """JSON Patch (RFC 6902) for the values of messages.
 
-What a patch does not name keeps its meaning: a value whose numbers, repeated members or characters
-would be lost by reading and writing it is refused.
+Parts that a patch does not name keep their meaning: a value is refused if reading and writing it
+would lose numbers, repeated members or characters.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _TAKES: Final = {
     "add": "value", "replace": "value", "test": "value", "remove": "", "move": "from",
     "copy": "from",
 }  # fmt: skip
-"""The member that each operation has beside its path."""
+"""The member that each operation has besides its path."""
 _SHOWN: Final = 40
-"""Characters of a number or a name that an error quotes."""
+"""Maximum characters of a number or a name in an error."""
 
 _Path = tuple[str, ...]
 
 
 def read_json(data: bytes | None) -> Any:  # noqa: ANN401 - any JSON
-    """The JSON value that a text in UTF-8 holds.
+    """The JSON value of a text in UTF-8.
 
     Raises:
         ValueError: It is not JSON, or writing it again would lose something.
@@ -49,10 +49,10 @@ def read_json(data: bytes | None) -> Any:  # noqa: ANN401 - any JSON
 
 
 def write_json(value: Any, *, indent: int | None = None) -> bytes:  # noqa: ANN401 - any JSON
-    """A JSON value as UTF-8, indented by so many columns a level; None for no white space.
+    """A JSON value as UTF-8, indented by ``indent`` columns a level; None for no white space.
 
     Raises:
-        ValueError: A string of it has half of a surrogate pair.
+        ValueError: A string has half of a surrogate pair.
     """
     separators = (",", ":") if indent is None else None
     text = json.dumps(value, ensure_ascii=False, separators=separators, indent=indent)
@@ -96,7 +96,7 @@ class _Operation:
         match self.name:
             case "test":
                 if not _is_equal(_value_at(document, self.path), self.value):
-                    raise ValueError("the value there is another")
+                    raise ValueError("the value there is different")
                 return
             case "add" | "replace":
                 value = deepcopy(self.value)
@@ -112,10 +112,10 @@ class _Operation:
 
 @dataclass(frozen=True, slots=True)
 class JsonPatch:
-    """Operations on a JSON value, which take place together or not at all."""
+    """Operations on a JSON value, applied all or none."""
 
     document: tuple[Any, ...]
-    """The operations as RFC 6902 writes them."""
+    """The operations in the form of RFC 6902."""
     _operations: tuple[_Operation, ...]
 
     @classmethod
@@ -157,21 +157,21 @@ class JsonPatch:
 
 def _operation(one: object) -> _Operation:
     if not isinstance(one, dict) or one.get("op") not in _TAKES:
-        raise ValueError(f"op is none of {', '.join(_TAKES)}")
+        raise ValueError(f"op must be one of {', '.join(_TAKES)}")
     name, needed = one["op"], _TAKES[one["op"]]
     if missing := [it for it in ("path", needed) if it and it not in one]:
         raise ValueError(f"{name} needs {missing[0]}")
     path = _path(one["path"])
     source = _path(one["from"]) if needed == "from" else path
     if name == "remove" and path == ("",):
-        raise ValueError("remove takes no path of the whole value")
+        raise ValueError("remove does not accept the path of the whole value")
     if name == "move" and path[: len(source)] == source and path != source:
-        raise ValueError("a value can't be moved into itself")
+        raise ValueError("a value cannot be moved into itself")
     return _Operation(name, path, source, one.get("value"))
 
 
 def _path(pointer: object) -> _Path:
-    """The names on the way from a document to a value of it (RFC 6901)."""
+    """The names on the path from a document to a value of it (RFC 6901)."""
     if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
         raise ValueError("a path is a text that is empty or begins with /")
     if _ESCAPE.search(pointer):
@@ -214,7 +214,7 @@ def _put(document: dict[str, Any], path: _Path, value: Any, *, is_new: bool) -> 
 
 
 def _is_equal(one: Any, other: Any) -> bool:  # noqa: ANN401 - any JSON
-    """Whether values are equal as JSON: 1 is 1.0, and not true."""
+    """Whether values are equal as JSON: 1 equals 1.0, but not true."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_is_equal(one[it], other[it]) for it in one)
     if isinstance(one, list) and isinstance(other, list):

@@ -16,7 +16,7 @@ _STEP: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """A way into a JSON value: members and indexes, no wildcards, no filters."""
+    """A path into a JSON value: members and indexes, no wildcards, no filters."""
 
     steps: tuple[str | int, ...]
 
@@ -25,7 +25,7 @@ class JsonPath:
         """Read a path such as ``$.order.items[0]['a name']``.
 
         Raises:
-            ValueError: It is none; the text says why.
+            ValueError: It is not a path; the text says why.
         """
         if not text.startswith("$"):
             raise ValueError("it does not begin with $")
@@ -43,7 +43,7 @@ class JsonPath:
         return cls(tuple(steps))
 
     def find(self, document: object) -> str | None:
-        """The value there as text; None if nothing is there, or null."""
+        """The value there as text; None if it is missing or null."""
         try:
             found = self.follow(document)
         except LookupError:
@@ -51,7 +51,7 @@ class JsonPath:
         return found if found is None or isinstance(found, str) else orjson.dumps(found).decode()
 
     def follow(self, document: object) -> Any:  # noqa: ANN401 - any JSON
-        """The value there as it is.
+        """The value there, unchanged.
 
         Raises:
             LookupError: Nothing is there.

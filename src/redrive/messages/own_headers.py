@@ -1,7 +1,7 @@
 """Redrive's own record headers: their names, and how to read them.
 
-They travel with a message, so anybody may have written them: a value that is not of the expected
-form counts as absent, and never stops the job.
+They travel with a message, so anyone may have written them: a value in another form counts as
+absent, and never stops the job.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 
 PREFIX = "redrive."
 ID = "redrive.id"
-"""Identity: ``topic:partition:offset`` where Redrive saw the message first."""
+"""Identity: ``topic:partition:offset`` where Redrive first saw the message."""
 RULE = "redrive.rule"
-"""Line of the rule that was applied last."""
+"""Line of the last applied rule."""
 TABLE = "redrive.table"
 """First 16 hex digits of the hash of the rules table that decided."""
 HOPS = "redrive.hops"
-"""How often Redrive has put the message on a queue."""
+"""How often Redrive has put the message to a queue."""
 FAILURES = "redrive.failures"
 """On parked and remaining copies: failed attempts under ``redrive.table``."""
 ROUNDS = "redrive.rounds"
 """On puts under a table in a dialect: the rounds of the message, see ``Rounds``."""
 GROUP = "redrive.group"
-"""On puts by RETRY under a table in a dialect: the group that failed, which they are for."""
+"""On puts by RETRY under a table in a dialect: the group that failed, for which they are."""
 GROUP_TOPIC = "redrive.group-topic"
-"""On puts to the topic of a group's rounds, and on parked and remaining copies of what failed
-there: which topic that is, and which one it stands for; see ``GroupTopic``."""
+"""On puts to a group's topic, and on parked and remaining copies of failures there: that topic and
+its original topic; see ``GroupTopic``."""
 FORWARD = "redrive.forward"
 """On messages on their way to another cluster: see ``Forward``."""
 COUNTED = "redrive.counted"
 """On parked and remaining copies: how many of ``redrive.hops`` a RETRY of the table's dead-letter
 queue counted."""
 FAILED_RULES = "redrive.failed"
-"""On parked and remaining copies, under a table in a dialect: ``rule:attempts`` for each rule, by
-its number in the table, that was tried and failed."""
+"""On parked and remaining copies, under a table in a dialect: ``rule:attempts`` for each rule that
+was tried and failed, by its number in the table."""
 QUARANTINE = "redrive.quarantine"
-"""On remaining copies: present when no table is to look at the message again."""
+"""On remaining copies: present if no table may evaluate the message again."""
 ORIGIN = "redrive.origin"
 """On parked and remaining copies: ``topic:partition:offset`` of the dead letter itself."""
 TIMESTAMP = "redrive.timestamp"
@@ -55,24 +55,23 @@ KEY = "redrive.key"
 NULL = "redrive.null"
 """On remaining copies: present when the record's own value is null."""
 REPLAY = "redrive.replay"
-"""On instructions: the plan that they belong to."""
+"""On instructions: their plan."""
 BEHIND = "redrive.behind"
 """On parked copies of a message that only waits behind an earlier one of its key: the identity of
-the first that waits."""
+the first waiting one."""
 MOVED = "redrive.moved"
-"""On such copies, if they replace an earlier one without an outcome: its place, written like an
+"""On such copies, if they replace an earlier one without an outcome: its position, written like an
 identity."""
 IN_ROUND = "redrive.in-round"
-"""On notes of rounds, which lie among parked copies; see ``redrive.engine.ordering.Round``."""
+"""On notes of rounds, which are among parked copies; see ``redrive.engine.ordering.Round``."""
 CUT = "redrive.cut"
-"""On parked and remaining copies that could not be written whole: what is cut; see
-``redrive.messages.cuts``."""
+"""On truncated parked and remaining copies: what is cut; see ``redrive.messages.cuts``."""
 UNREADABLE = "redrive.unreadable"
-"""On a record as the job reads it, of which a header's name can't be read: which header it is. It
-is written nowhere."""
+"""On a record as the job reads it, with an unreadable header name: the header's number. It is never
+written."""
 RESTORED = "redrive.restored"
-"""On instructions: present when they were made from the dead letter itself, as its remaining copy
-is gone. ``partition:offset`` of the outcomes topic: none before says that it was placed."""
+"""On instructions: present if they were made from the dead letter itself, without a remaining copy.
+``partition:offset`` of the outcomes topic, before which no outcome says that it was placed."""
 
 WAITING = frozenset(
     {
@@ -80,11 +79,11 @@ WAITING = frozenset(
         *(BEHIND, IN_ROUND, MOVED, TIMESTAMP),
     }
 )
-"""Headers that only parked and remaining copies carry, and instructions to replay them."""
+"""Headers only of parked and remaining copies, and of instructions to replay them."""
 
 _TOPIC = rb"[A-Za-z0-9._-]{1,249}"
 _IDENTITY = re.compile(_TOPIC + rb"(?:~[0-9]{1,9})?:[0-9]{1,10}:[0-9]{1,19}")
-"""An identity; a recreated topic has its number behind the name: ``orders~2``."""
+"""An identity; a recreated topic has its number after the name: ``orders~2``."""
 _DIGITS = 9
 """Maximum digits of the number of a recreated topic."""
 _NUMBER = re.compile(rb"[0-9]{1,15}")
@@ -101,17 +100,17 @@ _GROUP_TOPIC = re.compile(rb"(%b) (%b)(?: ([0-9]{1,9}))?" % (_TOPIC, _TOPIC))
 
 
 class GroupTopic(NamedTuple):
-    """The header ``GROUP_TOPIC``: a topic of the rounds of one consumer group.
+    """The header ``GROUP_TOPIC``: a topic for retries of one consumer group.
 
-    What fails there has failed on the original topic as far as rules and views are concerned. The
-    header counts only for a dead letter whose origin is that topic.
+    For rules and views, a failure there is one on the original topic. The header counts only for a
+    dead letter whose origin is that topic.
     """
 
     name: str
     original: str
-    """The topic that it stands for."""
+    """Its original topic."""
     partition: int | None = None
-    """The partition of the original topic; None if it is not known."""
+    """The partition of the original topic; None if unknown."""
 
     @property
     def value(self) -> bytes:
@@ -121,7 +120,7 @@ class GroupTopic(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """The header ``FORWARD``: where a message is for, and where it returns to if that fails."""
+    """The header ``FORWARD``: a message's destination, and where it returns after a failure."""
 
     topic: str
     """The topic of the other cluster."""
@@ -135,18 +134,18 @@ class Forward(NamedTuple):
 
 
 class Rounds(NamedTuple):
-    """The header ``ROUNDS``: what was put so that it is processed again, and how often.
+    """The header ``ROUNDS``: what was put to be processed again, and how often.
 
-    A put that makes a round counts before anybody knows how it ends: if the message comes back as a
-    dead letter of the topic that it was put to, the round has failed.
+    A put that makes a round is counted before its result is known: if the message returns as a dead
+    letter of the topic that it was put to, the round has failed.
     """
 
     table: str
     """First 16 hex digits of the hash of the rules table that decided."""
     by_rule: tuple[tuple[int, int], ...]
-    """Rules of the table by number, with their attempts, this one included."""
+    """Rules of the table by number, with their attempts, including this one."""
     counted: int
-    """How many of ``redrive.hops`` a RETRY of the queue counted, whichever table it had."""
+    """How many of ``redrive.hops`` a RETRY of the queue counted, under any table."""
     put_at: int
     """Milliseconds; the time of the put."""
     queue: str
@@ -159,7 +158,7 @@ class Rounds(NamedTuple):
         """The header's value."""
         rules = failed_rules(self.by_rule).decode("ascii")
         table, _, *rest = self
-        # No topic has such a name, but a dead letter may name one: the put to it will fail.
+        # No topic has such a name, but a dead letter may have one: the put to it will fail.
         return " ".join([table, rules, *map(str, rest)]).encode("ascii", "replace")
 
 
@@ -180,16 +179,16 @@ class OwnHeaders(NamedTuple):
     replay: str = ""
     is_restored: bool = False
     cut: str = ""
-    """What is cut of the copy; empty for a whole one."""
+    """What is cut from the copy; empty for a whole one."""
     asked_until: tuple[int, int] | None = None
-    """Of a restored instruction: partition and offset up to which outcomes were looked at."""
+    """For a restored instruction: partition and offset up to which outcomes were read."""
     rounds: Rounds | None = None
     counted: int = 0
     group_topic: GroupTopic | None = None
     behind: str = ""
-    """Identity of the message of the same key behind which it waits; empty if it does not."""
+    """Identity of the message of the same key that it waits behind; empty if none."""
     moved: str = ""
-    """Place of the copy that this one replaces."""
+    """Position of the copy that this one replaces."""
 
 
 NO_OWN_HEADERS = OwnHeaders()
@@ -197,7 +196,7 @@ NO_OWN_HEADERS = OwnHeaders()
 _OF_ONE_COPY = frozenset({ID, ORIGIN, TIMESTAMP, KEY})
 """Headers of a remaining copy that differ from message to message."""
 _OF_MANY_COPIES = (HOPS, FAILURES, FAILED_RULES, TABLE, COUNTED, QUARANTINE, REPLAY)
-"""Headers of a remaining copy that most messages have alike."""
+"""Headers of a remaining copy that most messages have in common."""
 
 
 class CopyColumns(NamedTuple):
@@ -208,16 +207,16 @@ class CopyColumns(NamedTuple):
     timestamps: Sequence[bytes | None]
     keys: Sequence[bytes | None]
     alike: Sequence[tuple[bytes | None, ...]]
-    """The values of the other headers: equal ones read alike."""
+    """The values of the other headers, cached by equality."""
 
 
 def without_own(headers: Headers) -> Headers:
-    """The headers without Redrive's, in their order."""
+    """The headers without Redrive's, in order."""
     return [header for header in headers if not header[0].startswith(PREFIX)]
 
 
 def read_own(headers: Headers) -> OwnHeaders:
-    """Redrive's headers of a record; of repeated ones the last counts."""
+    """Redrive's headers of a record; the last of repeated ones counts."""
     own = {name: value for name, value in headers if name.startswith(PREFIX)}
     return _parse_own(own) if own else NO_OWN_HEADERS
 
@@ -225,14 +224,14 @@ def read_own(headers: Headers) -> OwnHeaders:
 class OwnHeadersReader:
     """Reads Redrive's headers of many records.
 
-    Copies that wait have some twenty headers, most of them not Redrive's. Where all records have
-    the same header names, these are looked at once.
+    Waiting copies have some twenty headers, most of them not Redrive's. If all records have the
+    same header names, these are checked only once.
     """
 
     def __init__(self, headers: Sequence[Headers], layout: Sequence[str] | None) -> None:
-        """Find out where Redrive's headers stand.
+        """Find the positions of Redrive's headers.
 
-        ``layout`` are the header names of every record, in their order; None if they differ.
+        ``layout`` are the header names of every record, in order; None if they differ.
         """
         self._headers = headers
         names = () if layout is None else layout
@@ -245,13 +244,13 @@ class OwnHeadersReader:
         self._row, self._read = -1, NO_OWN_HEADERS
 
     def own(self, row: int) -> OwnHeaders:
-        """Result of ``read_own`` for a row; the last one is kept, as it is needed again."""
+        """Result of ``read_own`` for a row; the last one is cached."""
         if row != self._row:
             self._row, self._read = row, self._read_row(self._headers[row])
         return self._read
 
     def others(self, row: int) -> Headers:
-        """What ``without_own`` leaves of a row."""
+        """Result of ``without_own`` for a row."""
         headers = self._headers[row]
         if self._is_varied:
             return without_own(headers)
@@ -260,7 +259,7 @@ class OwnHeadersReader:
         return [headers[place] for place in self._others]
 
     def copy_columns(self, grid: HeaderGrid) -> CopyColumns | None:
-        """The columns of instructions; None if they have to be read one by one."""
+        """The columns of instructions; None if they must be read individually."""
         own, rest = self._own, self._own.keys() - _OF_ONE_COPY
         is_plain = self._come_first and {ID, ORIGIN, TIMESTAMP, REPLAY} <= own.keys()
         if not is_plain or not rest <= {*_OF_MANY_COPIES}:
@@ -319,7 +318,7 @@ def _parse_common(
     table: bytes | None,
     replay: bytes | None,
 ) -> tuple[int, int, tuple[tuple[int, int], ...], str, str]:
-    """What most records of a topic say alike, read once; few, as anybody may make them long."""
+    """The common headers of most records of a topic, cached; few, as anyone may make them long."""
     return (
         int(_text(hops, _NUMBER) or 0),
         int(_text(failures, _NUMBER) or 0),
@@ -330,16 +329,16 @@ def _parse_common(
 
 
 def unreadable(headers: Headers) -> str:
-    """Which header of a record has a name that can't be read; empty if there is none.
+    """The header of a record whose name cannot be read; empty if there is none.
 
-    Anybody may have written that header too: then the message remains, as it would with a bad name.
+    Anyone may have written this header itself: then the message remains, as with a bad name.
     """
     raw = next((raw or b"" for name, raw in headers if name == UNREADABLE), None)
-    return "" if raw is None else raw.decode(errors="replace") or "a header can't be read"
+    return "" if raw is None else raw.decode(errors="replace") or "a header cannot be read"
 
 
 def read_identity(raw: bytes | None) -> str:
-    """The identity in a header; empty if its value is of another form."""
+    """The identity in a header; empty if its value has another form."""
     return _text(raw, _IDENTITY)
 
 
@@ -369,7 +368,7 @@ def _rounds(value: bytes | None) -> Rounds | None:
 
 
 def read_group_topic(value: bytes | None) -> GroupTopic | None:
-    """The value of the header ``GROUP_TOPIC``; None if it is missing or of another form."""
+    """The value of the header ``GROUP_TOPIC``; None if missing or in another form."""
     found = None if value is None else _GROUP_TOPIC.fullmatch(value)
     if found is None:
         return None
@@ -379,7 +378,7 @@ def read_group_topic(value: bytes | None) -> GroupTopic | None:
 
 
 def read_forward(value: bytes | None) -> Forward | None:
-    """The value of the header ``FORWARD``; None if it is missing or of another form."""
+    """The value of the header ``FORWARD``; None if missing or in another form."""
     found = None if value is None else _FORWARD.fullmatch(value)
     return None if found is None else Forward(*(part.decode("ascii") for part in found.groups()))
 
@@ -400,15 +399,15 @@ def identity(topic: str, partition: int, offset: int) -> str:
 
 
 def name_in_identities(topic: str, incarnation: int) -> str:
-    """How identities name a topic: ``orders``, and ``orders~2`` once it was recreated.
+    """A topic's name in identities: ``orders``, and ``orders~2`` once it was recreated.
 
-    The incarnation is how many topics of that name there were, this one included.
+    The incarnation is the number of topics of that name so far, including this one.
     """
     return f"{topic}~{incarnation}" if incarnation > 1 else topic
 
 
 def incarnation_of(place: str) -> int:
-    """The incarnation of the topic that an identity, or the beginning of one, names."""
+    """The incarnation of the topic in an identity, or in the start of one."""
     number = place.partition("~")[2].partition(":")[0]
     return int(number) if number.isascii() and number.isdecimal() and len(number) <= _DIGITS else 1
 

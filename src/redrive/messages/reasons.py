@@ -10,8 +10,7 @@ from typing import Final
 class Reason(IntEnum):
     """MQRC codes of resolution and put, named as IBM MQ names them without ``MQRC_``.
 
-    When each is raised: resolution specification B.5; the list of what to change about each is
-    ``ADVICE``.
+    docs/resolution.md, "Reason codes", says when each occurs, and ``ADVICE`` what to change.
     """
 
     NONE = 0
@@ -48,13 +47,13 @@ class Reason(IntEnum):
 
 
 TEMPORARY: Final = frozenset({Reason.PUT_INHIBITED, Reason.Q_FULL})
-"""Why a receiving channel tries a put again (MRRTY); every other reason is final at once (IBM's
+"""Reasons for which a receiving channel retries a put (MRRTY); others are final at once (IBM's
 reference of MQCD, MsgRetryCount, which names one more, of z/OS)."""
 
 
 ADVICE: Final[Mapping[int, str]] = {
     Reason.ALIAS_BASE_Q_TYPE_ERROR: (
-        "let the alias name a local queue, a remote definition or a cluster queue"
+        "make the alias name a local queue, a remote definition or a cluster queue"
     ),
     Reason.DYNAMIC_Q_NAME_ERROR: (
         "give a dynamic queue name; an asterisk may only end it, at position 1 to 33"
@@ -70,24 +69,22 @@ ADVICE: Final[Mapping[int, str]] = {
         "send the message non-persistent, or give the model queue DEFTYPE(PERMDYN)"
     ),
     Reason.PUT_INHIBITED: "allow puts with ALTER ... PUT(ENABLED) on the object named",
-    Reason.Q_FULL: "let the queue be read, or raise its MAXDEPTH",
+    Reason.Q_FULL: "get messages from the queue, or raise its MAXDEPTH",
     Reason.Q_TYPE_ERROR: "open the model queue by its own name with MQOPEN",
     Reason.UNKNOWN_ALIAS_BASE_Q: "define what the alias targets, or correct its TARGET",
     Reason.UNKNOWN_OBJECT_NAME: "define the queue, or correct the name; names are case-sensitive",
     Reason.UNKNOWN_OBJECT_Q_MGR: "use up to 48 of the characters A-Z a-z 0-9 . / _ %",
     Reason.UNKNOWN_REMOTE_Q_MGR: "define a transmission queue for the manager, or set DEFXMITQ",
-    Reason.XMIT_Q_TYPE_ERROR: "let the transmission queue be a QLOCAL with USAGE(XMITQ)",
+    Reason.XMIT_Q_TYPE_ERROR: "make the transmission queue a QLOCAL with USAGE(XMITQ)",
     Reason.XMIT_Q_USAGE_ERROR: "give the local queue USAGE(XMITQ), or name another one",
-    Reason.OBJECT_ALREADY_EXISTS: (
-        "choose a dynamic queue name that is free, or end it in an asterisk"
-    ),
-    Reason.REMOTE_Q_NAME_ERROR: "name the queue: give RNAME a value, or open with both names",
+    Reason.OBJECT_ALREADY_EXISTS: ("choose an unused dynamic queue name, or end it in an asterisk"),
+    Reason.REMOTE_Q_NAME_ERROR: "name the queue: set RNAME, or open with both names",
     Reason.CLUSTER_RESOLUTION_ERROR: "make a full repository reachable",
     Reason.UNKNOWN_XMIT_Q: "define the transmission queue that XMITQ names",
     Reason.UNKNOWN_DEF_XMIT_Q: "define the queue that DEFXMITQ names",
-    Reason.DEF_XMIT_Q_TYPE_ERROR: "let DEFXMITQ name a QLOCAL with USAGE(XMITQ)",
+    Reason.DEF_XMIT_Q_TYPE_ERROR: "set DEFXMITQ to a QLOCAL with USAGE(XMITQ)",
     Reason.DEF_XMIT_Q_USAGE_ERROR: (
-        "let DEFXMITQ name a QLOCAL with USAGE(XMITQ) that is not the cluster's"
+        "set DEFXMITQ to a QLOCAL with USAGE(XMITQ) that is not the cluster's"
     ),
     Reason.CLUSTER_PUT_INHIBITED: "allow puts on an instance of the cluster queue",
     Reason.NO_DESTINATIONS_AVAILABLE: "allow puts on an instance of the cluster queue",

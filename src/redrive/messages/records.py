@@ -1,9 +1,8 @@
 """Records of one lane: what the job decodes, decides and emits.
 
-They are lists of Python objects, a list for each part of a record: that is how the Kafka client
-takes and gives them. Nearly all records of a lane have the same header names in the same order;
-a ``HeaderGrid`` makes columns of their headers, so that what looks at one header of every record
-needs no look at the others.
+They are lists of Python objects, one for each part of a record, as in the Kafka client. Nearly all
+records of a lane have the same header names in the same order; a ``HeaderGrid`` makes columns of
+their headers, so that code can read one header of every record without the others.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """``topic:partition``, the form that identities and log lines use."""
+        """``topic:partition``, as in identities and log lines."""
         return f"{self.topic}:{self.partition}"
 
 
@@ -59,14 +58,14 @@ class OutputRecord(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """One record can't be put: the broker, the client or what is known of the topic refuses it."""
+    """A record that cannot be put: the broker, the client or known facts refuse it."""
 
     entry: int
     """Entry number of the record; ``INTERNAL`` for a record of Redrive's own."""
     reason: int
     """MQ reason code that the refusal maps to."""
     detail: str
-    """What Kafka said."""
+    """Kafka's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class HeaderGrid:
 
     @classmethod
     def of(cls, headers: Sequence[Headers]) -> Self | None:
-        """The grid of some records' headers; None if their names or their order differ."""
+        """The grid of some records' headers; None if their names or order differ."""
         if not any(headers):
             return cls((), ())
         width = len(headers[0])
@@ -97,7 +96,7 @@ class HeaderGrid:
 
 @dataclass
 class Records:
-    """Some rows of one lane, in offset order. A value: its lists are not to be changed."""
+    """Some rows of one lane, in offset order. A value: its lists must not be changed."""
 
     keys: list[bytes | None]
     values: list[bytes | None]
@@ -114,14 +113,13 @@ class Records:
         return self._select(itemgetter(slice(start, stop)))
 
     def only(self, offsets: Container[int]) -> Records:
-        """The rows with some offsets."""
+        """The rows with these offsets."""
         rows = [row for row, offset in enumerate(self.offsets) if offset in offsets]
         if len(rows) == len(self.offsets):
             return self
         return self._select(lambda column: [column[row] for row in rows])
 
     def _select(self, rows: Callable[[list[Any]], list[Any]]) -> Records:
-        """Some rows of each column."""
         columns: list[list[Any]] = [self.keys, self.values, self.headers]
         return Records(*map(rows, [*columns, self.timestamps, self.offsets]))
 
@@ -165,7 +163,7 @@ def _headers(column: pa.ListArray) -> list[Headers]:
 
 
 def _objects(column: pa.Array) -> list[bytes | None]:
-    # The way through NumPy takes half the time of to_pylist.
+    # NumPy takes half the time of to_pylist.
     objects: list[bytes | None] = column.to_numpy(zero_copy_only=False).tolist()
     return objects
 

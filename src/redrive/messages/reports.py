@@ -1,8 +1,8 @@
 """Report messages: the reports that a message requests, and how they are written.
 
-The Report field of a message descriptor asks for messages about the message's fate, which go to its
-reply-to queue (MQMD, fields Report and Feedback). Reading the options and writing such a message is
-done here; when one is due is for those who put messages to know.
+The Report field of a message descriptor requests messages about the message's fate, which go to its
+reply-to queue (MQMD, fields Report and Feedback). This module reads the options and writes such
+messages; the put determines when one is due.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ACTIVITY: Final = 0x00000004
 _WITH_DATA: Final = 3
 _WITH_FULL_DATA: Final = 7
 _SOME_DATA: Final = 100
-"""Bytes of the body that a report with data carries."""
+"""Bytes of the body in a report with data."""
 _UNLIMITED: Final = -1
 """MQEI_UNLIMITED."""
 _REPORT_TYPE: Final = constant_value("MQMT_REPORT") or 0
@@ -43,16 +43,16 @@ _DESCRIBES_DATA: Final = ("Format", "Encoding", "CodedCharSetId")
 _KEPT: Final = (
     "Priority", "Persistence", "UserIdentifier", "AccountingToken", "ApplIdentityData",
 )  # fmt: skip
-"""Fields that a report has from its message: the others are its own."""
+"""Fields that a report copies from its message."""
 
 
 class ReportKind(Enum):
-    """What a report is about; the value is its MQRO option without data."""
+    """The subject of a report; the value is its MQRO option without data."""
 
     EXCEPTION = 0x01000000
-    """The message could not be put where it was to go."""
+    """The message could not be put to its destination."""
     EXPIRATION = 0x00200000
-    """It was late, and is gone."""
+    """It expired and was discarded."""
     ARRIVAL = 0x00000100
     """It is on its queue (COA)."""
     DELIVERY = 0x00000800
@@ -100,7 +100,7 @@ class ReportOptions:
     """Sum of the MQRO options."""
 
     def asks_for(self, kind: ReportKind) -> bool:
-        """Whether a report of this kind is wanted, with or without data."""
+        """Whether a report of this kind is requested, with or without data."""
         return bool(self.value & kind.value)
 
     @property
@@ -115,7 +115,7 @@ class ReportOptions:
         return self.value & ~asking
 
     def data(self, kind: ReportKind, body: bytes | None) -> bytes:
-        """The part of a body that a report carries."""
+        """The part of a body in a report."""
         level = (self.value // kind.value) & _WITH_FULL_DATA
         if level == _WITH_FULL_DATA:
             return body or b""
@@ -123,7 +123,7 @@ class ReportOptions:
 
     @property
     def passes_discard_and_expiry(self) -> bool:
-        """Whether the report has what is left of the message's Expiry, and its MQRO_DISCARD_MSG."""
+        """Whether the report has the rest of the message's Expiry, and its MQRO_DISCARD_MSG."""
         return bool(self.value & _PASS_DISCARD_AND_EXPIRY)
 
 
@@ -149,12 +149,12 @@ def report_message(
         kind: What is reported.
         value: The message's body.
         headers: Its headers; those of applications are in the report too, as MQCOPY_REPORT has it.
-        feedback: Why it could not be put, an MQRC value; of an exception only.
-        queue_manager: Who reports.
-        identity: ``topic:partition:offset`` of the message: a report that is decided again is the
-            same.
+        feedback: Why it could not be put, an MQRC value; only for an exception.
+        queue_manager: The reporting manager.
+        identity: ``topic:partition:offset`` of the message, so that a repeated decision makes the
+            same report.
         timestamp: When the message was put, in milliseconds since 1970.
-        now: The time of the report, in the same unit.
+        now: The time of the report, in milliseconds since 1970.
 
     Returns:
         Body and headers of the report, for the message's reply-to queue.

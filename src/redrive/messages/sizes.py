@@ -1,4 +1,4 @@
-"""How large a record is, for Kafka and for MQ."""
+"""The size of a record, for Kafka and for MQ."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from redrive.messages.fields import Headers
 _BATCH_OVERHEAD: Final = 61
 """Bytes of a record batch's header (Kafka's message format, version 2)."""
 _RECORD_OVERHEAD: Final = 31
-"""The most a record adds to its content: length 5, attributes 1, deltas of time 10 and offset 5,
-lengths of key and value 5 each."""
+"""Maximum bytes of a record besides its content: length 5, attributes 1, deltas of time 10, offset
+5, lengths of key and value 5 each."""
 _ZSTD: Final = pa.Codec("zstd", compression_level=3)  # librdkafka's own level
 
 
 def body_length(value: bytes | None) -> int:
-    """The length of a message as MQ counts it against MAXMSGL: the data, headers in it included.
+    """The length of a message as MQ counts it for MAXMSGL: the data with headers in it.
 
     A binary dead-letter header that stays on the message is part of the data and counts; fields
     in Kafka headers, a dead-letter header in that form too, do not.
@@ -26,13 +26,13 @@ def body_length(value: bytes | None) -> int:
 
 
 def wire_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """The most bytes that a record takes as a batch of its own, uncompressed.
+    """Maximum bytes of a record as a batch of its own, uncompressed.
 
-    This is what a broker holds against ``max.message.bytes`` and a producer against
-    ``max.request.size``; compression can only make it less.
+    A broker compares this with ``max.message.bytes`` and a producer with ``max.request.size``;
+    compression can only reduce it.
 
     Returns:
-        An upper bound, at most 31 bytes above the truth.
+        An upper bound, at most 31 bytes too high.
     """
     size = _BATCH_OVERHEAD + _RECORD_OVERHEAD + body_length(key) + body_length(value)
     size += _varint_size(len(headers))
@@ -43,9 +43,9 @@ def wire_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
 
 
 def packed_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """About the bytes that a record takes as a batch of its own, compressed with zstd.
+    """Approximate bytes of a record as a batch of its own, compressed with zstd.
 
-    A producer's result differs by some hundredths: only the broker tells for sure.
+    A producer's result differs by some per cent; only the broker's answer is certain.
     """
     content = [key or b"", value or b""]
     for name, raw in headers:
@@ -54,5 +54,5 @@ def packed_size(key: bytes | None, value: bytes | None, headers: Headers) -> int
 
 
 def _varint_size(length: int) -> int:
-    # Zigzag doubles the number; a varint holds seven bits in a byte.
+    # Zigzag doubles the number; a varint has seven bits in a byte.
     return max(1, ((2 * length).bit_length() + 6) // 7)

@@ -1,7 +1,7 @@
-"""The trace that a message belongs to, as OpenTelemetry's instrumentation of clients writes it.
+"""The trace of a message, in the header of OpenTelemetry's client instrumentation.
 
-Source of the form: W3C Trace Context, section 3.2 (https://www.w3.org/TR/trace-context/). The
-header travels like any other; here it is read only, so that an outcome can name the trace.
+Its form is in W3C Trace Context, section 3.2 (https://www.w3.org/TR/trace-context/). The header
+travels like any other; it is only read here, so that an outcome can name the trace.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ _FIRST_VERSION: Final = b"00"
 
 
 def read_traceparent(raw: bytes | None) -> str:
-    """The version, trace id, parent id and flags of a header's value, which anybody may write.
+    """The version, trace id, parent id and flags of a header's value, which anyone may write.
 
-    Empty if it has not the form that the specification asks for. What a later version of it adds
-    behind the flags is left out.
+    Empty if it does not have this form. Additions of later versions after the flags are left out.
     """
     found = None if raw is None else _FORM.match(raw)
     if found is None or raw is None:
@@ -37,10 +36,10 @@ def read_traceparent(raw: bytes | None) -> str:
 
 
 def traceparents(records: Records) -> Sequence[str] | None:
-    """What each of some records says; None if none of them has the header."""
+    """The trace of each record; None if none has the header."""
     grid = records.grid
     if grid is None:
-        # Of repeated headers the last counts.
+        # The last of repeated headers counts.
         found = [dict(headers).get(TRACEPARENT) for headers in records.headers]
         return [*map(read_traceparent, found)] if any(found) else None
     if TRACEPARENT not in grid.layout:

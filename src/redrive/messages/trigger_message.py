@@ -1,4 +1,4 @@
-"""Trigger messages: MQ's structure MQTM, which says to a trigger monitor what to start.
+"""Trigger messages: MQ's structure MQTM, which tells a trigger monitor what to start.
 
 The fields and the message descriptor are those of "MQTM - Trigger message" (q100760).
 """
@@ -41,7 +41,7 @@ def encode_trigger_message(fields: Mapping[str, str | int]) -> bytes:
     """The 684 bytes of a trigger message: integers little-endian, texts in UTF-8.
 
     Args:
-        fields: Values by MQ's field names; StrucId and Version need none. A text that is too long
+        fields: Values by MQ's field names, without StrucId and Version. A text that is too long
             is cut between two characters.
     """
     values = {"StrucId": "TM  ", "Version": 1, **fields}
@@ -62,7 +62,7 @@ def trigger_headers(*, queue_manager: str, priority: int, source: str, now: int)
     Args:
         queue_manager: The manager that makes it.
         priority: DEFPRTY of the initiation queue.
-        source: Identifies what caused it: the same message has the same MsgId.
+        source: Identifies its cause, so that the same message has the same MsgId.
         now: The time of the put, in milliseconds since 1970.
     """
     form = UTF8_LITTLE_ENDIAN

@@ -69,7 +69,6 @@ class AgesCollector(Collector):
 
 
 def _buckets(distribution: Distribution) -> Iterator[tuple[str, float]]:
-    """Upper bounds with cumulative counts, for the exposition format."""
     bounds = [*map(str, map(float, distribution.bounds)), "+Inf"]
     return zip(bounds, accumulate(distribution.counts), strict=True)
 

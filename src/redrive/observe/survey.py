@@ -198,7 +198,6 @@ class Survey(JobObserver):
 
 
 def _problem(ask: Callable[[], None]) -> str:
-    """Why a question had no answer; empty if it had one."""
     try:
         ask()
     except RedriveError as error:

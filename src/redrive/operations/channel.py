@@ -127,7 +127,6 @@ def _topics_of_channel(network: Network, queue_manager: str, channel: str) -> Se
 
 
 def _channels(network: Network, queue_manager: str, channel: str) -> list[tuple[str, str]]:
-    """The channels of a queue manager, or its connections in MQ Everyplace, or one of them."""
     network.checked_manager(queue_manager)
     found = [
         one.channel

@@ -215,7 +215,6 @@ def _layout(topology: Topology, queue: DynamicQueue) -> QueueTopic:
 
 
 def _topic(topology: Topology, queue: DynamicQueue) -> str:
-    """The topic of a dynamic queue, which the bindings cannot change."""
     known = topology.with_dynamic_queues([queue])
     manager = known.mq.queue_managers.get(queue.queue_manager)
     holder = manager.holder_of(queue.queue) if manager else queue.queue_manager

@@ -133,7 +133,6 @@ def _rule(case: Case, errors: Counter[str], *, is_kafka: bool) -> Iterator[str]:
 
 
 def _pattern(keyword: str, topic: str) -> str:
-    """The pattern of a topic; empty if a rule cannot name it."""
     if not _TOPIC.fullmatch(topic):
         return ""
     name = topic if len(topic) <= _LONGEST_PATTERN else f"{topic[: _LONGEST_PATTERN - 1]}*"

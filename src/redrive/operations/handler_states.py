@@ -47,7 +47,6 @@ class HandlerWatch:
         return states
 
     def _stalled_topics(self, configuration: JobConfiguration, now: float) -> set[str]:
-        """The topics of which a partition with work has not moved for too long."""
         lanes, silent = self._cluster.led(one.identity.topic for one in configuration.handlers)
         extents = self._cluster.extents(lanes)
         committed = self._cluster.committed(configuration.application, lanes)

@@ -136,6 +136,5 @@ def _count(found: Identification, record: StoredRecord, schemes: SchemeTable, ma
 
 
 def _add(counter: Counter[str], name: str) -> None:
-    """Count a name, unless there are too many."""
     name = name[:_LONGEST_NAME]
     counter[name if name in counter or len(counter) < _DISTINCT else _REST] += 1

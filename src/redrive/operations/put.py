@@ -195,7 +195,6 @@ def _property(name: str, value: str) -> tuple[str, bytes]:
 
 
 def _field_value(field: str, value: str) -> bytes:
-    """The value of a field of the message descriptor, numbers also by their symbolic names."""
     if field not in MQMD:
         raise unknown(f"property {MQMD_PREFIX}{field}: MQMD has no field {field}", field, MQMD)
     if MQMD[field].type is not FieldType.LONG:

@@ -238,7 +238,6 @@ class PutTracer:
         return self._end_on_topic(written.record.topic, str(final))
 
     def _kept_queue(self, hops: tuple[Hop, ...]) -> str:
-        """The queue of an undeliverable message."""
         read = [hop.record.topic for hop in hops if hop.kind is SourceKind.PUTS]
         source = self._sources[read[-1]]
         return source.place if source.role is TopicRole.TRANSMISSION else ""
@@ -313,7 +312,6 @@ def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
 
 
 def _job(topology: Topology) -> JobConfiguration:
-    """A job that only carries out puts by some definitions."""
     return JobConfiguration(
         application="redrive",
         connection=Connection(bootstrap_servers=""),

@@ -141,7 +141,6 @@ class RecordView:
 
 
 def _own_problems(headers: Headers) -> Iterator[str]:
-    """Redrive's own headers that cannot be read, and notes about a truncated copy."""
     if problem := own.unreadable(headers):
         yield problem
     mine = own.read_own(headers)

@@ -103,7 +103,6 @@ def expiring_of(configuration: JobConfiguration, now: float) -> tuple[Waiting, .
 
 
 def _topics(configuration: JobConfiguration) -> tuple[list[str], set[str]]:
-    """The topics that a job reads, and those of its own where dead letters wait."""
     identities = [handler.identity for handler in configuration.handlers]
     read = [identity.topic for identity in identities]
     read += [topic for topic in sources_of(configuration) if topic not in read]
@@ -143,7 +142,6 @@ def _bounds(
     kept: Mapping[str, float | None],
     now: float,
 ) -> dict[TopicPartition, int]:
-    """The offsets up to which waiting records of partitions expire soon."""
     within = configuration.retention_alarm * _HOUR
     times = {}
     for lane, (start, end) in waiting.items():

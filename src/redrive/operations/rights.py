@@ -129,7 +129,6 @@ def _targets(job: JobConfiguration, further: Iterable[str]) -> Iterator[Right]:
 
 
 def _group_topics(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Right]:
-    """Rights on the topics of groups, by the prefix of their names."""
     if not any(table_of(one).has_groups for one in job.handlers):
         return
     for target in targets:
@@ -190,7 +189,6 @@ def _putting_rules(handler: HandlerConfiguration) -> Iterator[Rule]:
 
 
 def _target(rule: Rule) -> str | None:
-    """The topic that a rule names; None if the message names it."""
     name = rule.forward_topic or rule.forward_queue
     if rule.forward_cluster:
         return ""  # one of our own topics is the target

@@ -68,7 +68,6 @@ def _witness(table: RulesTable, search: Search, index: int) -> Message | None:
 
 
 def _problem(rule: Rule, tracer: PutTracer, queue: Names) -> _Problem | None:
-    """What is wrong with the rule's puts, if the table names the target; else empty."""
     target, manager = known_names(rule) if rule.action.can_fail else ("", None)
     if not target or manager is None:
         return None

@@ -190,7 +190,6 @@ class SchemaRegistry:
             raise _SchemaError(message) from error
 
     def _token_header(self) -> dict[str, str]:
-        """The header with a token; empty without OAuth."""
         access = self._access
         if not access.oauth_endpoint:
             return {}
@@ -228,7 +227,6 @@ def _version(reference: Mapping[str, Any]) -> str:
 
 
 def _indexes(payload: bytes) -> tuple[list[int], bytes]:
-    """The index path of a message in its file, and the payload; no index means the first."""
     count, at = _zigzag(payload, 0)
     indexes = []
     for _ in range(count):
@@ -243,5 +241,4 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _plain(value: object) -> str:
-    """A value that JSON lacks: bytes as hex digits, dates as text."""
     return f"0x{value.hex()}" if isinstance(value, bytes | bytearray) else str(value)

@@ -115,7 +115,6 @@ def release_entries(
 
 
 def _live_copies(cluster: Cluster, lanes: Sequence[TopicPartition]) -> Collection[StoredRecord]:
-    """The last record of each key, unless it is a tombstone."""
     kept: dict[tuple[str, bytes | None], StoredRecord] = {}
     for record in cluster.read(dict.fromkeys(lanes, 0)):
         key = record.lane.topic, record.key

@@ -82,7 +82,6 @@ def _is_same(record: StoredRecord, row: Row) -> bool:
 
 
 def _copy(cluster: Cluster, lanes: Sequence[TopicPartition], row: Row) -> StoredRecord | None:
-    """The last copy on the partitions where the message may wait."""
     last: StoredRecord | None = None
     for record in cluster.read(dict.fromkeys(lanes, 0), seconds=BROWSING):
         own = read_own(record.headers)

@@ -66,7 +66,6 @@ def condition_error(problem: str, condition: str) -> UsageError:
 
 
 def _cause(problem: str) -> str:
-    """The cause that the engine names, without its own terms."""
     lines = [line.strip() for line in problem.splitlines() if line.strip()] or [""]
     causes = [number for number, line in enumerate(lines) if line == "caused by"]
     first = causes[-1] + 1 if causes else 0

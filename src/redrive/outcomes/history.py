@@ -264,7 +264,6 @@ class Archive:
         )
 
     def _place_on_topic(self, text: str) -> Iterator[str]:
-        """The broker's information about a record without an outcome."""
         identity = Identity.parse(text)
         if identity is None:
             yield "an ID has the form topic:partition:offset"
@@ -295,7 +294,6 @@ class Archive:
             yield f"{lane} begins at offset {extent.first}: earlier records were deleted"
 
     def _similar(self, text: str, ledger: Ledger) -> Iterator[str]:
-        """Existing identities that resemble the given one."""
         parts = [part for part in re.split(r"[:/@,\s]+", text.strip()) if part]
         numbers = [part for part in parts if part.isdecimal()][-2:]
         names = [part for part in parts if not part.isdecimal()]
@@ -317,7 +315,6 @@ class Archive:
 
 
 def _neighbours(wanted: Identity, ledger: Ledger) -> Iterator[str]:
-    """The messages of a partition next to an offset."""
     if ledger.table is None:
         return
     prefix = sql_text(f"{wanted.topic}:{wanted.partition}:")

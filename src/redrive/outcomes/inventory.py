@@ -465,7 +465,6 @@ class Inventory:
         return not where or not self._engine.problem_with(self._covered_query(acknowledgement))
 
     def _answer(self, selection: Selection, query: Callable[[str], str]) -> list[Row]:
-        """The answer to a query over ``letters``, made from its WHERE clause."""
         check_condition(self._engine, self._outcomes(), selection.where)
 
         def whole(selection: Selection) -> str:

@@ -199,7 +199,6 @@ def outcomes_unseen(seen: Mapping[int, int], extents: Mapping[TopicPartition, Ex
 def _starts(
     positions: Mapping[int, int], extents: Mapping[TopicPartition, Extent]
 ) -> tuple[dict[TopicPartition, int], list[str]]:
-    """Where to read each partition of the outcomes topic, without those with nothing new."""
     notes = []
     if any(positions.get(lane.partition, 0) > extent.end for lane, extent in extents.items()):
         positions = {}

@@ -98,7 +98,6 @@ def _record(value: bytes | None) -> dict[str, Any] | None:
 
 
 def _is_outcome(record: Mapping[str, Any]) -> bool:
-    """Whether every member has its column's type and the required ones exist."""
     time, fields = record.get("time"), record.get("fields") or {}
     return (
         type(time) is int

@@ -293,7 +293,6 @@ def _count_on_topics(
 
 
 def _places(configuration: JobConfiguration) -> Iterator[tuple[str, tuple[str, State]]]:
-    """The topics of parked and remaining messages, with their owners."""
     for handler in configuration.handlers:
         identity = handler.identity
         yield from ((topic, (identity.name, State.PARKED)) for topic in identity.waiting_topics)
@@ -443,7 +442,6 @@ class _Queues:
 
 
 def _left_out(configuration: JobConfiguration, cluster: Cluster) -> Iterator[str]:
-    """Notes about topics that match a subscription beyond its limit."""
     for one in configuration.subscriptions:
         topics = one.handlers(configuration.application, cluster.topics())[1]
         if topics:

@@ -275,7 +275,6 @@ class LedgerTable:
             depth *= 10
 
     def _maximum(self, column: str) -> int | None:
-        """The highest value of a column, by the files' statistics; None without rows."""
         files, name = self._files(), f"max.{column}"
         maxima = files.column(name).to_pylist() if name in files.column_names else [None]
         if None in maxima:  # some writer left statistics out
@@ -364,7 +363,6 @@ def _create(
 
 
 def _ends(rows: pa.Table) -> dict[int, int]:
-    """The offset after the last row, by partition of the outcomes topic."""
     last = rows.group_by("outcomes_partition").aggregate([("outcomes_offset", "max")])
     partitions, offsets = last["outcomes_partition"], last["outcomes_offset_max"]
     return {

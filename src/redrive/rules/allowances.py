@@ -34,7 +34,6 @@ def without_allowed(
 
 
 def _allowed_codes(lines: Sequence[str]) -> Mapping[int, set[str]]:
-    """Allowed codes by the first line of their entry."""
     allowed: dict[int, set[str]] = defaultdict(set)
     found = ((number, _ALLOWANCE.match(line)) for number, line in enumerate(lines, start=1))
     comments = [(number, set(re.split(r"[\s,]+", it[1]))) for number, it in found if it]

@@ -81,7 +81,6 @@ def _patterns(rule: Rule) -> Iterator[str]:
 
 
 def _number(name: str, value: int) -> str:
-    """The symbolic name of a number, or its digits."""
     symbols = (constant_name(family, value) for family in pattern_keyword(name).families)
     symbol = next((symbol for symbol in symbols if symbol), None)
     if symbol is None and not 0 <= value <= LARGEST_NUMBER:
@@ -90,7 +89,6 @@ def _number(name: str, value: int) -> str:
 
 
 def _alternatives(pattern: Pattern) -> str:
-    """The value of a pattern as DIALECT(KAFKA) writes it."""
     if isinstance(pattern, RangePattern):
         return pattern.written
     if isinstance(pattern, NotPattern):
@@ -137,7 +135,6 @@ def _clause(name: str, value: str) -> str:
 
 
 def _fill_lines(clauses: Sequence[str]) -> Iterator[str]:
-    """Fill lines with clauses; every line but the last ends in a continuation sign."""
     room = LINE_LENGTH - len(" +")
     line = ""
     for clause in clauses:

@@ -47,7 +47,6 @@ def _comments_and_blanks(lines: Sequence[str], numbers: range, data: set[int]) -
 
 
 def _without_repeated_blanks(lines: Sequence[str]) -> Iterator[str]:
-    """Drop blank lines at the start, at the end, and after another blank line."""
     waiting = started = False
     for line in lines:
         if not line:

@@ -72,7 +72,6 @@ def closing_of(text: str, start: int) -> int:
 
 
 def _look_alike(character: str) -> str:
-    """The hint for a word processor's character that looks like one of the language."""
     if character in _QUOTES:
         return "this is a typographic quote: values stand between two straight ones, '"
     if character == '"':

@@ -101,7 +101,6 @@ class Keyword:
 
 
 def _by_name(keywords: Iterable[Keyword]) -> Mapping[str, Keyword]:
-    """Keywords in canonical order."""
     first = ("DIALECT", "ACTION", "FWDT", "TO")
     ordered = sorted(keywords, key=lambda it: (it.role.value, it.name not in first))
     return MappingProxyType({keyword.name: keyword for keyword in ordered})

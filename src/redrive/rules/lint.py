@@ -61,7 +61,6 @@ def lint_entry(entry: Entry, clauses: Sequence[Clause], report: Reporter, dialec
 
 
 def _value_warnings(clause: Clause) -> Iterator[tuple[str, str, str]]:
-    """Code, message and hint of the warnings about a name or text."""
     value, raw = clause.value, clause.raw
     if value is None or clause.keyword.value not in {Value.STRING, Value.NAME}:
         return
@@ -144,7 +143,6 @@ def _rule_warnings(rule: Rule, queue: str, control: Control) -> _Warnings:
 
 
 def _scheme_warnings(rule: Rule, schemes: Sequence[str]) -> _Warnings:
-    """The warnings about alternatives of SCHEME that match no scheme."""
     pattern = rule.patterns["SCHEME"]
     for one in members_of(pattern.pattern if isinstance(pattern, NotPattern) else pattern):
         if not any(map(one.matches, ("", *schemes))):
@@ -155,7 +153,6 @@ def _scheme_warnings(rule: Rule, schemes: Sequence[str]) -> _Warnings:
 
 
 def _group_warnings(rule: Rule, schemes: Sequence[str], control: Control) -> _Warnings:
-    """The warnings about TO(GROUP) and ORDER(KEY) for schemes without consumer groups."""
     if rule.action is not Action.RETRY or not (rule.to is RetryTo.GROUP or control.is_ordered):
         return
     pattern = rule.patterns["SCHEME"]

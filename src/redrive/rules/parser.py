@@ -278,7 +278,6 @@ class _TableReader:
         subject: str = "",
         length: int = 0,
     ) -> None:
-        """Report a clause that is not allowed in its place."""
         subject = subject or clause.keyword.name
         length = length or len(subject)
         self._report.error(entry, clause.offset, *about, code=code, subject=subject, length=length)

@@ -416,12 +416,10 @@ class ClauseReader:
         return _UnreadableError()
 
     def _skip_to_closing(self, start: int) -> None:
-        """Continue after the next closing parenthesis."""
         closing = self._text.find(")", start)
         self._at = closing + 1 if closing >= 0 else len(self._text)
 
     def _resume(self) -> None:
-        """Continue where the next clause seems to start."""
         found = _NEXT_CLAUSE.search(self._text, self._at + 1)
         self._at = found.start() if found else len(self._text)
 

@@ -70,7 +70,6 @@ def known_names(rule: Rule) -> tuple[str | None, str | None]:
 
 
 def _known_name(rule: Rule, name: str) -> str | None:
-    """A literal name, or the only value of its field; None if it varies."""
     if not name.startswith("&"):
         return name
     pattern = rule.patterns.get(name[1:])

@@ -166,7 +166,6 @@ class ValueReader:
         return pattern.complement(f"NOT ({written})" if is_list else f"NOT {written}")
 
     def _each(self, read: Callable[[Alternative], _T]) -> list[_T]:
-        """Read all alternatives, to report the errors of each."""
         found = []
         for one in self._clause.alternatives:
             with suppress(_WrongValueError):

@@ -98,7 +98,6 @@ def _check_match(section: Section, certificate: Path, key: Path, password: str) 
 
 
 def _check_dates(section: Section, path: Path) -> bool:
-    """Whether a certificate can be read; reports an expired one."""
     match = _CERTIFICATE.search(_text(path))
     if match is None:
         message = f"{path} has no readable certificate in PEM"
@@ -136,7 +135,6 @@ def _end_of(certificate: bytes) -> datetime:
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Tag and content of the elements of a sequence in DER."""
     at = 0
     while at < len(data):
         tag, length, at = data[at], data[at + 1], at + 2

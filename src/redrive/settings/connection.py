@@ -237,7 +237,6 @@ def _tls(section: Section) -> _Tls:
 
 
 def _existing_file(section: Section, key: str) -> Path | None:
-    """The path of a file; None if it is not set or does not exist."""
     path = section.file(key)
     if path is None or path.is_file():
         return path
@@ -250,7 +249,6 @@ def _absolute(path: Path | None) -> str:
 
 
 def _without_effect(section: Section, by: str, value: str, key: str, needed: str) -> None:
-    """Report a key that has no effect because of the value of another one."""
     if section.has(key):
         section.error_at_key(
             key,

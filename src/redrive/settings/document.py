@@ -250,7 +250,6 @@ def _without_secret(line: str) -> str:
 
 
 def _put(data: Any, path: KeyPath, value: Any) -> None:  # noqa: ANN401 - a table or a list
-    """Set one value, with the tables on its path; lists grow by one element at a time."""
     for step, following in pairwise(path):
         inner: Any = [] if isinstance(following, int) else {}
         if isinstance(data, list):

@@ -156,7 +156,6 @@ class HandlersReader:
         )
 
     def _manager(self, section: Section, control: Control) -> str:
-        """The queue manager; with definitions one of them, by default the only one."""
         named = section.text("queue_manager") or input_queue_manager([], control)
         definitions = self.topology.definitions
         if definitions is None:
@@ -198,7 +197,6 @@ class HandlersReader:
         return None
 
     def _is_local_queue(self, section: Section, queue: str, manager: str) -> bool:
-        """Whether the definitions have the queue; reports it if not."""
         definitions = self.topology.definitions
         if definitions is None or not manager:
             return False  # already reported

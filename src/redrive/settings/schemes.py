@@ -66,7 +66,6 @@ def _scheme(section: Section, name: str) -> OwnScheme:
 
 
 def _parts(section: Section) -> Iterator[tuple[str, str]]:
-    """The source of each part, by its name in the normalised view."""
     for key, place in section.data.items():
         if key in _NO_PARTS:
             continue

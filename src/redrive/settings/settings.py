@@ -209,7 +209,6 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
 
 
 def _converted(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by the names and in the types of their fields."""
     named = {FIELDS.get(key, key): value for key, value in values.items()}
     return {
         key: _CONVERSIONS[key](value) if key in _CONVERSIONS else value
@@ -256,7 +255,6 @@ def _queue_limits(section: Section) -> QueueLimits:
 
 
 def _transform(section: Section, name: str) -> TransformConfiguration:
-    """One ``[transforms.NAME]``; errors are reported in the section."""
     findings, path = section.findings, section.path
     if not _TRANSFORM_NAME.fullmatch(name):
         expected = "up to 48 letters, digits, dots, hyphens, underscores"

@@ -138,7 +138,6 @@ def _texts(section: Section) -> Iterator[SourceText]:
 
 
 def _sources(findings: Findings, path: KeyPath, written: str) -> Iterable[Source]:
-    """The files of one ``[QM=]FILE`` or folder."""
     named = named_sources(written, partial(findings.document.path_of, path))
     if not named.path.exists():
         hint = similar_file(named.path)

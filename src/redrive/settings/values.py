@@ -106,7 +106,6 @@ class Settings:
 
 
 def _described(section: str, values: object) -> dict[str, Any]:
-    """The keys of a section in the schema, with their values."""
     described = {}
     for key in SCHEMA.definition["$defs"][section]["properties"]:
         value = getattr(values, FIELDS.get(key, key), _MISSING)

@@ -60,7 +60,6 @@ class WatchedFiles:
 
 
 def _named(document: Document, environ: Mapping[str, str]) -> Iterator[Path]:
-    """The files that a document names, including missing ones."""
     root = Section.whole(document, environ)
     transforms, topology = root.section("transforms"), root.section("topology")
     named = [one.file("rules") for one in root.sections("handlers")]

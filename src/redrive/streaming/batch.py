@@ -1,7 +1,7 @@
-"""One micro-batch: its emitter, and its result.
+"""The processing of one micro-batch: its emitter, and its result.
 
-The driver fetches and emits a small batch, which has the least latency; Spark's Python workers emit
-a large one where its rows are. Both run ``redrive.streaming.emission``.
+For the least latency the driver fetches and emits a small batch; Spark's Python workers emit a
+large one where its rows are. Both run ``redrive.streaming.emission``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from redrive.streaming.start import Start
 
 LARGEST_RESULT: Final = 128 * 1024 * 1024
-"""Bytes that Spark lets the driver fetch of one batch (``spark.driver.maxResultSize``)."""
+"""Maximum bytes of one batch at the driver (``spark.driver.maxResultSize``)."""
 _LARGEST_FETCH: Final = LARGEST_RESULT // 8
 """The driver fetches a batch with at most this expected size in bytes. If the batch is larger after
 all, it fails, and workers emit the next one."""
@@ -45,11 +45,11 @@ _WORKER_START: Final = 4
 """Factor on the driver's rows in the first batch of a run, when each worker would have to open its
 producer first."""
 _EXPECTED_SIZE: Final = 2_000
-"""Assumed bytes of a row, until a batch was measured."""
+"""Assumed bytes of a row before a batch was measured."""
 
 
 class BatchProcessor:
-    """What ``foreachBatch`` calls, for one run of the query.
+    """Processes the batches of one run of the query, as ``foreachBatch``.
 
     This class is responsible for the choice of the emitter, the batch's clock, and lane positions.
     """
@@ -113,21 +113,21 @@ class BatchProcessor:
         self._may_begin = threading.Event()
         self._ending = threading.Event()
         self._has_failed = False
-        """Whether deciding failed: what is in doubt may still be committed."""
+        """Whether deciding failed: a transaction in doubt may still be committed."""
         self._busy = threading.Lock()
         self._deciding = threading.Lock()
-        """Held while a table decides, until what it decided is committed."""
+        """Held while a table decides, until its decisions are committed."""
         self._is_in_doubt = False
-        """Whether changed tables may be recorded that this run does not know."""
+        """Whether changed tables unknown to this run may be recorded."""
         self._commit_requested = threading.Event()
         """Whether to commit all positions again before the next batch."""
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Decides and writes the rows of a batch; returns when all of them are committed."""
+        """Decides and writes the rows of a batch; returns when all are committed."""
         self._may_begin.wait()
         with self._busy:
             if self._ending.is_set():
-                return  # nothing is emitted, so nothing is committed: the next run reads it again
+                return  # nothing is emitted or committed: the next run reads it again
             self.began = time.monotonic()
             try:
                 with under_way("the running batch"):
@@ -140,7 +140,7 @@ class BatchProcessor:
                 self.began = None
 
     def begin(self) -> None:
-        """Lets the first batch begin: the start positions are committed."""
+        """Lets the first batch begin, once the start positions are committed."""
         self._may_begin.set()
 
     def end(self, seconds: float) -> bool:
@@ -161,18 +161,18 @@ class BatchProcessor:
     ) -> Start | None:
         """Decides by changed tables from the next batch on.
 
-        A batch whose rows the driver is still fetching is such a batch: nothing is decided yet.
+        This includes a batch whose rows the driver is still fetching: nothing is decided yet.
 
         Args:
-            configuration: The job, which differs in its rules tables.
-            record: Records them, once nothing is being decided, and returns what they set free.
-            gives_up: Whether to wait for that no longer.
+            configuration: The job, with other rules tables.
+            record: Records them while nothing is being decided, and returns the lanes of the run.
+            gives_up: Whether to stop waiting.
 
         Returns:
-            The lanes of the run; None if the batch did not end in time, or in order.
+            The lanes of the run; None if the batch did not end properly or in time.
 
         Raises:
-            TransientFault: Whether they are recorded is not known, so nothing is decided any more.
+            TransientFault: It is unknown whether they are recorded, so nothing more is decided.
             FatalFault: As for ``record``.
         """
         while not self._deciding.acquire(timeout=LOOK):
@@ -197,11 +197,11 @@ class BatchProcessor:
         positions: Mapping[TopicPartition, int],
         moved: frozenset[TopicPartition] = frozenset(),
     ) -> None:
-        """Commits lane positions, unless a batch runs, which commits more by itself.
+        """Commits lane positions, unless a batch is running, which commits later ones itself.
 
         Args:
             positions: The least position of each lane.
-            moved: Lanes that take this position whatever is committed.
+            moved: Lanes that get this position regardless of the committed one.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -227,11 +227,11 @@ class BatchProcessor:
                 self._busy.release()
 
     def breakers(self) -> tuple[BreakerState, ...]:
-        """The breakers that are not closed now; any thread may ask."""
+        """The open breakers; any thread may ask."""
         return tuple(self._breakers.states(int(self._clock.now() * 1000)))
 
     def floods(self) -> tuple[FloodState, ...]:
-        """The floods that last now; any thread may ask."""
+        """The current floods; any thread may ask."""
         return tuple(self._floods.states(int(self._clock.now() * 1000)))
 
     def close(self) -> None:
@@ -293,12 +293,12 @@ class BatchProcessor:
             return False
         rows = self._most_rows()
         if rows * self._row_size > _LARGEST_FETCH:
-            return False  # even if the driver was requested: it could never fetch the batch
+            return False  # even if the settings say driver: it could not fetch the batch
         most = self._configuration.driver_batch_limit * (_WORKER_START if self._is_first else 1)
         return choice is EmitterChoice.DRIVER or rows <= most
 
     def _most_rows(self) -> int:
-        """A bound on the rows of this batch: ends only grow, and the batch was planned before."""
+        """The maximum rows of this batch: ends only grow, and it was planned before."""
         ends = self._cluster.ends(self.positions)
         begin = {lane: self.positions[lane] for lane in self._waiting}
         states = NO_STATES if self._follower is None else self._follower.states()

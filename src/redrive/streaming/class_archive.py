@@ -1,4 +1,4 @@
-"""The archive of the classes that Spark loads.
+"""The archive of Spark's classes for Java.
 
 ``python -m redrive.streaming.class_archive FILE`` is the training run that makes one.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _END: Final = 900.0
-"""Seconds that Java may take to write the archive; the whole run has as many."""
+"""Seconds for Java to write the archive; the whole run has as many."""
 
 
 def spark_archive(java: Java) -> ClassArchive:
@@ -44,7 +44,7 @@ def spark_archive(java: Java) -> ClassArchive:
 
 
 def _pyspark_jars() -> Path:
-    """The folder of pyspark's own jars, found without the time that its import takes."""
+    """The folder of pyspark's own jars, found without importing pyspark, which is slow."""
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -52,7 +52,7 @@ def _pyspark_jars() -> Path:
 
 
 def train(path: Path) -> None:
-    """Starts Spark, runs it like the job does, and writes the archive, which does not exist yet."""
+    """Starts Spark, runs it as the job does, and writes the archive, which must not exist yet."""
     from redrive.streaming.session import start_session  # noqa: PLC0415 - needs pyspark
 
     with tempfile.TemporaryDirectory(prefix="redrive-classes-") as folder:
@@ -78,7 +78,7 @@ def train(path: Path) -> None:
 
 
 def exercise(session: SparkSession, directory: Path) -> None:
-    """Lets Spark do once what it does for a job, so that Java has loaded and compiled it.
+    """Runs once what Spark does for a job, so that Java has loaded and compiled it.
 
     The directory is for a checkpoint, and does not exist yet.
     """

@@ -48,8 +48,7 @@ if TYPE_CHECKING:
 _LOGGER: Final = logging.getLogger(__name__)
 
 _WARNED_FROM: Final = 3
-"""Failed tries after which each one is logged: a moving coordinator causes one or two, which nobody
-needs to know."""
+"""Failed tries above which each is logged; a moving coordinator causes one or two."""
 
 
 class SystemClock:
@@ -125,11 +124,11 @@ class EmissionOrder:
     configuration: JobConfiguration
     run: RunIdentity
     incarnations: Mapping[str, int] = field(default_factory=dict)
-    """Recreated topics, and how many of the name the job has read."""
+    """Recreated topics, and how many of that name the job has read."""
     replayed: frozenset[TopicPartition] = frozenset()
     """Lanes with remaining copies that may have been replayed before the run."""
     released: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Lanes whose copies are evaluated afresh, and the offset below which they are."""
+    """Lanes whose copies are evaluated again, and the offset below which they are."""
     late: float = 0.0
     """See ``Start.late``."""
 
@@ -142,7 +141,7 @@ class EmissionOrder:
 
 
 class BatchState(NamedTuple):
-    """What a batch has to know of those before it."""
+    """What a batch needs to know about earlier ones."""
 
     breakers: Mapping[BreakerKey, OpenBreaker]
     """The open breakers."""
@@ -158,7 +157,7 @@ class Emitted:
     """What was committed for some Arrow batches."""
 
     records: int = 0
-    """Rows received, including those that had taken effect before."""
+    """Rows received, including those already committed."""
     size: int = 0
     """Bytes of these rows."""
     inputs: Counter[OutcomeKind] = field(default_factory=Counter)
@@ -172,9 +171,9 @@ class Emitted:
     ages: Ages = field(default_factory=Ages)
     """Ages of dead letters, and lateness of retries."""
     figures: EmissionFigures = field(default_factory=EmissionFigures)
-    """Figures of the emission, including failed tries."""
+    """Measurements of the emission, including failed tries."""
     breakers: dict[BreakerKey, BreakerCounts] = field(default_factory=dict)
-    """What was done about the messages of breakers."""
+    """What was done with the messages of breakers."""
     arrivals: Counter[Minute] = field(default_factory=Counter)
     """New dead letters by their minute, of handlers with a flood limit."""
     rounds: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -182,14 +181,14 @@ class Emitted:
 
     @property
     def results(self) -> Counter[tuple[str, int, str]]:
-        """Inputs by handler, line of the rule (0 for none) and result, whatever the reason."""
+        """Inputs by handler, line of the rule (0 for none) and result, regardless of the reason."""
         results: Counter[tuple[str, int, str]] = Counter()
         for kind, count in self.inputs.items():
             results[kind[:3]] += count
         return results
 
     def add(self, summary: Summary | Emitted) -> None:
-        """Adds what was counted for one slice."""
+        """Adds the counts of one slice."""
         self.inputs.update(summary.inputs)
         self.failures.update(summary.failures)
         self.invalid += summary.invalid
@@ -252,7 +251,7 @@ class Emission:
         return self._order.run
 
     def change_tables(self, order: EmissionOrder) -> None:
-        """Decides by the rules tables of another order of the same run, from the next batch on."""
+        """Decides by the rules tables of another order of this run, from the next batch on."""
         self._order, self._configuration = order, order.configuration
         self._factory = DeciderFactory(self._configuration, self._facts)
         self._renew_deciders(self._states)
@@ -276,13 +275,12 @@ class Emission:
                 lane are in offset order.
             now: Time of the attempts, in milliseconds.
             emitted: Receives the committed work, slice by slice.
-            known: What earlier batches did; one probe of each open breaker may go, whatever the
-                number of slices.
+            known: What earlier batches did; allows one probe of each open breaker in all slices.
 
         Raises:
-            TransientFault: The broker did not answer for too long. Earlier commits hold; nothing is
-                half done.
-            FatalFault: This process has to stop.
+            TransientFault: The broker did not answer in time. Earlier commits hold; no
+                transaction is partly applied.
+            FatalFault: This process must stop.
         """
         self._follow_states(now)
         self.emitter.begin_batch()
@@ -331,7 +329,6 @@ class Emission:
     def _slices(
         self, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[tuple[list[PartitionRecords], int]]:
-        """The records of each transaction, and their bytes, within the configuration's limits."""
         settings = self._configuration
         parts: list[PartitionRecords] = []
         rows = size = 0
@@ -366,7 +363,6 @@ class Emission:
             )
 
     def _follow_states(self, now: int) -> None:
-        """Uses the states that operators set (``redrive queue disable``) from now on."""
         if self._follower is None:
             return
         states: States = self._follower.states().as_of(now)
@@ -376,7 +372,7 @@ class Emission:
 
 
 def _next_settings(settings: SliceSettings, summaries: Iterable[Summary]) -> SliceSettings:
-    """The settings of the next slice: with the arrivals of those before, without their probes."""
+    """The settings of the next slice: with the arrivals of earlier ones, without their probes."""
     for summary in summaries:
         if summary.probed:
             breakers = {
@@ -392,7 +388,7 @@ def _next_settings(settings: SliceSettings, summaries: Iterable[Summary]) -> Sli
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.RecordBatch]:
-    """The batches, cut where one exceeds a slice's limits; a row is never cut."""
+    """The batches, split where one exceeds a slice's limits; a row is never split."""
     for batch in batches:
         if batch.num_rows > rows:
             cuts = range(0, batch.num_rows, rows)
@@ -405,7 +401,6 @@ def _pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator
 
 
 def _lanes(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """The rows of each lane; most batches have rows of one lane."""
     topics = batch.column("topic").dictionary_encode()
     partitions = batch.column("partition").to_numpy(zero_copy_only=False)
     codes = topics.indices.to_numpy(zero_copy_only=False)

@@ -1,6 +1,6 @@
-"""A user's function between sources and decision, checked to lose no message.
+"""A user's function between sources and decision, checked not to lose messages.
 
-The function gets the batch's frame and returns one with the same columns and other values: a header
+The function gets the batch's frame and returns one with the same columns and new values: a header
 from a lookup table, a decrypted body. It may not drop, duplicate or move rows. This is checked:
 rows are numbered before, must keep their numbers and order, and are counted.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NUMBER: Final = "redrive_row"
 """A column that numbers the rows of each task (``monotonically_increasing_id``)."""
 _ROW_BITS: Final = 33
-"""Bits of such a number that count the rows of a task; the others identify the task."""
+"""Bits of such a number for the row in its task; the others identify the task."""
 _HINT: Final = (
     "an enrichment fills columns: let it drop, double, sort and repartition nothing; join with"
     " small tables by broadcast, as left joins on keys that are unique"
@@ -37,10 +37,10 @@ class Enrichment:
 
     @classmethod
     def of(cls, configuration: JobConfiguration) -> Enrichment:
-        """The enrichment that the settings name, or none.
+        """The enrichment in the settings, or none.
 
         Raises:
-            ConfigurationError: It can't be imported.
+            ConfigurationError: It cannot be imported.
         """
         if not configuration.enrichment:
             return cls()
@@ -49,7 +49,7 @@ class Enrichment:
             function = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as error:
             raise ConfigurationError(
-                f"the enrichment {configuration.enrichment} can't be imported: {error}",
+                f"the enrichment {configuration.enrichment} cannot be imported: {error}",
                 hint="name it as package.module:function, and make it importable for the job",
             ) from error
         return _CheckedEnrichment(configuration.enrichment, function)
@@ -59,14 +59,14 @@ class Enrichment:
         return frame
 
     def check_fetched(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Checks the number of rows that were fetched, before anything is emitted."""
+        """Checks the number of fetched rows before anything is emitted."""
 
     def checked(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        """The batches, looked at as they pass."""
+        """The batches, checked as they pass."""
         return batches
 
     def check_count(self, rows: int) -> None:
-        """Checks the number of rows that were emitted."""
+        """Checks the number of emitted rows."""
 
 
 class _CheckedEnrichment(Enrichment):
@@ -87,7 +87,7 @@ class _CheckedEnrichment(Enrichment):
         enriched = self._function(counted)
         missing = {*frame.columns, _NUMBER} - set(enriched.columns)
         if missing:
-            raise self._fault(f"takes away the columns {', '.join(sorted(missing))}")
+            raise self._fault(f"drops the columns {', '.join(sorted(missing))}")
         if _moves_rows(enriched):
             raise self._fault("moves rows between tasks")
         return enriched.select(*frame.columns, _NUMBER)
@@ -105,7 +105,7 @@ class _CheckedEnrichment(Enrichment):
         step = f"count of the rows that the enrichment {self._name} read"
         read = int(within(step, PATIENCE, lambda: observation.get)["rows"])
         if rows != read:
-            raise self._fault(f"made {rows} rows of {read}")
+            raise self._fault(f"returned {rows} rows for {read}")
 
     def _fault(self, what: str) -> FatalFault:
         return FatalFault(f"the enrichment {self._name} {what}", hint=_HINT)

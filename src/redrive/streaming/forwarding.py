@@ -45,13 +45,13 @@ from redrive.streaming.emission import SystemClock
 from redrive.streaming.lifecycle import JobControl
 
 _AT_ONCE: Final = 2_000
-"""The most records of one transaction."""
+"""Maximum records of one transaction."""
 _BYTES_AT_ONCE: Final = 16 * 1024 * 1024
-"""Bytes after which a transaction takes no further record."""
+"""Bytes above which a transaction gets no further record."""
 _TOPIC_PAUSE: Final = 5.0
-"""Seconds for which a topic that refused a message is not tried again."""
+"""Seconds before a topic that refused a message is tried again."""
 _CLEAR_AGE: Final = 300.0
-"""Seconds between two deletions of what was forwarded."""
+"""Seconds between two deletions of forwarded records."""
 _REMINDER: Final = 60.0
 """Seconds between two warnings about one cluster."""
 _TOPIC_REASONS: Final = (
@@ -59,14 +59,14 @@ _TOPIC_REASONS: Final = (
     Reason.NOT_AUTHORIZED,
     Reason.UNKNOWN_REMOTE_Q_MGR,
 )
-"""Reasons that hold for all messages to a topic."""
+"""Reasons that apply to all messages to a topic."""
 
 
 class Forwarding:
     """Forwards to all other clusters during one run.
 
-    This class is responsible for one thread for each cluster: one that does not answer delays
-    neither the job nor other clusters.
+    Each cluster has its own thread: one that does not answer delays neither the job nor other
+    clusters.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Forwarding:
     ) -> None:
         """Begin to forward, if this instance has the topics that all instances share.
 
-        A later run ends this one; ``control`` is notified of clusters that messages wait for.
+        A later run ends this one; ``control`` is notified about clusters with waiting messages.
         """
         self._ended = threading.Event()
         clusters = configuration.clusters if configuration.share.is_first else {}
@@ -92,7 +92,7 @@ class Forwarding:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing waits for another cluster, as far as is known."""
+        """Whether no message is known to wait for another cluster."""
         return all(one.is_done for one in self._forwarders)
 
     @property
@@ -102,11 +102,11 @@ class Forwarding:
 
     @property
     def waiting(self) -> Mapping[str, int]:
-        """How many messages wait for each cluster, markers of transactions among them."""
+        """How many messages wait for each cluster, including transaction markers."""
         return {one.name: one.waiting for one in self._forwarders}
 
     def end(self) -> None:
-        """Ends the threads; one that waits for an answer ends later, and forwards nothing more."""
+        """Ends the threads; one that waits for an answer ends later and forwards nothing more."""
         self._ended.set()
         deadline = time.monotonic() + ONE_TRY
         for thread in self._threads:
@@ -126,11 +126,11 @@ class Forwarder:
         """Prepare; clients connect in the thread that forwards."""
         self.name = name
         self.is_done = False
-        """Whether everything was forwarded at the last look."""
+        """Whether everything was forwarded at the last check."""
         self.problem = ""
         """Why messages wait; empty if none does."""
         self.waiting = 0
-        """How many there were at the last look."""
+        """How many there were at the last check."""
         self._application = configuration.application
         self._home = Cluster(configuration.connection)
         self._there = Cluster(configuration.clusters[name])
@@ -138,7 +138,7 @@ class Forwarder:
         self._topic = cluster_topic(configuration.application, name)
         self._lane = TopicPartition(self._topic, 0)
         self._position = 0
-        """Everything before it was forwarded or returned; 0 if that is not known."""
+        """Everything before it was forwarded or returned; 0 if unknown."""
         self._refused_topics: dict[str, tuple[Refused, float]] = {}
         self._refused_records: dict[int, Refused] = {}
         self._warn, self._warned_at = warn, -_REMINDER
@@ -149,7 +149,7 @@ class Forwarder:
         self._return = emitter(partial(self._producer_here, run.new_transactional_id()))
 
     def run(self, ended: threading.Event) -> None:
-        """Forwards until the run ends, and repeats what fails."""
+        """Forwards until the run ends, and retries after failures."""
         watch = Watch(self._connections[0])
         try:
             while not ended.is_set():
@@ -206,7 +206,7 @@ class Forwarder:
             )
         self._group_there = f"{self._topic}-{identities[self._topic]}"
         self._forward.drop_producer()
-        self._forward.open()  # ends what an older run left open, which would hide its offset
+        self._forward.open()  # ends an older run's open transaction, which would hide its offset
         self._position = max(first, self.committed([self._lane])[self._lane] or 0)
 
     def _records(self, end: int) -> Iterator[StoredRecord]:
@@ -222,7 +222,6 @@ class Forwarder:
                 return
 
     def _move(self, records: Sequence[StoredRecord]) -> None:
-        """Forwards or returns records in their order, one run of either kind at a time."""
         now = time.monotonic()
         self._refused_topics = {
             it: (why, at) for it, (why, at) in self._refused_topics.items() if at > now
@@ -246,7 +245,6 @@ class Forwarder:
         self._refused_records.clear()
 
     def _refusal_of(self, record: StoredRecord) -> Refused | None:
-        """Why a record can't be forwarded, as far as is known."""
         forward = _forward_of(record)
         if forward is None:
             return Refused(0, Reason.FORMAT_ERROR, f"the header {own.FORWARD} is missing")
@@ -255,10 +253,10 @@ class Forwarder:
         return self._refused_records.get(record.offset)
 
     def _note_refused(self, part: Sequence[StoredRecord], refused: Sequence[Refused]) -> bool:
-        """Notes refused records; False if smaller parts have to show which one is meant.
+        """Notes refused records; False if smaller parts must show which one is meant.
 
         Raises:
-            TransientFault: The other cluster did not take them in time.
+            TransientFault: The other cluster did not accept them in time.
             _Refusal: It is certain which records are refused.
         """
         for one in refused:
@@ -275,13 +273,13 @@ class Forwarder:
         raise _Refusal
 
     def _dead_letter(self, record: StoredRecord) -> OutputRecord:
-        """The dead letter that returns to the queue a record came from."""
+        """The dead letter that returns to the queue of a record."""
         forward = _forward_of(record)
         refused = self._refusal_of(record)
         if forward is None or refused is None:
             raise TransientFault(
-                f"{self._lane} has a record without {own.FORWARD} at offset {record.offset}",
-                hint=f"nobody but the job may write to {self._topic}",
+                f"{self._lane} has a record without header {own.FORWARD} at offset {record.offset}",
+                hint=f"let only the job write to {self._topic}",
             )
         now = time.time_ns() // 1_000_000
         queue = f"{self.name}:{forward.topic}"
@@ -293,9 +291,9 @@ class Forwarder:
         return OutputRecord(forward.dead_letters, record.key, value, headers, now, -1)
 
     def _clear(self) -> None:
-        """Deletes what was forwarded, so that lost offsets could not repeat it.
+        """Deletes forwarded records, so that lost offsets could not repeat them.
 
-        The offsets are committed again, as brokers forget those that are old (KIP-211).
+        The offsets are committed again, as brokers drop old ones (KIP-211).
         """
         self._return.begin_batch()
         self._return.emit(_Offset(self._lane, self._position))
@@ -313,11 +311,11 @@ class Forwarder:
         return KafkaProducer(client, transactional_id, self._application, batching=batching)
 
     def _producer_there(self, batching: Batching) -> KafkaProducer:
-        # Each run uses the same id, so that it fences what an older one left open.
+        # All runs use the same id, so that each fences an older one.
         name, client = self._group_there, self._connections[1].librdkafka()
         return KafkaProducer(client, name, name, batching=batching)
 
-    # -- the cluster, as ``redrive.checkpoints.protocol`` asks it ---------------------------------
+    # -- the cluster for ``redrive.checkpoints.protocol`` -----------------------------------------
 
     def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """See ``protocol.Cluster.committed``."""
@@ -327,12 +325,12 @@ class Forwarder:
 
     def answers(self, questions: Questions) -> Answers:
         """See ``protocol.Cluster.answers``; nothing is asked."""
-        assert not questions, "a message that is forwarded is decided"
+        assert not questions, "a forwarded message is decided"
         return Answers()
 
 
 class _Refusal(Exception):
-    """The other cluster refuses some records, and it is noted which."""
+    """The other cluster refuses some records, which are noted."""
 
 
 class _Part:
@@ -376,12 +374,12 @@ class _Part:
         ]
 
     def learn(self, answers: Answers) -> None:
-        """There is nothing to learn."""
+        """No answer is needed."""
 
     def refuse(self, refused: Sequence[Refused], doubted: Iterable[str]) -> None:
         del doubted
         if refused and self._refused is None:
-            raise TransientFault(f"a message can't return: {refused[0].detail}")
+            raise TransientFault(f"a message cannot be returned: {refused[0].detail}")
         if refused and self._refused is not None:
             self.has_to_be_split = not self._refused(self._records, refused)
 
@@ -394,13 +392,13 @@ class _Part:
 
 
 class _Offset(_Part):
-    """No record: only an offset."""
+    """An input without a record: only an offset."""
 
     def __init__(self, lane: TopicPartition, offset: int) -> None:
         self._lane, self._end, self.has_to_be_split = lane, offset, False
 
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
-        """Commits the offset whatever was committed before."""
+        """Commits the offset regardless of the committed one."""
 
     def ends(self) -> Mapping[TopicPartition, int]:
         return {self._lane: self._end}

@@ -32,9 +32,9 @@ from redrive.streaming.emission import GroupCluster, SystemClock
 from redrive.streaming.lifecycle import JobControl
 
 _LOOK: Final = 1.0
-"""Seconds between two looks at what waits."""
+"""Seconds between two reads of waiting keys."""
 _AT_ONCE: Final = 10_000
-"""The most records of one transaction."""
+"""Maximum records of one transaction."""
 _REMINDER: Final = 60.0
 """Seconds between two warnings."""
 
@@ -52,9 +52,9 @@ class HeldKeysTopic:
     def __init__(
         self, configuration: JobConfiguration, run: RunIdentity, control: JobControl
     ) -> None:
-        """Begin to write, if a handler wants it and this instance has the topics that all share.
+        """Begin to write, if a handler needs it and this instance has the topics that all share.
 
-        A later run ends this one; ``control`` is warned while nothing can be written.
+        A later run ends this one; ``control`` is warned while writing fails.
         """
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -76,7 +76,7 @@ class HeldKeysTopic:
         self._thread.start()
 
     def end(self) -> None:
-        """Ends the thread; one that waits for an answer ends later, and writes nothing more."""
+        """Ends the thread; one that waits for an answer ends later and writes nothing more."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(timeout=ONE_TRY)
@@ -86,11 +86,11 @@ class HeldKeysTopic:
             while not self._ended.is_set():
                 try:
                     self._write_changes()
-                except RedriveError as fault:  # the rights may be granted, or the broker come back
+                except RedriveError as fault:  # the rights may be granted, or the broker may return
                     self._emitter.drop_producer()
                     if time.monotonic() - self._warned_at >= _REMINDER:
                         self._warned_at = time.monotonic()
-                        self._warn("held keys can't be written", error=fault.message)
+                        self._warn("held keys cannot be written", error=fault.message)
                     is_over = isinstance(fault, FatalFault | FencedFault)
                     self._ended.wait(ONE_TRY if is_over else AGAIN)
         finally:
@@ -98,8 +98,7 @@ class HeldKeysTopic:
             self._cluster.close()
 
     def _write_changes(self) -> None:
-        """Writes changes until the run ends, or an answer is lost."""
-        producer = self._emitter.open()  # another writer's last transaction is settled by that
+        producer = self._emitter.open()  # this settles another writer's last transaction
         written = self._read()
         while not self._ended.is_set():
             entries = self._entries(written)
@@ -122,9 +121,9 @@ class HeldKeysTopic:
         return {key: value for key, value in latest.items() if value is not None}
 
     def _entries(self, written: _Entries) -> dict[bytes, bytes]:
-        """The present entries of the topic.
+        """The current entries of the topic.
 
-        Positions are read first: what was decided before them already waits.
+        Positions are read first: messages decided before them already wait.
         """
         partitions = self._cluster.topics()
         lanes = {
@@ -153,7 +152,7 @@ class HeldKeysTopic:
 
 
 def changes(written: _Entries, entries: _Entries) -> Iterator[tuple[bytes, bytes | None]]:
-    """The records that turn what is written into the entries; positions come last."""
+    """The records that turn what is written into the entries, with positions last."""
     gone = ((key, None) for key in written.keys() - entries.keys())
     fresh = ((key, value) for key, value in entries.items() if written.get(key) != value)
     yield from gone

@@ -1,8 +1,8 @@
 """Plans and reads held partitions, for the streaming source of ``redrive.streaming.held_source``.
 
 Spark asks ``latestOffset`` before every batch. For each held partition the answer is the first
-offset that is not free yet (``redrive.checkpoints.held``); while nothing is free the answer does
-not change, no batch starts and nothing else is delayed. Spark's Python workers read the planned
+offset that is not free yet (``redrive.checkpoints.held``). While nothing is free the answer does
+not change, so no batch starts and nothing else is delayed. Spark's Python workers read the planned
 ranges, with the columns of Spark's own Kafka source.
 
 Planning runs in a separate process beside the driver.
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ROWS_OF_A_TASK: Final = 1_000
-"""Rows after which a task takes no further lane: starting a task costs as much as reading them."""
+"""Rows above which a task gets no further lane: starting a task costs as much as reading them."""
 _IDLE: Final = 1.0
-"""Seconds between two looks for what no record announces: an operator's command, changed tables."""
+"""Seconds between two checks for an operator's command or changed tables."""
 _SHARE_FOR_DUE: Final = 0.1
-"""The most processor time that looks for what is due take, of one core."""
+"""Maximum processor time for checks of due messages, as a share of one core."""
 _SILENCE: Final = 30.0
-"""Seconds between two lines about a broker that does not answer."""
+"""Seconds between two log lines about a broker that does not answer."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class HeldSettings:
     held: tuple[HeldPartition, ...]
     connection: Connection
     max_rows: int
-    """Rows one batch takes at most."""
+    """Maximum rows of one batch."""
     clock: SteadyClock
     """The run's clock. The planning process reads the same clock of the machine."""
     application: str
@@ -84,10 +84,10 @@ class HeldSettings:
     """Partitions of the query's other sources, which Spark asks after this one: an idle system
     waits here for their records."""
     rate: float
-    """The most messages per second that a changed table evaluates again."""
+    """Maximum messages per second to evaluate again by a changed table."""
 
     def options(self) -> dict[str, str]:
-        """The options of the source; Spark hides those whose name says that they are secret."""
+        """The options of the source; Spark redacts those whose name indicates a secret."""
         return {
             "held": json.dumps([asdict(one) for one in self.held]),
             "connection_secret": json.dumps(asdict(self.connection)),
@@ -102,7 +102,7 @@ class HeldSettings:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
-        """The settings that Spark passed on as options."""
+        """The settings that Spark passed as options."""
         return cls(
             held=tuple(read_held(values) for values in json.loads(options["held"])),
             connection=Connection(**json.loads(options["connection_secret"])),
@@ -146,8 +146,8 @@ class HeldReader(DataSourceStreamReader):
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
         """The first offset of each partition that is not free yet, never below ``start``.
 
-        While the broker does not answer, nothing is set free: an outage must not end the query, and
-        a message may be late but never early.
+        While the broker does not answer, nothing becomes free: an outage must not end the query,
+        and a message may be late but never early.
         """
         self._planner = self._planner or _Planner(self._settings)
         begin = _flat(start)
@@ -156,7 +156,7 @@ class HeldReader(DataSourceStreamReader):
         return _nested(_limited(begin, free, most))
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        """Tasks for the planned ranges: messages that wait by BACKOFF are few on many lanes."""
+        """Tasks for the planned ranges; grouped, as messages by BACKOFF are few on many lanes."""
         begin = _flat(start)
         ranges = [
             OffsetRange(*lane, begin[lane], stop)
@@ -195,7 +195,7 @@ class _Planner:
         self._next_report = 0.0
 
     def free(self, begin: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """The offsets up to which partitions are free; waits a moment if nothing is to read."""
+        """The offsets up to which partitions are free; waits briefly without records to read."""
         began = time.process_time()
         try:
             ends = self._cluster.ends([*begin, *self._watched])
@@ -224,8 +224,8 @@ class _Planner:
     def _follow_tables(self) -> None:
         """Uses changed tables, once the ends are known.
 
-        Whatever a new table parked below them, and each instruction that came after it, is then
-        read by that table.
+        Whatever a new table parked below them, and each later instruction, is then read by that
+        table.
         """
         waits = self._tables.waits()
         if waits is not self._waits:
@@ -245,7 +245,6 @@ class _Planner:
         return NO_STATES if self._follower is None else self._follower.states()
 
     def _is_idle(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether no record arrived since the last look, and none is left to read."""
         before, self._last_ends = self._last_ends, ends
         if ends != before:
             return False
@@ -263,7 +262,7 @@ class _Planner:
         Args:
             begin: Where each held partition is read next.
             ends: Their ends, and those of the partitions that the other source reads.
-            spent: Seconds of processor time that this look took.
+            spent: Seconds of processor time of this check.
         """
         moving = {held.lane for held in self._held if held.channel or held.behind}
         watched = {lane: ends[lane] for lane in (*self._watched, *moving)}
@@ -298,7 +297,7 @@ def _limited(
 ) -> dict[TopicPartition, int]:
     if most is None:
         return dict(free)
-    # What short lanes leave of their shares is for long ones.
+    # Long lanes get what short ones leave of their shares.
     left, lanes = most, len(free)
     limited = dict(free)
     for lane in sorted(free, key=lambda one: free[one] - begin[one]):

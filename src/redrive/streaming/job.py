@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     from redrive.streaming.projection import Projection
 
 _LOOK: Final = 0.2
-"""Seconds between two looks of the main thread at requests and at the query."""
+"""Seconds between two checks of the main thread for requests and the query's state."""
 _IDLE_AGE: Final = 0.5
 """Seconds between two checks for remaining work, when WAIT can end the job."""
 _PROJECTION_DELAY: Final = 10.0
-"""Seconds from the job's start to the projection's, whose slow first append would delay the job."""
+"""Seconds from the job's start to the projection's, whose first append is slow."""
 
 
 def run(
@@ -76,16 +76,16 @@ def run(
         configuration: The job.
         control: Requests to the job, and its observers.
         session: A Spark session to use; None to start one and stop it at the end.
-        end_process: Ends this process at once with an exit code, when something hangs on a stop or
-            the job stalled for too long; None to let it hang.
+        end_process: Ends this process at once with an exit code, if a stop hangs or the job stalled
+            for too long; None to let it hang.
 
     Returns:
-        0, after an orderly end.
+        0, after a normal end.
 
     Raises:
         RestartRequired: Java died or hangs; a new process must continue.
-        EnvironmentFault: No Java, no jars, or no broker; or WAIT ended the job and a dead-letter
-            topic does not exist.
+        EnvironmentFault: Java, jars or the broker are missing; or WAIT ended the job and a
+            dead-letter topic does not exist.
         AlreadyRunningError: Another instance works on the same share.
         ConfigurationError: What Kafka holds contradicts the settings.
         FatalFault: Another instance took over, or the broker refuses for good.
@@ -116,8 +116,8 @@ class _Run:
 class Job:
     """One process of the job, over restarts of its query.
 
-    This class is responsible for one run after the other, each from Kafka's state, until something
-    ends the job, and for growing pauses between failed runs.
+    This class starts one run after another, each from Kafka's state, until something ends the job,
+    with growing pauses between failed runs.
     """
 
     def __init__(
@@ -142,12 +142,12 @@ class Job:
         self._is_started = False
         self._is_superseded = False
         self._replaced: JobConfiguration | None = None
-        """The configuration before a restart, until a run has begun with the new one."""
+        """The configuration before a restart, until a run begins with the new one."""
 
     # -- from start to end ---------------------------------------------------------------------
 
     def run(self) -> str:
-        """Runs until something ends the job, and returns what."""
+        """Runs until something ends the job, and returns the exit code."""
         error: RedriveError | None = None
         self._end.start()
         try:
@@ -163,9 +163,9 @@ class Job:
         self._supervisor.start()
         if self._configuration.wait_for_broker and not self._preparation.await_broker():
             return self._control.stop_reason
-        self._spark.begin()  # the slowest to start, so it starts in parallel
+        self._spark.begin()  # the slowest part of a start, so it runs in parallel
         if self._configuration.rebalances:
-            # Others give up partitions as soon as a run is prepared: by then Java is warm.
+            # Others give up partitions once a run is prepared: by then Java is warm.
             self._prepare_spark()
             self._exercise_spark()
         with under_way("preparation of a run"):
@@ -197,7 +197,8 @@ class Job:
         """Releases everything; the share is free for the next instance."""
         if self._projection is not None:
             self._projection.stop()
-        # The query, its workers and the driver's emitter have ended: only now may another come.
+        # The query, its workers and the driver's emitter have ended: only now may another instance
+        # start.
         self._preparation.release(is_superseded=self._is_superseded)
         self._spark.stop()
         shutil.rmtree(self._checkpoints, ignore_errors=True)
@@ -205,7 +206,7 @@ class Job:
         self._end.met()
 
     def _run_once(self, start: Start, identity: RunIdentity) -> str | None:
-        """One run; returns why the job ends, or None to begin another."""
+        """One run; returns why the job ends, or None for another run."""
         self._control.run_began(identity.number)
         order = EmissionOrder.of(self._configuration, identity, start)
         processor = BatchProcessor(
@@ -251,7 +252,7 @@ class Job:
             self._is_started = True
             self._control.started(configuration)
         if self._replaced is not None:
-            # Reported only now: the earlier settings decide nothing any more.
+            # Reported only now: the earlier settings no longer decide anything.
             self._replaced = None
             self._control.restarted(configuration, is_new_run=True)
         upkeep = Upkeep(
@@ -328,7 +329,7 @@ class Job:
         self._control.batch(summary)
 
     def _run_to_end(self, one: _Run) -> str | None:
-        """Ends the run in order once it has to end; returns the result of ``_watch``."""
+        """Ends the run properly once it must end; returns the result of ``_watch``."""
         try:
             reason = self._watch(one)
             if one.processor.end(COORDINATOR):
@@ -338,7 +339,7 @@ class Job:
         return reason
 
     def _watch(self, one: _Run) -> str | None:
-        """Waits until the run has to end; returns why the job ends, or None for another run."""
+        """Waits until the run must end; returns why the job ends, or None for another run."""
         checked_work_at = time.monotonic()
         while True:
             request = self._control.next_request(timeout=_LOOK)
@@ -365,7 +366,6 @@ class Job:
                     return self._preparation.nothing_left()
 
     def _report_alarms(self, processor: BatchProcessor) -> None:
-        """Reports breakers and floods that began or ended since the last look."""
         breakers, floods = processor.breakers(), processor.floods()
         lasting: list[BreakerState | FloodState] = [*breakers, *floods]
         alarms: dict[tuple[object, ...], BreakerState | FloodState]
@@ -378,7 +378,6 @@ class Job:
         self._supervisor.breakers, self._supervisor.floods = breakers, floods
 
     def _accept(self, request: Restart, one: _Run) -> bool:
-        """Takes new settings; returns whether another run has to begin with them."""
         fresh = self._control.load(request)
         if fresh is None:
             return False
@@ -401,7 +400,6 @@ class Job:
         self._wait = wait_rule(self._configuration)
 
     def _take_subscribed_topics(self) -> None:
-        """Takes the handlers that the preparation found for the topics of subscriptions."""
         before, fresh = self._configuration, self._preparation.configuration
         if fresh is before:
             return
@@ -426,7 +424,7 @@ class Job:
             return False
 
     def _handle_failure(self, fault: ProtocolError | None, text: str) -> None:
-        """Ends the job if a fault is fatal; else reports why the run ended, and waits a moment."""
+        """Ends the job if a fault is fatal; else reports why the run ended, and pauses."""
         if isinstance(fault, SupersededFault) and self._configuration.rebalances:
             self._preparation.lose_share()
         elif isinstance(fault, FatalFault):
@@ -436,7 +434,7 @@ class Job:
         cause = cause_of(fault, text)
         self._supervisor.troubled(cause, "batch")
         self._control.warning(
-            "a run of the query ended and another is begun",
+            "the query ended and is restarted",
             tries=self._preparation.failures,
             error=cause,
         )

@@ -1,4 +1,4 @@
-"""How Spark's Kafka source, a Java client, reaches and enters a cluster."""
+"""Options of Spark's Kafka source, a Java client, for a cluster."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from redrive.kafka.connection import Connection
 
 _ALLOWED_ENDPOINTS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-"""The system property without which Kafka's Java client asks no endpoint for tokens."""
+"""The system property that lets Kafka's Java client request tokens from an endpoint."""
 
 
 def kafka_options(spark: SparkSession, connection: Connection) -> dict[str, str]:
-    """Options by which Spark's Kafka source reaches a cluster.
+    """Options of Spark's Kafka source for a cluster.
 
-    Certificates are read each time, so that a query that starts uses renewed ones.
+    Certificates are read each time, so that a starting query uses renewed ones.
 
     Raises:
-        TransientFault: A certificate or its key is not there, as while it is renewed.
+        TransientFault: A certificate or its key is missing, such as during a renewal.
     """
     connection = connection.with_endpoint()
     try:
@@ -41,11 +41,11 @@ def kafka_options(spark: SparkSession, connection: Connection) -> dict[str, str]
 
 
 def _decrypted(spark: SparkSession, key: str, password: str) -> str:
-    """A key in PEM without its encryption: Java has PBES2, but Kafka's client does not ask it."""
+    """A key in PEM without its encryption: Java has PBES2, but Kafka's client does not use it."""
     gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - it has no public name
     match = re.search("-----BEGIN ENCRYPTED PRIVATE KEY-----(.*?)-----END", key, re.DOTALL)
     if match is None:
-        raise TransientFault("the key of the client certificate is not encrypted any more")
+        raise TransientFault("the key of the client certificate is no longer encrypted")
     java = gateway.jvm.javax.crypto
     encrypted = java.EncryptedPrivateKeyInfo(base64.b64decode(match[1]))
     parameters = encrypted.getAlgParameters()
@@ -62,7 +62,7 @@ def _decrypted(spark: SparkSession, key: str, password: str) -> str:
 
 
 def executor_options(configuration: JobConfiguration) -> dict[str, str]:
-    """Properties by which Java on other machines may ask for tokens, and the user's own options."""
+    """Properties that let Java on other machines request tokens, and the user's own options."""
     if configuration.is_local or not configuration.connection.uses_oauth:
         return {}
     name = "spark.executor.extraJavaOptions"

@@ -1,7 +1,7 @@
-"""Lanes of waiting messages, and the conditions that set each of them free.
+"""Lanes of waiting messages, and the conditions that release each of them.
 
-Messages that no rule could place remain until a table or an operator places them; messages to retry
-are parked until they are due; a channel's messages wait until it runs.
+Remaining messages wait until a table or an operator places them, messages to retry until they are
+due, and a channel's messages until it runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class KeptLane:
     source: TopicPartition
     """The lane whose messages it keeps."""
     table: str
-    """Hash of the rules table or of the definitions that decide."""
+    """Hash of the deciding rules table or definitions."""
     remaining: TopicPartition
     retry: TopicPartition | None = None
     """The lane where its messages wait for their next attempt."""
@@ -45,8 +45,8 @@ class KeptLane:
     backoff: Mapping[TopicPartition, float] = field(default_factory=dict)
     """Lanes where they wait by BACKOFF, and how long."""
     channel: QueueTopic | None = None
-    """The transmission queue whose channel moves the lane's messages, or the dead-letter queue that
-    has GET(DISABLED); None if neither."""
+    """The transmission queue whose channel moves the lane's messages, or the dead-letter queue with
+    GET(DISABLED); None if neither."""
     is_of_handler: bool = True
     """Whether a rules table decides the lane; otherwise definitions do."""
 
@@ -66,10 +66,10 @@ def owned_lanes(
 
 
 def inhibited_queues(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
-    """The dead-letter queues that have GET(DISABLED), by topic: their handlers wait.
+    """The dead-letter queues with GET(DISABLED), by topic: their handlers wait.
 
-    As for a channel that is stopped nothing is taken from them (How the DLQ rules table is
-    processed, note 6; MQGET would end with 2016).
+    As for a stopped channel nothing is taken from them (How the DLQ rules table is processed, note
+    6; MQGET would end with 2016).
     """
     if not configuration.topology:
         return {}
@@ -96,7 +96,7 @@ def kept_lanes(
 ) -> list[KeptLane]:
     """Every lane of this instance's share whose messages may wait.
 
-    The layout has the topics that are read; ``existing`` are all, with the job's own.
+    The layout has the topics to read; ``existing`` has all, including the job's own.
     """
     return [
         *_kept_by_handlers(configuration, layout, existing),
@@ -178,7 +178,7 @@ def held_until_due(
     """Held partitions that wait for their time, or until the table of their lane changes."""
     for one in kept:
         identity = tables[one.source]
-        # Operators release what managers could not put anywhere; see operations.undelivered.
+        # Operators release messages that managers could not put; see operations.undelivered.
         yield HeldPartition(
             *one.remaining,
             positions[one.remaining],
@@ -207,7 +207,7 @@ def held_until_due(
 def held_until_ordered(
     kept: Iterable[KeptLane], positions: Mapping[TopicPartition, int]
 ) -> Iterator[HeldPartition]:
-    """Parked messages of a run for replays only: none is due, some may be named by a plan."""
+    """Parked messages of a run for replays only: none is due, a plan may name some."""
     for one in kept:
         for lane in (one.retry, *one.backoff):
             if lane is not None:
@@ -217,7 +217,7 @@ def held_until_ordered(
 def instructions(
     kept: Iterable[KeptLane], positions: Mapping[TopicPartition, int]
 ) -> Iterator[HeldPartition]:
-    """The instructions of replays, which wait until their copies were evaluated."""
+    """The instructions of replays, which wait until their copies are evaluated."""
     for one in kept:
         if one.replay is not None:
             yield HeldPartition(*one.replay, positions[one.replay], 0, None, behind=one.remaining)

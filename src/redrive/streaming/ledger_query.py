@@ -27,7 +27,7 @@ def spark_engine(
         A function from a query to its rows; the driver holds one partition of them at a time.
 
     Raises:
-        EnvironmentFault: No Java, jars that are missing or wrong, or Spark does not answer.
+        EnvironmentFault: Java is missing, jars are missing or wrong, or Spark does not answer.
     """
     session = start_session(configuration, with_delta=True)
     from delta.tables import DeltaTable  # noqa: PLC0415 - imports pyspark

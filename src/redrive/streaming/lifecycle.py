@@ -1,8 +1,7 @@
 """Control of a running job: stop, restart, and its observers.
 
-``JobControl`` stands between the callers (signal handlers, the demo, tests) and the job itself.
-Requests wait in a ``queue.SimpleQueue``, whose ``put`` is reentrant: a signal handler may use it
-whatever the interrupted code was doing.
+``JobControl`` connects the callers (signal handlers, the demo, tests) with the job. Requests wait
+in a ``queue.SimpleQueue``, whose ``put`` is reentrant: a signal handler may call it at any time.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
 _Arguments = ParamSpec("_Arguments")
 
 _END: Final = 15.0
-"""Seconds that the end of a job may take; a call that then hangs is abandoned without loss."""
+"""Seconds for the end of a job; a call that still hangs then is abandoned without loss."""
 _LOOK: Final = 0.2
-"""Seconds between two checks whether the job has to end."""
+"""Seconds between two checks whether the job must end."""
 _LAST_LINE: Final = 2.0
-"""Seconds that a last log line may take: the reader of the log may hang too."""
+"""Seconds for the last log line: the reader of the log may hang too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Restart:
     """The request to reload settings and tables."""
 
     load: Callable[[], JobConfiguration]
-    """Reads and checks them; raises ``RedriveError`` if they must not start a job."""
+    """Reads and checks them; raises ``RedriveError`` if they are invalid."""
 
 
 Request: TypeAlias = Stop | Restart
@@ -56,7 +55,7 @@ Request: TypeAlias = Stop | Restart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSummary:
-    """What one micro-batch did, once all of it is committed."""
+    """The results of one micro-batch, once it is fully committed."""
 
     batch: int
     """Spark's number of the batch."""
@@ -79,7 +78,7 @@ class BatchSummary:
 
     @property
     def by_result(self) -> Mapping[str, int]:
-        """Inputs by result, whatever the handler and the rule."""
+        """Inputs by result, for all handlers and rules."""
         totals: Counter[str] = Counter()
         for (_, _, result), count in self.results.items():
             totals[result] += count
@@ -93,13 +92,13 @@ class JobObserver:
     """
 
     def started(self, configuration: JobConfiguration) -> None:
-        """The query runs: records that arrive now are handled."""
+        """The query runs: new records are handled."""
 
     def batch(self, summary: BatchSummary) -> None:
         """A batch with at least one input is committed."""
 
     def emitted(self, emitted: Emitted) -> None:
-        """Something was committed or tried, whether or not its batch completed."""
+        """Something was committed or tried, even if its batch did not complete."""
 
     def run_began(self, epoch: int) -> None:
         """The run of this number begins: only it may emit for its share."""
@@ -108,19 +107,19 @@ class JobObserver:
         """Spark's rates over its last batches.
 
         Args:
-            arriving: Rows per second that came in.
-            processed: Rows per second that were processed while a batch ran.
+            arriving: Rows per second that arrived.
+            processed: Rows per second processed while a batch ran.
         """
 
     def supervised(self, state: SupervisionState) -> None:
-        """State of the job, reported every few seconds even if nothing else happens."""
+        """State of the job, reported every few seconds."""
 
     def notice(self, message: str, /, **facts: object) -> None:
-        """Something an operator wants to know, such as a topic that is waited for.
+        """Information for an operator, such as a topic that the job waits for.
 
         Args:
             message: One sentence, always the same for the same thing.
-            facts: What differs from time to time, by name.
+            facts: Varying details by name.
         """
 
     def warning(self, message: str, /, **facts: object) -> None:
@@ -131,23 +130,23 @@ class JobObserver:
 
         Args:
             configuration: The job from now on.
-            is_new_run: Whether its query was begun again; changed tables alone do not need that.
+            is_new_run: Whether its query was restarted; changed tables alone do not need that.
         """
 
     def resubscribed(self, configuration: JobConfiguration) -> None:
-        """The job continues with the handlers of other topics, by its subscriptions."""
+        """The job continues with other handlers, as its subscriptions match other topics."""
 
     def restart_refused(self, error: RedriveError) -> None:
         """The job continues with the old settings and tables, because of ``error``."""
 
     def stopped(self, reason: str) -> None:
-        """The last batch is committed and nothing more will be."""
+        """The last batch is committed; nothing follows."""
 
 
 def _to_observers(
     method: Callable[Concatenate[JobObserver, _Arguments], None],
 ) -> Callable[Concatenate[JobControl, _Arguments], None]:
-    """A method of ``JobControl`` that calls the same method of every observer."""
+    """A ``JobControl`` method that calls the same method of every observer."""
 
     def call(self: JobControl, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> None:
         for observer in self._observers:
@@ -175,7 +174,7 @@ class JobControl:
     """
 
     def __init__(self, *observers: JobObserver) -> None:
-        """Start without any request; observers are notified in this order."""
+        """Start without requests; observers are notified in this order."""
         self._observers = list(observers)
         self._requests: SimpleQueue[Request] = SimpleQueue()
         self._stop: Stop | None = None
@@ -206,7 +205,7 @@ class JobControl:
         return self._stop.reason if self._stop else ""
 
     def next_request(self, timeout: float = 0.0) -> Request | None:
-        """The oldest request not taken yet; a stop comes before all others and never goes away.
+        """The oldest request not taken yet; a stop precedes all others and is permanent.
 
         Args:
             timeout: Seconds to wait for one; 0 to return at once.
@@ -224,7 +223,7 @@ class JobControl:
         return request if self._stop is None else self._stop
 
     def load(self, restart: Restart) -> JobConfiguration | None:
-        """The configuration to continue with; None if it was refused, which observers learn."""
+        """The configuration to continue with; None if refused, which observers are notified of."""
         try:
             return restart.load()
         except RedriveError as error:
@@ -246,10 +245,10 @@ class JobControl:
 
 
 class EndDeadline:
-    """The time that the end of a job may take, once a stop was requested or the job ends by itself.
+    """Limits the time for the end of a job after a stop request or an end by the job itself.
 
-    This class is responsible for ending a process that does not end in time, and for reporting what
-    did not answer. It has its own thread, as any other may hang.
+    This class ends a process that does not end in time, and reports the step that did not answer.
+    It has its own thread, as any other may hang.
     """
 
     def __init__(self, control: JobControl, end_process: Callable[[int], None] | None) -> None:
@@ -294,7 +293,7 @@ class EndDeadline:
         error = self._error
         facts = {} if error is None else {"error": error.message, "hint": error.hint}
         self._control.warning(
-            "the process ends though not everything has ended; nothing is lost",
+            "the process ends although some steps have not; nothing is lost",
             seconds=round(_END),
             unanswered=steps,
             exit_code=self._exit_code,

@@ -1,7 +1,7 @@
-"""Where Kafka no longer has what lies at the job's position: the handler stops, or goes on.
+"""Handles lost records at the job's position: the handler stops or continues.
 
-Only the handler of that topic stops. What was found is an entry of the control topic, so that an
-operator's answer (``redrive handler resume``) is about this loss and about no later one.
+Only the handler of that topic stops. The loss is an entry of the control topic, so that an
+operator's answer (``redrive handler resume``) applies to this loss and to no later one.
 """
 
 from __future__ import annotations
@@ -22,26 +22,25 @@ from redrive.streaming.lifecycle import JobControl
 
 
 class StoppedTopic(NamedTuple):
-    """Why the handler of a topic is stopped, while all others go on."""
+    """Why the handler of a topic is stopped, while all others continue."""
 
     problem: str
     hint: str
 
     @classmethod
     def denied(cls, topic: str) -> StoppedTopic:
-        """A topic that this user may not read."""
+        """The problem of a topic that this user may not read."""
         return cls(
             f"this user may not read topic {topic}",
-            "grant Read on it (redrive acls prints the command): its handler then goes on by"
-            " itself, and nothing is lost while the topic keeps its records",
+            "grant Read on it (redrive acls prints the command): its handler then continues,"
+            " and nothing is lost while the topic keeps its records",
         )
 
 
 class Losses:
     """The lost positions of one start.
 
-    This class is responsible for where a lane goes on whose position is lost, and for noting the
-    lanes that can't go on.
+    This class decides where a lane with a lost position continues, and notes the lanes that cannot.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class Losses:
     ) -> None:
         """Take the configuration; arguments as for ``StartFinder``."""
         self.lost: dict[TopicPartition, LostPosition] = {}
-        """The lanes that can't go on."""
+        """The lanes that cannot continue."""
         self._configuration = configuration
         self._control = control
         self._cluster = cluster
@@ -70,11 +69,11 @@ class Losses:
         identity: str,
         is_anew: bool,
     ) -> int:
-        """Where a lane begins; a lane that can't go on is noted in ``lost``, and must be left out.
+        """Where a lane begins; one that cannot continue is noted in ``lost`` and must be left out.
 
         Args:
             lane: The lane.
-            committed: Where the job stands; None if the topic is new.
+            committed: The position of the job; None if the topic is new.
             extent: What the lane holds.
             source: The topic whose messages the lane holds.
             identity: Kafka's id of the topic, if it is the source.
@@ -103,7 +102,7 @@ class Losses:
         return self._resume_or_stop(lane, lost)
 
     def record(self, lanes: Collection[TopicPartition]) -> None:
-        """Writes what was found about the lanes, if it changed, to the control topic.
+        """Writes new findings about the lanes to the control topic.
 
         Raises:
             TransientFault: As for ``ControlTopic.write``.
@@ -119,7 +118,7 @@ class Losses:
         if resume is not None and resume.answers(lane, lost.found):
             begin = lost.end if resume.begin is ResumeFrom.LATEST else lost.first
             self._control.warning(
-                "a stopped handler goes on",
+                "a stopped handler resumes",
                 lane=str(lane),
                 begin=resume.begin.value,
                 gone=lost.gone,
@@ -131,9 +130,7 @@ class Losses:
         if self._configuration.data_loss_on(lost.source) is DataLoss.STOP:
             self.lost[lane] = lost
         else:
-            self._control.warning(
-                "going on with the oldest record that is kept", because=lost.problem
-            )
+            self._control.warning("continuing with the oldest record", because=lost.problem)
         return lost.first
 
     @cached_property
@@ -144,24 +141,23 @@ class Losses:
 def _loss_at(
     lane: TopicPartition, committed: int | None, extent: Extent, *, is_anew: bool
 ) -> StoppedTopic | None:
-    """Why a lane can't go on where the job stands; None if it can."""
     if is_anew:
-        problem = f"topic {lane.topic} was deleted and made anew since the job last started"
+        problem = f"topic {lane.topic} was deleted and recreated since the job last started"
         return StoppedTopic(problem, "if that was meant, read the new topic from its beginning")
     if committed is None or extent.first <= committed <= extent.end:
         return None
     holds = f"{lane} holds offsets {extent.first} to {extent.end}, but the job stands at"
     if committed > extent.end:
-        problem = f"{holds} {committed}: the topic lost records that were handled already"
+        problem = f"{holds} {committed}: the topic lost records already handled"
         hint = (
-            "find out why; then read it from the oldest record that is kept, which handles again"
-            " what is left of the records that were handled"
+            "find out why; then read it from its oldest record, which handles the remaining ones"
+            " again"
         )
         return StoppedTopic(problem, hint)
-    problem = f"{holds} {committed}: what lay at {committed} to {extent.first - 1} is gone"
+    problem = f"{holds} {committed}: offsets {committed} to {extent.first - 1} no longer exist"
     hint = (
-        "these were records, or markers of transactions that the job had no time to pass before it"
-        " died: the broker can't tell which any more. Compare with what wrote to the topic, or with"
-        " its retention; then go on with the oldest record that is kept"
+        "these may be records, or only transaction markers that the job had not passed when it"
+        " died. Compare with the producers of the topic, or with its retention; then continue with"
+        " the oldest record"
     )
-    return StoppedTopic(f"{problem} before it was read", hint)
+    return StoppedTopic(f"{problem} and were not read", hint)

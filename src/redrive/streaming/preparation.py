@@ -1,7 +1,7 @@
 """Prepares the runs of the query, and releases the share after the last one.
 
-Everything here can fail temporarily: an unreachable broker, topics without leaders, a full disk. It
-is then tried again at growing intervals, and the log and the supervisor report what it waits for.
+Any step can fail temporarily: an unreachable broker, topics without leaders, a full disk. It is
+then retried at growing intervals, and the log and the supervisor report the problem.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from redrive.streaming.wait import WaitRule
 _MISSING_AGE: Final = 1.0
 """Seconds between two checks for dead-letter topics while there are none."""
 _SHARE_AGE: Final = 0.5
-"""Seconds between two looks for a share that others give up."""
+"""Seconds between two checks for a share that others give up."""
 _ROOM: Final = 1024 * 1024
-"""Free bytes that a run needs on the disk: its checkpoint takes some kilobytes."""
+"""Free bytes of disk for a run: its checkpoint takes some kilobytes."""
 _BACKOFF: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds before the next run after each failure; the last value repeats."""
 
@@ -53,24 +53,24 @@ _BACKOFF: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
 class Preparation:
     """Prepares the runs of one job.
 
-    This class is responsible for a broker that answers, for required topics, for beginning a run
-    after which nothing older can emit, for its start positions, and for retrying each of these.
+    This class waits for the broker and required topics, begins a run after which nothing older can
+    emit, finds its start positions, and retries each of these.
     """
 
     def __init__(
         self, configuration: JobConfiguration, control: JobControl, supervisor: Supervisor
     ) -> None:
         self.configuration = configuration
-        """The present configuration; a restart changes it."""
+        """The current configuration; a restart changes it."""
         self.failures = 0
         """Failed starts and runs since the last commit."""
         self.missing: tuple[str, ...] = ()
-        """Dead-letter topics that did not exist at the last look."""
+        """Dead-letter topics that did not exist at the last check."""
         self._stopped: Mapping[str, StoppedTopic] = {}
         self._left_out: dict[str, int] = {}
-        """Topics beyond the bound of each subscription at the last look."""
+        """Topics above the maximum of each subscription at the last check."""
         self._denied: frozenset[str] = frozenset()
-        """Topics to read that this user might not read at the last look."""
+        """Topics that this user was not allowed to read at the last check."""
         self._control = control
         self._supervisor = supervisor
         self._cluster = Cluster(configuration.connection)
@@ -81,24 +81,24 @@ class Preparation:
         )
         self._recorded_tables: tuple[RunningTable, ...] = ()
         self._is_unclaimed = True
-        """Whether this process has not asked for its share yet."""
+        """Whether this process has not requested its share yet."""
 
     def await_broker(self) -> bool:
-        """Waits until a broker answers, lets the job in and grants what a start needs.
+        """Waits for a broker that answers, authenticates the job and grants what a start needs.
 
         Returns:
             False if a stop came first.
 
         Raises:
-            EnvironmentFault: A broker answers and refuses: waiting does not help.
+            EnvironmentFault: The broker refuses the job: waiting does not help.
         """
         reported = ""
         while not self._control.is_stopping:
             try:
                 if self._may_start():
                     self.failures = 0
-                    # Not ready yet, but not for want of a broker.
-                    self._supervisor.waits_for("Spark and the first run are being started")
+                    # Not ready yet, but the broker is.
+                    self._supervisor.waits_for("Spark and the first run start")
                     return True
             except UnreachableFault as fault:
                 self.failures += 1
@@ -110,7 +110,7 @@ class Preparation:
         return False
 
     def _may_start(self) -> bool:
-        """Asks the cluster, in a thread of its own: a stop does not wait for the answer."""
+        """Asks the cluster in a separate thread: a stop does not wait for the answer."""
         thread = DeadlineThread("redrive: first answer of the cluster")
         check = thread.submit(
             "first answer of the cluster", lambda: check_start(self.configuration)
@@ -126,15 +126,15 @@ class Preparation:
         """A new run, and its start positions.
 
         Args:
-            wait: Ends the job when there is nothing to read at all.
-            is_first: Whether nothing ran yet: then a lasting problem is an error for the user.
+            wait: Ends the job when there is nothing to read.
+            is_first: Whether this is the first run: then a permanent problem is an error.
 
         Returns:
             None if a stop came first, or if there is nothing left to wait for.
 
         Raises:
-            EnvironmentFault: At the first start: the broker can't be reached, unless the job waits
-                for it, or the folder can't be written.
+            EnvironmentFault: At the first start: the broker cannot be reached, unless the job waits
+                for it, or the folder cannot be written.
             AlreadyRunningError: Another instance works on the same share.
             ConfigurationError: What Kafka holds contradicts the settings.
         """
@@ -157,8 +157,8 @@ class Preparation:
     def commit(self, start: Start, processor: BatchProcessor) -> None:
         """Commits every lane's start and the deciding tables; then the first batch begins.
 
-        So a crash before the first batch changes nothing. The query was started before: Spark needs
-        a second or more to plan that batch.
+        So a crash before the first batch changes nothing. The query already runs: Spark needs a
+        second or more to plan that batch.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -174,13 +174,13 @@ class Preparation:
     def change_tables(
         self, configuration: JobConfiguration, start: Start, processor: BatchProcessor
     ) -> Start | None:
-        """Lets changed tables decide from the next batch on, while the query goes on.
+        """Lets changed tables decide from the next batch on, while the query continues.
 
-        All that does not need the border of two batches is done before it.
+        Work that need not be done between two batches is done before.
 
         Returns:
-            The lanes, with what the tables set free; None if it takes another run, since more is to
-            change or something went wrong.
+            The lanes, with messages released by the tables; None if another run is needed, since
+            more changed or something failed.
 
         Raises:
             FatalFault: Another run took over, or the broker refuses for good.
@@ -189,7 +189,7 @@ class Preparation:
             return self._change_tables(configuration, start, processor)
         except (TransientFault, ConfigurationError) as fault:
             self._control.notice(
-                "tables can't change while the query goes on, so it is begun again",
+                "the tables cannot change while the query runs, so it is restarted",
                 error=fault.message,
             )
             return None
@@ -211,7 +211,7 @@ class Preparation:
             self._cluster.close()
 
     def assigned_share(self, start: Start) -> Share | None:
-        """The share that this instance is to have now; None to stand by.
+        """The share assigned to this instance; None to stand by.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -221,7 +221,7 @@ class Preparation:
         return self._registration.assigned(sum(start.layout.values()))
 
     def lose_share(self) -> None:
-        """Another instance took the share, or a part of it: the next run takes another."""
+        """Another instance took the share, or a part of it: the next run uses another."""
         self._registration.lose()
 
     def nothing_left(self) -> str:
@@ -229,7 +229,7 @@ class Preparation:
 
         Raises:
             EnvironmentFault: A dead-letter topic does not exist: its queue could not be opened,
-                which is an error of IBM's command too (specification 1.2). Or a handler is stopped.
+                which is an error of IBM's command too. Or a handler is stopped.
         """
         for topic, lost in self._stopped.items():
             raise EnvironmentFault(
@@ -241,7 +241,7 @@ class Preparation:
         verb = "does" if len(self.missing) == 1 else "do"
         raise EnvironmentFault(
             f"the job ends by WAIT, and {' and '.join(self.missing)} {verb} not exist:"
-            " no dead letter was read from there",
+            " no dead letter was read",
             hint="check the name and the broker's address, or create the topic; with WAIT(YES)"
             " the job waits for it",
         )
@@ -249,7 +249,7 @@ class Preparation:
     def pause(self) -> bool:
         """Waits according to the number of failures; False if a stop came."""
         backoff = _BACKOFF[min(self.failures, len(_BACKOFF)) - 1] if self.failures else 0.0
-        # Instances that start together must not keep fencing each other in step.
+        # Instances that start together must not fence each other repeatedly.
         return self._sleep(backoff * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
 
     def _sleep(self, seconds: float) -> bool:
@@ -302,12 +302,12 @@ class Preparation:
                 return False
         assert registration.share is not None
         if registration.share != self.configuration.share or reported:
-            self._control.notice("this instance works on a share", share=str(registration.share))
+            self._control.notice("this instance took a share", share=str(registration.share))
         self.configuration = replace(self.configuration, share=registration.share)
         return True
 
     def _lack_of_share(self, partitions: int) -> str:
-        """Takes the share that this instance is to have; what it waits for, if it can't yet."""
+        """Takes the assigned share; returns what it waits for, if it cannot yet."""
         registration, topic = self._registration, self.configuration.control_topic
         share = registration.assigned(partitions)
         if registration.share not in {None, share}:
@@ -315,12 +315,12 @@ class Preparation:
                 registration.give_up(entries)
         if share is not None:
             holders = share != registration.share and registration.take(share, topic)
-            lack = f"others are to give up the share {share}: {holders}" if holders else ""
+            lack = f"others must give up share {share}: {holders}" if holders else ""
         elif registration.is_member:
             self._supervisor.stands_by()
             return "this instance stands by: others have every partition"
         else:
-            lack = "the broker does not know yet that this instance is alive"
+            lack = "the broker does not know this instance yet"
         self._supervisor.waits_for(lack)
         return lack
 
@@ -336,7 +336,7 @@ class Preparation:
             one for one in kept_lanes(configuration, start.layout, existing) if one.source in every
         ]
         if not all(lane in every for one in kept for lane in one.waiting):
-            return None  # a first BACKOFF, whose topic is still to be made
+            return None  # a first BACKOFF, whose topic is not created yet
         self._record_tables(configuration)
         with self._entries() as entries:
             check_current(entries.entries, processor.run)
@@ -352,7 +352,6 @@ class Preparation:
         return changed
 
     def _record_tables(self, configuration: JobConfiguration) -> None:
-        """Records the tables that decide from now on, if they changed since the last run."""
         running = tuple(_running_table(one, configuration) for one in configuration.handlers)
         if running == self._recorded_tables:
             return
@@ -369,7 +368,6 @@ class Preparation:
         return ControlTopic(self._cluster, self.configuration.control_topic)
 
     def _await_sources(self, wait: WaitRule) -> dict[str, int] | None:
-        """Partitions of the dead-letter topics, once at least one can be read."""
         is_reported = False
         while True:
             layout = self._ensured_layout()
@@ -380,7 +378,7 @@ class Preparation:
                 self._report_missing(frozenset(read_topics(self.configuration)) - self._denied)
                 self._report_stopped({one: StoppedTopic.denied(one) for one in self._denied})
                 lack = f"this user may not read {min(self._denied)}" if self._denied else ""
-                self._supervisor.waits_for(lack or "no topic that is to be read exists")
+                self._supervisor.waits_for(lack or "no topic to read exists")
             if not self._sleep(_MISSING_AGE) or wait.is_over(time.time()):
                 return None
 
@@ -403,7 +401,6 @@ class Preparation:
         return layout
 
     def _report_left_out(self, existing: Collection[str]) -> None:
-        """Warns about topics beyond the bound of a subscription, when their number grows."""
         for one in self.configuration.subscriptions:
             topics = one.handlers(self.configuration.application, existing)[1]
             if len(topics) > self._left_out.get(one.name, 0):
@@ -420,7 +417,7 @@ class Preparation:
         for topic, lost in stopped.items():
             if lost != self._stopped.get(topic):
                 self._control.warning(
-                    "a handler is stopped, all others go on",
+                    "a handler is stopped, all others continue",
                     topic=topic,
                     because=lost.problem,
                     hint=lost.hint,
@@ -454,7 +451,6 @@ def _running_table(handler: HandlerConfiguration, job: JobConfiguration) -> Runn
 
 
 def _differ_in_tables_only(before: JobConfiguration, after: JobConfiguration) -> bool:
-    """Whether the texts of rules tables differ, and nothing else that the job goes by."""
     alike = replace(after, handlers=before.handlers, operator=before.operator)
     if before.only_replays or alike != before or len(before.handlers) != len(after.handlers):
         return False
@@ -467,7 +463,7 @@ def _differ_in_tables_only(before: JobConfiguration, after: JobConfiguration) ->
 def _check_room(configuration: JobConfiguration) -> None:
     """Makes the folder of this instance, and checks that a run can write there.
 
-    Spark would report that it can't too, but not where.
+    Spark would report a failure too, but not the folder.
     """
     folder = configuration.own_directory
     probe = folder / "room"
@@ -482,8 +478,8 @@ def _check_room(configuration: JobConfiguration) -> None:
 
 
 def no_folder(configuration: JobConfiguration, error: OSError) -> EnvironmentFault:
-    """The fault of a job's folder that can't be written."""
+    """The fault of a job's folder that cannot be written."""
     return EnvironmentFault(
-        f"the job's folder {configuration.directory} can't be written: {error.strerror}",
-        hint="free disk space there, or give the job another folder; nothing is lost meanwhile",
+        f"the job's folder {configuration.directory} cannot be written: {error.strerror}",
+        hint="free disk space there, or set another folder; nothing is lost meanwhile",
     )

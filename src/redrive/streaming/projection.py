@@ -7,13 +7,13 @@ writer appends to the other's table.
 
 The ledger is the only record of its projection's position: every row holds the partition and the
 offset of its outcome record. Each start reads these positions and continues after them, with a new
-query and a new checkpoint. So there is one way to start, after a stop, a kill, a lost checkpoint or
-a lost ledger.
+query and a new checkpoint. So every start is the same: after a stop, a kill, a lost checkpoint or a
+lost ledger.
 
 It is exact because no other process appends between reading the positions and ending the query. On
-one machine the appending process holds a lock of the operating system for that. In an object store
-another machine may append too: an append that finds the ledger ending elsewhere than it left it
-writes nothing, and its process stands by for a while.
+one machine the appending process holds a lock of the operating system. In an object store another
+machine may append too: an append to a ledger that has changed writes nothing, and its process waits
+for a while.
 """
 
 from __future__ import annotations
@@ -65,22 +65,22 @@ _LOOK: Final = 2
 """Seconds between two progress reports of a rebuild."""
 
 _MOST: Final = 50_000
-"""The most outcome records in one append: bounds memory, and the time for which a backlog takes a
-core from the job."""
+"""Maximum outcome records in one append: bounds memory, and the time for which a backlog uses a
+core."""
 
 _AT_ONCE: Final = 2_000
-"""Outcome records that are Python objects at a time; a row of them takes some 4 kB."""
+"""Maximum outcome records as Python objects at a time; a row takes some 4 kB."""
 
 _SMALLEST: Final = 1_000
-"""Outcome records that an append can always take, whatever their size."""
+"""Outcome records that fit in an append, whatever their size."""
 
 
 _PROJECTION_AGE: Final = 30.0
-"""Seconds between two checks whether the projection still runs."""
+"""Seconds between two checks whether the projection is running."""
 
 _STANDBY: Final = 300.0
-"""Seconds for which the ledger is left to another process that writes it: two that both try cost
-each other an append, and the ledger may be late by that much if the other one ends."""
+"""Seconds for which the ledger is left to another process that writes it: if both try, each loses
+an append; if the other one ends, the ledger is late by this time."""
 
 _logger = logging.getLogger(__name__)
 
@@ -88,13 +88,13 @@ _SCHEMA: Final = ", ".join(f"{column.name} {column.kind}" for column in COLUMNS)
 """The ledger's columns as Spark's DDL."""
 
 _locks: dict[Path, int] = {}
-"""Lock files that this process holds until it ends, opened."""
+"""Open lock files that this process holds until it ends."""
 
 
 class _Writer(Protocol):
     """Appends to the ledger and compacts it.
 
-    One library does both: commits on a local file system are only safe within one library.
+    One library does both, as commits on a local file system are only safe within one library.
     """
 
     def append(self, records: DataFrame) -> None:
@@ -114,7 +114,7 @@ class _DriverWriter:
 
     def append(self, records: DataFrame) -> None:
         if self._is_superseded:
-            return  # the next start goes on where the ledger ends
+            return  # the next start continues where the ledger ends
         batches = records.toArrow().to_batches(max_chunksize=_AT_ONCE)
         try:
             self._table.append([_rows_of(batch) for batch in batches])
@@ -154,7 +154,6 @@ def _row_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _rows_of(batch: pa.RecordBatch) -> pa.Table:
-    """Rows of the ledger of value, time, partition and offset of outcome records."""
     return arrow_of(list(map(row_of, *batch.to_pydict().values())))
 
 
@@ -166,23 +165,23 @@ def start_projection(
 ) -> StreamingQuery | None:
     """Starts the query that appends outcome records to the ledger.
 
-    Never waits for another process. Call it again when the query failed, or if there was none to
-    start: it continues where the ledger ends.
+    Never waits for another process. Call it again when the query failed, or if none was started: it
+    continues where the ledger ends.
 
     Args:
         spark: The session of the job.
         configuration: The job; the outcomes topic must exist.
-        most: Outcome records that one append takes at most.
-        superseded: Called once another machine has written what the query was to write; the query
-            writes nothing from then on.
+        most: Maximum outcome records of one append.
+        superseded: Called once another machine wrote the same outcomes; the query writes nothing
+            from then on.
 
     Returns:
-        The query. None if the configuration wants no ledger, or if another process projects into
-        this one already, such as another instance of the application on this machine.
+        The query. None if the configuration has no ledger, or if another process already projects
+        into it, such as another instance of the application on this machine.
 
     Raises:
-        EnvironmentFault: The ledger can't be used, the outcomes topic can't be reached, or the
-            topic is not the one that the ledger was made from.
+        EnvironmentFault: The ledger cannot be used, the outcomes topic cannot be reached, or the
+            ledger was made from another topic.
     """
     path = configuration.ledger.path
     if not configuration.ledger.enabled or not _lock(path):
@@ -197,7 +196,7 @@ def start_projection(
 class Projection:
     """Keeps the ledger's query running beside the job; the ledger's faults never end the job.
 
-    This class is responsible for: starting the query, and starting it again when it has ended.
+    This class starts the query, and restarts it when it has ended.
     """
 
     def __init__(
@@ -213,7 +212,7 @@ class Projection:
         self._configuration = configuration
         self._control = control
         self._query: RunningQuery | None = None
-        # Not the thread that asks Java for the job: a start reads the ledger first.
+        # Not the job's thread for Java: a start reads the ledger first.
         self._thread = DeadlineThread("redrive-ledger-start")
         self._starting: PendingCall[StreamingQuery | None] | None = None
         self._most = _MOST
@@ -240,9 +239,9 @@ class Projection:
         problem = "" if self._query is None else self._query.exception
         if problem:
             if os.strerror(errno.ENOSPC) not in problem:
-                # Unusually large records may exceed what the driver takes at once.
+                # Unusually large records may exceed the driver's limit.
                 self._most = max(_SMALLEST, self._most // 4)
-            self._report("the ledger's projection ended and is started again", problem)
+            self._report("the ledger's projection ended and is restarted", problem)
         self._query = None
         self._start()
 
@@ -252,7 +251,7 @@ class Projection:
         self._query, self.problem = None, ""
         self._looked_at += _STANDBY
         self._control.notice(
-            "another process writes the ledger: this one stands by",
+            "another process writes the ledger: this one waits",
             path=str(self._configuration.ledger.path),
         )
 
@@ -279,7 +278,7 @@ class Projection:
                 self._query = RunningQuery(self._spark, query, "the ledger's query")
 
     def stop(self) -> None:
-        """Stops between two appends: an interrupted one is harmless, but Spark logs it as an error.
+        """Stops between two appends: an interruption is harmless, but Spark logs an error.
 
         Raises nothing if Java is gone or hangs: then there are no more appends either.
         """
@@ -321,12 +320,12 @@ def rebuild(
 
     Raises:
         AlreadyRunningError: Another process projects into the ledger.
-        EnvironmentFault: There is no outcomes topic, or the ledger can't be made.
+        EnvironmentFault: There is no outcomes topic, or the ledger cannot be created.
     """
     path = configuration.ledger.path
     if not _lock(path):
         raise in_use(path)
-    # Delete nothing before it is known that a source for the rebuild exists.
+    # Delete nothing before a source for the rebuild is known to exist.
     with Cluster.open(configuration.connection, timeout=SILENCE) as cluster:
         _starting_offsets(cluster, configuration.outcomes_topic, {})
     remove(path)
@@ -358,7 +357,7 @@ def _writer(
     if _is_shared(spark, path):
         return _SparkWriter(spark, path)
     _logger.warning(
-        "executors do not see the ledger's folder %s: the driver writes the ledger by itself",
+        "executors do not see the ledger's folder %s: the driver writes the ledger",
         table.path,
     )
     return _DriverWriter(table, superseded)
@@ -399,7 +398,6 @@ def _projection(
 
 
 def _lock(path: LedgerFolder) -> bool:
-    """Takes the lock of a ledger for this process, for as long as it lives."""
     file = lock_file(path)
     if file in _locks:
         return True
@@ -432,14 +430,14 @@ def _start(lane: TopicPartition, positions: Mapping[int, int], extent: Extent) -
     if position > extent.end:
         raise EnvironmentFault(
             f"the ledger knows offset {position - 1} of {lane}, which ends at {extent.end}: the"
-            " topic was deleted and made again since",
-            hint="move the ledger away to keep it, or `redrive ledger rebuild`",
+            " topic was deleted and recreated since",
+            hint="move the ledger to keep it, or run `redrive ledger rebuild`",
         )
     return max(position, extent.first)
 
 
 def _mark_gone(table: LedgerTable, positions: Mapping[int, int], starts: Mapping[int, int]) -> None:
-    """Records in the ledger that it continues behind outcomes that no longer exist.
+    """Records in the ledger a gap of outcomes that no longer exist.
 
     Otherwise it would look complete, and its last row of a message would count as the last outcome.
     """
@@ -484,5 +482,5 @@ def _compact(writer: _Writer, path: LedgerFolder) -> None:
         writer.compact()
         write_open_letters(path)
     except (RedriveError, PySparkException) as error:
-        # Many small files are slow but not wrong: the next time may succeed.
+        # Many small files are slow but correct; the next time may succeed.
         _logger.warning("the ledger in %s was not compacted: %s", path, cause_of(None, str(error)))

@@ -1,7 +1,7 @@
 """The query: the union of Spark's Kafka source and the held source.
 
-Rows flow through Spark: the rows of ``foreachBatch`` are decided and written. So Spark's own
-progress has true counts and rates, and a frame can be enriched before the decision.
+All rows pass through Spark: the rows of ``foreachBatch`` are decided and written. So Spark's own
+progress has correct counts and rates, and a frame can be enriched before the decision.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 _MOST_PARTITIONS: Final = 64
-"""Partitions that Spark's own Kafka source reads at most. It keeps that many consumers open, makes
-one anew for each further partition in each batch, and plans a task for each."""
+"""Maximum partitions for Spark's own Kafka source. It keeps that many consumers open, opens one for
+each further partition in each batch, and plans a task for each."""
 
 
 class RunningQuery:
@@ -52,7 +52,7 @@ class RunningQuery:
 
     @property
     def exception(self) -> str:
-        """The error that ended it; empty if none did."""
+        """The error that ended it; empty if there is none."""
         problem = self._spark.ask(f"error of {self._name}", self._query.exception)
         return "" if problem is None else str(problem)
 
@@ -69,7 +69,7 @@ class RunningQuery:
     def stop(self) -> None:
         """Stops it; if Java is gone or hangs, it emits nothing more.
 
-        The same holds if its thread still waits for a broker when Spark gives up: its batches are
+        The same applies if its thread still waits for a broker when Spark gives up: its batches are
         over, and it ends with that answer.
         """
         from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark, slow to import
@@ -87,7 +87,7 @@ def start_query(
     run: RunIdentity,
     checkpoint: Path,
 ) -> StreamingQuery:
-    """Starts the query, with a new folder for the checkpoint of this run only.
+    """Starts the query, with a new checkpoint folder for this run only.
 
     ``batch`` handles one micro-batch, whose frame has the columns of ``rows.SCHEMA``.
 
@@ -98,7 +98,7 @@ def start_query(
         _frame(spark, configuration, start, run)
         .writeStream.foreachBatch(batch)
         .option("checkpointLocation", checkpoint.as_uri())
-        # With the run: Spark refuses a name while a query has it, even a stopping one.
+        # Includes the run: Spark refuses the name of any query, even a stopping one.
         .queryName(f"redrive {configuration.application} {configuration.share} {checkpoint.name}")
         .trigger(processingTime="0 seconds")
         .start()
@@ -124,7 +124,7 @@ def _frame(
     held = spark.readStream.format(NAME).options(**settings.options()).load()
     if free or not start.positions:
         return held
-    # In this order: the held source waits for a record that the other then finds.
+    # This order: the held source waits for a record that the other then finds.
     return held.unionByName(_kafka_frame(spark, configuration, start.positions))
 
 

@@ -52,7 +52,7 @@ def arrow_batch(lane: TopicPartition, records: Records) -> pa.RecordBatch:
 
 
 def _header_column(headers: list[Headers]) -> pa.ListArray:
-    """The headers of each record, made of one array of all names and one of all values."""
+    """The headers of each record, built from one array of all names and one of all values."""
     pairs = [*chain.from_iterable(headers)]
     names = pa.array([name for name, _ in pairs], pa.string())
     values = pa.array([value for _, value in pairs], pa.binary())

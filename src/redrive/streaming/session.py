@@ -1,7 +1,7 @@
 """The Spark session of the job, with the settings that matter by measurement.
 
-Spark runs in a Java process that may die or hang. ``Spark`` asks it with deadlines, and is the one
-place that translates the errors of the bridge to Java.
+Spark runs in a Java process that may die or hang. ``Spark`` calls it with deadlines, and is the
+only place that translates errors of the Java bridge.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 _START: Final = 300.0
-"""Seconds that Spark may take to start: a busy machine needs a minute."""
+"""Seconds for Spark to start: a busy machine needs a minute."""
 _ANSWER: Final = 120.0
-"""Seconds for one answer of Java; it may collect garbage for some of them."""
+"""Seconds for one answer of Java, including garbage collection."""
 _DEATH: Final = 2.0
 """Seconds until the end of a process with broken connections is visible."""
-_RESTART_HINT: Final = "start it again: everything goes on where the last transaction ended"
+_RESTART_HINT: Final = "restart it: it continues where the last transaction ended"
 
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -57,14 +57,14 @@ _SETTINGS: Final = {
     "spark.task.maxFailures": "1",
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.python.worker.reuse": "true",
-    # A busy machine takes its time to start a process.
+    # A busy machine is slow to start a process.
     "spark.python.authenticate.socketTimeout": "60s",
     "spark.driver.maxResultSize": str(LARGEST_RESULT),
     "spark.sql.streaming.stopTimeout": "10s",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.ui.showConsoleProgress": "false",
-    # Spark's own, and the options by which Kafka's Java client gets a password or a key.
+    # Spark's own, and the options that give Kafka's Java client a password or a key.
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
@@ -77,7 +77,7 @@ _ON_THIS_MACHINE: Final = {
     "spark.driver.host": "localhost",
     "spark.driver.bindAddress": "127.0.0.1",
     # A machine that slept wakes up after any heartbeat timeout. Spark would declare its only
-    # executor, the driver, lost, and complain every few seconds for ever.
+    # executor, the driver, lost, and complain every few seconds forever.
     "spark.storage.blockManagerHeartbeatTimeoutMs": str(7 * 24 * 3600 * 1000),
 }
 """Only while executors are threads of the driver."""
@@ -87,7 +87,7 @@ _DELTA: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # The ledger has a few hundred files: the default of 50 tasks reads its log in 10 s, 2 in 0.5.
     "spark.databricks.delta.snapshotPartitions": "2",
-    # As the other writer and all readers of the ledger do, not Spark's INT96.
+    # Like the other writer and all readers of the ledger, not Spark's INT96.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 """Properties for reading and writing the ledger."""
@@ -108,14 +108,14 @@ compiling the planner took half the time of a start."""
 class Spark:
     """A Spark session and the Java process behind it.
 
-    This class is responsible for the thread that asks Java, the deadline of each answer, and the
-    report that Java has died or hangs, which only a new process can fix.
+    This class has the thread that calls Java and the deadline of each answer, and reports that Java
+    has died or hangs, which only a new process can fix.
     """
 
     def __init__(
         self, configuration: JobConfiguration, session: SparkSession | None = None
     ) -> None:
-        """Start nothing yet; a session that is given is stopped by the caller."""
+        """Start nothing yet; the caller stops a session that is passed in."""
         self._configuration = configuration
         self._session = session
         self._is_own = session is None
@@ -134,8 +134,8 @@ class Spark:
         """The session, once it has started.
 
         Raises:
-            EnvironmentFault: No Java, jars that are missing or wrong, or Spark refuses to start.
-            RestartRequired: Java died meanwhile, or did not answer in time.
+            EnvironmentFault: Java is missing, jars are missing or wrong, or Spark refuses to start.
+            RestartRequired: Java died, or did not answer in time.
         """
         if self._session is None:
             self._session = self.translated("start of Spark", self._await_start)
@@ -145,8 +145,8 @@ class Spark:
         """The answer of Java.
 
         Args:
-            step: Name of the question: ``state of the query``.
-            call: Asks for it.
+            step: Name of the call: ``state of the query``.
+            call: Calls Java.
             seconds: How long the answer may take.
 
         Raises:
@@ -156,7 +156,7 @@ class Spark:
         return self.translated(step, lambda: self._thread.run(step, seconds, call))
 
     def stop(self) -> None:
-        """Stops its own session; a Java that does not stop in time is killed."""
+        """Stops its own session; if Java does not stop in time, it is killed."""
         if self._starting is not None:
             try:
                 session = self.session
@@ -172,7 +172,7 @@ class Spark:
             process.kill()
 
     def killed_before(self, end_process: Callable[[int], None]) -> Callable[[int], None]:
-        """The error that ends this process; kills Java first, as a hanging one would outlive it."""
+        """The error that ends this process; kills Java first, which might outlive it."""
 
         def end(code: int) -> None:
             with suppress(OutcomeUnknown):
@@ -187,7 +187,7 @@ class Spark:
         return self._starting.answer(_START)
 
     def translated(self, step: str, ask: Callable[[], _Answer]) -> _Answer:
-        """The result of a call that asks Java in this thread, without its own deadline.
+        """The result of a call to Java in this thread, without its own deadline.
 
         Raises:
             RestartRequired: Java is gone, or does not answer.
@@ -201,19 +201,19 @@ class Spark:
             return ask()
         except OutcomeUnknown as unknown:
             raise RestartRequired(
-                f"Java, in which Spark runs, does not answer: {unknown.message}", hint=_RESTART_HINT
+                f"Spark's Java process does not answer: {unknown.message}", hint=_RESTART_HINT
             ) from unknown
         except (Py4JError, PySparkException, ConnectionError) as error:
             if not isinstance(error, Py4JJavaError | PySparkException) and _is_gone(error):
                 raise RestartRequired(
-                    f"Java, in which Spark runs, {_end_of_java()}: {step}", hint=_RESTART_HINT
+                    f"Spark's Java process {_end_of_java()}: {step}", hint=_RESTART_HINT
                 ) from error
             if self._session is None:
-                lines = str(error).strip().splitlines() or ["it gave no reason"]
+                lines = str(error).strip().splitlines() or ["no reason was given"]
                 raise EnvironmentFault(
                     f"Spark does not start: {lines[0]}",
-                    hint="what Java said stands above; see driver_memory, master and"
-                    " spark_properties in [job]",
+                    hint="see Java's output above, and driver_memory, master and spark_properties"
+                    " in [job]",
                 ) from error
             raise
 
@@ -226,7 +226,6 @@ def _java_process() -> subprocess.Popen[bytes] | None:
 
 
 def _is_gone(error: Exception) -> bool:
-    """Whether an error of the bridge to Java means that Java has ended."""
     process = _java_process()
     if process is None:
         return isinstance(error, ConnectionError)
@@ -238,7 +237,7 @@ def _is_gone(error: Exception) -> bool:
 
 
 def _end_of_java() -> str:
-    """How Java ended: ``was killed by SIGKILL``."""
+    """How Java ended: ``was ended by SIGKILL``."""
     process = _java_process()
     code = None if process is None else process.poll()
     if code is None:
@@ -256,14 +255,14 @@ def start_session(
 
     Args:
         configuration: The job.
-        java_options: More options for Java; by default those that start it quickly.
-        with_delta: Whether Spark is to read or write the ledger; by default on a cluster only,
-            as it makes a start slower.
+        java_options: More options for Java; by default those for a quick start.
+        with_delta: Whether Spark reads or writes the ledger; by default on a cluster only, as it
+            makes a start slower.
 
     Raises:
-        ConfigurationError: Executors on other machines could not sign in to Kafka, or only by a
-            secret that is sent to them in the clear.
-        EnvironmentFault: No Java, or jars that are missing or wrong.
+        ConfigurationError: Executors on other machines could not sign in to Kafka, or only with a
+            secret sent to them unencrypted.
+        EnvironmentFault: Java is missing, or jars are missing or wrong.
     """
     _check_sign_in(configuration)
     java = find_java()
@@ -302,13 +301,13 @@ def start_session(
     session = builder.getOrCreate()
     context: Any = session.sparkContext
     context.setLogLevel("ERROR")
-    # ``Spark`` reports a lost Java in one sentence; this server prints a stack trace.
+    # ``Spark`` reports a lost Java process in one sentence; this server prints a stack trace.
     context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001 - no public name
     return session
 
 
 def _python_of_workers(configuration: JobConfiguration) -> Path:
-    """A program that starts Python without the archive of pyspark that Spark puts on its path.
+    """A program that starts Python without Spark's archive of pyspark on its path.
 
     Imports from an archive are compiled again in every process: a worker then took three times as
     long to start, and on a busy machine too long for Spark.
@@ -323,12 +322,12 @@ def _python_of_workers(configuration: JobConfiguration) -> Path:
 
 
 def _check_sign_in(configuration: JobConfiguration) -> None:
-    """Refuses what executors on other machines can't do, and to send them a secret in the clear."""
+    """Refuses sign-in that executors on other machines do not support, and unencrypted secrets."""
     connection = configuration.connection
     if connection.oauth_token_function and not configuration.is_local:
         raise ConfigurationError(
-            f"with the master {configuration.master} Spark's Java client on other machines can't"
-            f" call oauth_token_function = {connection.oauth_token_function!r}",
+            f"with the master {configuration.master} Spark's Java client on other machines"
+            f" cannot call oauth_token_function = {connection.oauth_token_function!r}",
             hint="run the job on one machine, or sign in by oauth_endpoint, SCRAM-SHA-512 or a"
             " client certificate",
         )
@@ -371,11 +370,10 @@ logger.scheduler.level = fatal
 logger.executor.name = org.apache.spark.executor
 logger.executor.level = fatal
 """
-"""The exception of a failed query says why, and the job logs it; Spark need not log it too."""
+"""The job logs the exception of a failed query; Spark need not log it too."""
 
 
 def _logging_option(configuration: JobConfiguration) -> str:
-    """The Java option that makes Spark log only errors, from its first line on."""
     path = configuration.own_directory / "log4j2.properties"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_LOGGING)

@@ -43,7 +43,7 @@ from redrive.streaming.losses import Losses, StoppedTopic
 from redrive.topology.layout import TopicRole
 
 _SHOWN: Final = 3
-"""The most lanes that a message names."""
+"""Maximum lanes named in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class Start:
     identities: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of these topics."""
     denied: frozenset[str] = frozenset()
-    """Topics to read that this user may not read; all their lanes are left out of the run."""
+    """Topics that this user may not read; all their lanes are left out of the run."""
     moved: frozenset[TopicPartition] = frozenset()
     """Lanes whose committed offset is no longer valid."""
     topics: Mapping[str, TopicIdentity] = field(default_factory=dict)
     """New facts about topics, to record once positions are committed."""
     begins: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Begins of new lanes and of lanes of recreated topics, to record before the topics."""
+    """Starts of new lanes and of lanes of recreated topics, to record before the topics."""
     incarnations: Mapping[str, int] = field(default_factory=dict)
     """Recreated topics, and how many of the name were read, including this one."""
     lanes: frozenset[TopicPartition] = frozenset()
@@ -78,7 +78,7 @@ class Start:
     replayed: frozenset[TopicPartition] = frozenset()
     """Lanes with remaining copies that may have been replayed before this run."""
     lost: Mapping[TopicPartition, LostPosition] = field(default_factory=dict)
-    """Lanes where the job can't go on; all lanes of their sources are left out of the run."""
+    """Lanes that cannot continue; all lanes of their sources are left out of the run."""
     clock: SteadyClock = field(default_factory=SteadyClock.of_wall)
     """Stamps messages that the run parks, and determines which are due."""
 
@@ -97,7 +97,7 @@ class Start:
 
     @property
     def late(self) -> float:
-        """Seconds by which stamps of parked messages may be too old."""
+        """The maximum seconds by which stamps of parked messages may be too old."""
         return self.clock.late(max((held.interval or 0 for held in self.held), default=0))
 
     @property
@@ -107,7 +107,7 @@ class Start:
 
 
 def read_topics(configuration: JobConfiguration) -> list[str]:
-    """The topics that the job reads and does not own: dead-letter queues and the topology's."""
+    """The topics that the job reads but does not own: dead-letter queues and the topology's."""
     handled = [handler.identity.topic for handler in configuration.handlers]
     return [*handled, *(name for name in sources_of(configuration) if name not in handled)]
 
@@ -127,8 +127,8 @@ class _Positions:
 class StartFinder:
     """Computes the start of a run.
 
-    This class is responsible for the lanes of this instance's share, their offsets, and the
-    messages that changed tables or definitions set free.
+    This class finds the lanes of this instance's share, their offsets, and the messages released by
+    changed tables or definitions.
     """
 
     def __init__(
@@ -154,8 +154,8 @@ class StartFinder:
 
         Raises:
             TransientFault: The broker gave no answer in time.
-            ConfigurationError: Records at a committed offset are gone, that is not allowed, and
-                there is no other handler.
+            ConfigurationError: Records at a committed offset are lost, which the settings do not
+                allow, and there is no other handler.
         """
         clock = begin_clock(self._entries, self._configuration.share)
         start = self._find(layout, denied)
@@ -166,19 +166,19 @@ class StartFinder:
         return replace(start, clock=clock)
 
     def change_tables(self, start: Start, kept: Collection[KeptLane], run: RunIdentity) -> Start:
-        """Lets the tables of the configuration decide in a run that goes on.
+        """Lets the tables of the configuration decide in a run that continues.
 
-        No batch of the run may be under way, and none may begin by the old tables after this call,
-        even if it fails: nobody knows then whether the new ones are recorded.
+        No batch of the run may be in progress, and none may begin with the old tables after this
+        call, even if it fails: it is then unknown whether the new ones are recorded.
 
         Returns:
-            The lanes, with what the new tables set free.
+            The lanes, with messages released by the new tables.
 
         Raises:
             TransientFault: The broker gave no answer in time, or another instance starts.
         """
-        # The very ends: the markers of the last batch may not be written yet, but all that the old
-        # tables parked or kept lies below.
+        # The actual ends: the markers of the last batch may not be written yet, but everything that
+        # the old tables parked or kept is below.
         waiting = [lane for one in kept for lane in one.waiting]
         ends = self._cluster.ends(waiting, committed_only=False)
         tables, changed = self._tables_of(kept, ends)
@@ -187,8 +187,8 @@ class StartFinder:
         waits = {lane: Wait(one.release, one.interval) for lane, one in due.items()}
         entry = {changed_key(str(run.share)): changed_entry(run.number, waits)}
         self._record_tables(changed, entry if changed else {})
-        # Asked now that planners see the entry: what they planned before holds no instruction that
-        # came later, and what they plan from now on none beside what the tables set free.
+        # Read after planners see the entry: what they planned before has no later instruction, and
+        # what they plan from now on has none beside the released messages.
         replays = {one.replay: one.remaining for one in kept if one.replay}
         instructed = self._cluster.ends(replays, committed_only=False)
         replayed = {remaining for lane, remaining in replays.items() if instructed[lane]}
@@ -200,7 +200,9 @@ class StartFinder:
         leaderless = self._cluster.leaderless(lanes)
         kept = [one for one in owned if leaderless.isdisjoint((one.source, *one.waiting))]
         if owned and not kept:
-            raise TransientFault(f"no lane has leaders for its partitions, {min(leaderless)} not")
+            raise TransientFault(
+                f"no lane has leaders for its partitions, such as {min(leaderless)}"
+            )
         identities = self._cluster.topic_ids(list(layout))
         current, kept = self._positions_of(kept, identities)
         led = {one.source for one in kept}
@@ -232,7 +234,7 @@ class StartFinder:
             lost=self._losses.lost,
         )
         if self._configuration.only_replays:
-            # The next start checks tables again and includes what this one left.
+            # The next start checks tables again and includes what this one left out.
             return replace(start, held=(*start.held, *held_until_ordered(kept, current.positions)))
         tables, changed = self._tables_of(
             kept, {lane: extent.end for lane, extent in current.extents.items()}
@@ -256,7 +258,6 @@ class StartFinder:
     def _positions_of(
         self, kept: list[KeptLane], identities: Mapping[str, str]
     ) -> tuple[_Positions, list[KeptLane]]:
-        """Where lanes stand, without those of handlers that can't go on."""
         current = self._all_positions(kept, identities)
         stopped = {one.source for one in self._losses.lost.values()}
         if not stopped:
@@ -312,14 +313,13 @@ class StartFinder:
         )
 
     def _is_known(self, lane: TopicPartition) -> bool:
-        """Whether an earlier run has committed a position of this lane."""
         entries = self._entries
         return entries.begin_of(lane) is not None or entries.table_of(lane) is not None
 
     def _recovered_positions(
         self, lanes: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int]:
-        """Positions from outcomes, of lanes whose committed offsets the broker expired.
+        """Positions from outcomes, for lanes with expired committed offsets.
 
         Args:
             lanes: The lanes, each with the incarnation of its topic.
@@ -327,7 +327,7 @@ class StartFinder:
         if not lanes:
             return {}
         self._control.warning(
-            "committed offsets are gone; where the job stood is found again in the outcomes",
+            "committed offsets are missing; positions are recovered from the outcomes",
             lanes=", ".join(map(str, islice(lanes, _SHOWN)))
             + (", ..." if len(lanes) > _SHOWN else ""),
         )
@@ -362,16 +362,15 @@ class StartFinder:
         self._entries.set_tables(changed, more)
         if is_replaced:
             self._control.notice(
-                "new rules or definitions decide: parked and remaining messages are evaluated"
-                " afresh",
+                "new rules or definitions: parked and remaining messages are evaluated again",
                 topics=", ".join(sorted({lane.topic for lane in changed})),
             )
 
     def _first_position(self, lane: TopicPartition, extent: Extent, *, is_own: bool) -> int:
-        """The begin of a new lane.
+        """The start of a new lane.
 
-        "latest" only skips records from before the application's first start: awaited topics and
-        later partitions are read from their beginning.
+        "latest" only skips records from before the application's first start: topics that appear
+        later and later partitions are read from their beginning.
         """
         is_first_look = not is_own and self._entries.topic_of(lane.topic) is None
         latest = is_first_look and self._configuration.starting_offsets == "latest"
@@ -379,7 +378,7 @@ class StartFinder:
 
 
 def _identified(known: TopicIdentity | None, identity: str) -> TopicIdentity:
-    """An existing topic, counted as another one of its name if it is not the known one."""
+    """An existing topic, counted as a new one of its name if its id changed."""
     if known is None or not known.identity:
         return TopicIdentity(identity)
     if known.identity == identity:

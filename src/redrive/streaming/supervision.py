@@ -1,10 +1,10 @@
-"""Supervision: whether the job makes progress.
+"""Supervision: detects whether the job makes progress.
 
 A separate thread asks Kafka: while records wait and no committed offset moves, the job is stalled,
-whatever the cause. Retries, replays and channels are watched separately: a message that waits for
-its time, or for an operator, is not work; one that is due and not handled is. The watch reports a
-stall in the log and in a file that status reads, and at last ends the process with an exit code
-that makes a supervisor restart it.
+whatever the cause. Retries, replays and channels are watched separately: only a due message is
+work, not one that waits for its time or for an operator. The watch reports a stall in the log and
+in a file for ``redrive status``, and finally ends the process with an exit code that makes a
+supervisor restart it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from redrive.streaming.lifecycle import JobControl, JobObserver
 from redrive.streaming.start import Start
 
 _STATE_AGE: Final = 2.0
-"""Seconds between two writings of the state."""
+"""Seconds between two writes of the state."""
 _PROBE_AGE: Final = 5.0
 """Seconds between two checks whether offsets move."""
 _REMINDER: Final = 60.0
@@ -49,7 +49,7 @@ _REMINDER: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """The problem that blocks the job now."""
+    """The current problem that blocks the job."""
 
     cause: str
     step: str
@@ -71,7 +71,7 @@ class _Work:
 
 
 class _Progress:
-    """The work of one run, and since when it makes no progress."""
+    """The work of one run, and since when it has made no progress."""
 
     def __init__(
         self, configuration: JobConfiguration, cluster: Cluster, start: Start, before: list[_Work]
@@ -100,7 +100,7 @@ class _Progress:
             self._follower.close()
 
     def look(self, stalled_after: float) -> None:
-        """Asks for work and for moved offsets; ``TransientFault`` without an answer."""
+        """Asks for work and moved offsets; ``TransientFault`` without an answer."""
         every = self.start.every_position
         committed = self._cluster.committed(self._group, every)
         at = {lane: committed[lane] or begin for lane, begin in every.items()}
@@ -122,25 +122,25 @@ class _Progress:
             one.committed, one.lagging = moved, str(lagging[0]) if lagging else ""
 
     def longest_stalled(self) -> _Work | None:
-        """The lanes stalled longest; None if there is no work at all."""
+        """The lanes stalled longest; None if there is no work."""
         return min(self.work, key=lambda one: one.moved_at, default=None)
 
 
 def _cause_of(held: HeldPartition) -> str:
     if held.channel is not None:
-        return "no channel moves anything"
+        return "no channel moves a message"
     if held.behind is not None:
         return "no replay is carried out"
     if held.interval is not None:
-        return "no retry that is due is handled"
-    return "nothing that was released is handled"
+        return "no due retry is handled"
+    return "no released message is handled"
 
 
 class Supervisor(JobObserver):
     """Watches one job.
 
-    This class is responsible for knowing since when nothing moves, for the state file, and for
-    ending a stalled process. ``lifecycle.EndDeadline`` ends a process that hangs at its end.
+    This class tracks since when nothing moves, writes the state file, and ends a stalled process.
+    ``lifecycle.EndDeadline`` ends a process that hangs at its end.
     """
 
     def __init__(
@@ -151,8 +151,8 @@ class Supervisor(JobObserver):
     ) -> None:
         """Prepare the watch; ``start`` begins it.
 
-        ``end_process`` ends this process at once with an exit code; it is None if the caller of the
-        job must survive a hang.
+        ``end_process`` ends this process at once with an exit code; None if the caller of the job
+        must survive a hang.
         """
         self._configuration = configuration
         self._control = control
@@ -176,7 +176,7 @@ class Supervisor(JobObserver):
         self.breakers: tuple[BreakerState, ...] = ()
         """The breakers that are not closed."""
         self.floods: tuple[FloodState, ...] = ()
-        """The floods that last."""
+        """The current floods."""
         self._warned_at = -float("inf")
         self._ended = threading.Event()
         self._threads = (
@@ -190,7 +190,7 @@ class Supervisor(JobObserver):
             thread.start()
 
     def end(self) -> None:
-        """Ends the watch; the job has ended in order."""
+        """Ends the watch; the job has ended normally."""
         self._ended.set()
         deadline = time.monotonic() + ONE_TRY
         for thread in self._threads:
@@ -199,18 +199,18 @@ class Supervisor(JobObserver):
         supervision_file(self._configuration).unlink(missing_ok=True)
 
     def watch(self, start: Start) -> None:
-        """Takes the start of a run with all its lanes; earlier problems are over."""
+        """Watches the lanes of a run that starts; earlier problems are over."""
         self._start = start
         self._stopped = {topic: one.problem for topic, one in start.stopped.items()}
         self._trouble, self._waits_for, self._stands_by = None, "", False
 
     def troubled(self, cause: str, step: str) -> None:
-        """Notes what blocks the job; it is over when ``watch`` is called."""
+        """Notes a problem that blocks the job until ``watch`` is called."""
         since = self._trouble.since if self._trouble is not None else time.time()
         self._trouble = Trouble(cause, step, since)
 
     def waits_for(self, what: str) -> None:
-        """Notes that the job waits for others, such as a missing topic. That is not a stall."""
+        """Notes that the job waits for something, such as a missing topic. That is not a stall."""
         self._waits_for, self._stands_by = what, False
 
     def stands_by(self) -> None:
@@ -233,7 +233,7 @@ class Supervisor(JobObserver):
         while not self._ended.wait(_STATE_AGE):
             if not self._control.is_stopping and abandoned_calls() > MOST_ABANDONED:
                 self._end_stalled(
-                    "too many clients never came back: the process ends, to be started again"
+                    "too many clients do not return: the process ends and must be restarted"
                 )
             self._report(time.monotonic())
 
@@ -243,7 +243,7 @@ class Supervisor(JobObserver):
             self._end_process(EXIT_STALLED)
 
     def _watch_progress(self) -> None:
-        """Asks Kafka in another thread: a late answer must not delay a stop.
+        """Asks Kafka in another thread, so that a late answer does not delay a stop.
 
         The clients belong to this thread, so it closes them, however late it ends.
         """
@@ -304,7 +304,7 @@ class Supervisor(JobObserver):
             self._control.warning("stalled", seconds=round(seconds), **known)
         limit = self._configuration.exit_after
         if limit and seconds > limit:
-            self._end_stalled("stalled for too long: the process ends, to be started again")
+            self._end_stalled("stalled for too long: the process ends and must be restarted")
 
     def _state(self, now: float) -> SupervisionState:
         moment = time.time()
@@ -343,5 +343,5 @@ def cause_of(fault: BaseException | None, text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     messages = [line for line in lines if not line.startswith(("at ", "File ", "Traceback"))]
     causes = [line for line in messages if re.search("Error|Exception|Fault", line)]
-    chosen = causes[-1:] or messages[:1] or ["it ended by itself"]
+    chosen = causes[-1:] or messages[:1] or ["no error was given"]
     return " ".join(chosen[0].split())

@@ -1,4 +1,4 @@
-"""The job's own topics: which it needs, and whether existing ones are safe."""
+"""The job's own topics: which ones it needs, and whether existing ones are safe."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def own_topics(
     Args:
         configuration: The job.
         sources: Partitions of each topic that exists and is read.
-        existing: Topics that exist: messages may wait by a BACKOFF that the table no longer has, or
-            for a receiver that no longer retries.
+        existing: Topics that exist: messages may wait by a BACKOFF no longer in the table, or for a
+            receiver that no longer retries.
     """
     topics = [
         state_topic(configuration.control_topic),
@@ -68,7 +68,7 @@ def own_topics(
 def check_own_topics(
     cluster: Cluster, wanted: Sequence[NewTopic], existing: Container[str]
 ) -> None:
-    """Refuses own topics that exist and whose settings would lose messages.
+    """Refuses existing own topics whose settings would lose messages.
 
     Raises:
         ConfigurationError: Topics with a wrong cleanup policy; all of them are named.
@@ -81,7 +81,7 @@ def check_own_topics(
         policy = topic.settings.get(_POLICY, "delete")
         actual = str(settings.get(topic.name, {}).get(_POLICY) or policy)
         if actual != policy:
-            wrong.append(f"{topic.name} has {_POLICY}={actual} and needs {policy}")
+            wrong.append(f"{topic.name} has {_POLICY}={actual} but needs {policy}")
     if wrong:
         raise ConfigurationError(
             "topics of the job would lose messages: " + "; ".join(wrong),

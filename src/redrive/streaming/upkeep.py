@@ -1,4 +1,4 @@
-"""Periodic tasks while the query runs, between its batches."""
+"""Periodic tasks between batches while the query runs."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ if TYPE_CHECKING:
     from redrive.streaming.query import RunningQuery
 
 _LAYOUT_AGE: Final = 10.0
-"""Seconds between two looks for new topics and partitions."""
+"""Seconds between two checks for new topics and partitions."""
 _SHARE_AGE: Final = 1.0
-"""Seconds between two looks whether instances came or went."""
+"""Seconds between two checks for instances that started or ended."""
 _CLOCK_AGE: Final = 10.0
 """Seconds between two checks whether the machine's clock was set."""
 _LEADERLESS_AGE: Final = 60.0
 """Seconds between the first two warnings of partitions without a leader; doubles each time."""
 _LEADERLESS_MOST: Final = 3600.0
-"""The longest such interval."""
+"""The maximum of this interval."""
 _SHOWN: Final = 10
-"""The most partitions that one warning names."""
+"""Maximum partitions named in one warning."""
 _RECOMMIT_AGE: Final = 6 * 3600.0
 """Seconds after which offsets are committed again: far below the broker's week (KIP-211)."""
 _PURGE_AGE: Final = 300.0
 """Seconds between two deletions of finished parked copies."""
 _RESUME_AGE: Final = 2.0
-"""Seconds between two looks for an operator who lets a stopped handler go on."""
+"""Seconds between two checks for an operator's command to resume a stopped handler."""
 _DYNAMIC_AGE: Final = 20.0
-"""Seconds between two looks for dynamic queues whose lease has ended."""
+"""Seconds between two checks for dynamic queues with an ended lease."""
 _REPORT_AGE: Final = 600.0
 """Seconds between two reports of dead letters without a valid header: ten default intervals."""
 _MARKERS_AGE: Final = 2.0
-"""Seconds between two checks for transaction markers behind the last records."""
+"""Seconds between two checks for transaction markers after the last records."""
 _RATES_AGE: Final = 10.0
 """Seconds between two reads of Spark's rates: its interval for an idle query."""
 _WARM_AGE: Final = 40.0
-"""Seconds between two tasks that keep Spark's Python workers: it ends those idle for a minute."""
+"""Seconds between two tasks that keep Spark's Python workers, which end after an idle minute."""
 
 
 @dataclass(slots=True)
@@ -69,9 +69,8 @@ class _Chore:
 class Upkeep:
     """The chores of one run.
 
-    This class is responsible for when each is due. A chore that fails temporarily is done again the
-    next time, and ends nothing; ``FatalFault`` is raised if another run took over, or the broker
-    refuses for good.
+    This class runs each when it is due. A chore that fails temporarily is retried the next time;
+    ``FatalFault`` is raised if another run took over, or the broker refuses permanently.
     """
 
     def __init__(
@@ -88,23 +87,23 @@ class Upkeep:
     ) -> None:
         """Take the run; only the thread that supervises it uses the cluster.
 
-        ``assigned_share`` gives the share that this instance is to have now; None to stand by.
+        ``assigned_share`` returns the share assigned to this instance; None to stand by.
         """
         self._configuration = configuration
         self._control = control
         self._cluster = cluster
         self._spark = spark
         self.start = start
-        """Its lanes, with what changed tables set free."""
+        """Its lanes, with messages released by changed tables."""
         self._query = query
         self._processor = processor
         self._assigned_share = assigned_share
         self._share: Share | None = configuration.share
-        """The one assigned at the last look."""
+        """The one assigned at the last check."""
         self.backlog = Backlog(cluster, start, processor)
-        """Records that are still to be read."""
+        """The unread records."""
         self.ends_run = False
-        """Whether another run has to begin: topics, leaders, the clock or the share changed."""
+        """Whether another run must begin: topics, leaders, the clock or the share changed."""
         follows = configuration.topology or start.lost
         self._follower = StatesFollower(cluster, configuration.application) if follows else None
         self._deletion: Thread | None = None
@@ -129,7 +128,7 @@ class Upkeep:
         ]
 
     def look(self) -> None:
-        """Does the chores that are due."""
+        """Runs the chores that are due."""
         for chore in self._chores:
             if time.monotonic() >= chore.due:
                 before = time.thread_time()
@@ -138,7 +137,7 @@ class Upkeep:
                 chore.due = time.monotonic() + pause_after(spent, chore.age)
 
     def change(self, configuration: JobConfiguration, start: Start) -> None:
-        """Uses changed tables, with what they set free."""
+        """Uses changed tables, with the messages they released."""
         self._configuration, self.start = configuration, start
         self.backlog.change(start)
 
@@ -148,7 +147,7 @@ class Upkeep:
         return not self.ends_run
 
     def end(self) -> None:
-        """Commits behind markers a last time, once the last batch has ended."""
+        """Commits past markers a last time, after the last batch."""
         self._attempt(self.backlog.pass_markers)
 
     def close(self) -> None:
@@ -162,10 +161,10 @@ class Upkeep:
         except FatalFault:
             raise
         except ProtocolError as fault:
-            self._control.notice("upkeep has to wait", error=fault.message)
+            self._control.notice("upkeep is delayed", error=fault.message)
 
     def _check_layout(self) -> None:
-        """Ends a run whose topics are others now, by partitions, leaders, rights or Kafka's ids."""
+        """Ends a run whose topics changed, by partitions, leaders, rights or Kafka's ids."""
         topics = self._cluster.topics()
         self.ends_run |= self._configuration.with_topics(topics) is not self._configuration
         names = read_topics(self._configuration)
@@ -176,7 +175,7 @@ class Upkeep:
         self.ends_run |= is_other or self._cluster.topic_ids(list(layout)) != self.start.identities
 
     def _check_share(self) -> None:
-        """Ends a run that is to have another share, at two looks in a row."""
+        """Ends a run once another share is assigned, at two checks in a row."""
         before, self._share = self._share, self._assigned_share(self.start)
         self.ends_run |= self._share == before != self._configuration.share
 
@@ -185,25 +184,25 @@ class Upkeep:
         by = self.start.clock.behind_wall()
         if abs(by) > SteadyClock.TOLERANCE:
             self._control.notice(
-                "the clock of this machine was set; a new run takes its time", seconds=round(by, 1)
+                "the clock of this machine was set; a new run uses the new time",
+                seconds=round(by, 1),
             )
             self.ends_run = True
 
     def _leaders_changed(self) -> bool:
-        """Whether the lanes without a leader changed since the start, at two looks in a row."""
+        """Whether the lanes without a leader changed since the start, at two checks in a row."""
         before = self.backlog.leaderless
         now = self.backlog.leaderless = self._cluster.leaderless(self.start.lanes)
         return before == now != self.start.leaderless
 
     def _warn_of_leaderless(self) -> None:
-        """Warns about the partitions that are left out, at growing intervals."""
         now = time.monotonic()
         if not self.start.leaderless or now < self._warn_at:
             return
         self._warn_at, self._silence = now + self._silence, 2 * self._silence
         self._silence = min(self._silence, _LEADERLESS_MOST)
         self._control.warning(
-            "partitions have no leader: their messages wait until they have, all others go on",
+            "partitions have no leader: their messages wait for one, all others continue",
             partitions=", ".join(sorted(map(str, self.start.leaderless))[:_SHOWN]),
             count=len(self.start.leaderless),
         )
@@ -211,8 +210,8 @@ class Upkeep:
     def _purge(self) -> None:
         """Lets the broker delete finished parked copies and instructions.
 
-        Otherwise their topics would grow for ever. Nothing goes that Spark's next batch may begin
-        with, though it is committed: a batch that begins before the first offset ends its run.
+        Otherwise their topics would grow forever. Nothing that Spark's next batch may begin with is
+        deleted, even if committed: a batch that begins before the first offset ends its run.
         """
         retries = [
             held.lane
@@ -223,7 +222,6 @@ class Upkeep:
         self._cluster.delete_records({lane: read[lane] for lane in retries if read.get(lane)})
 
     def _check_resumes(self) -> None:
-        """Ends a run that left out a handler which may go on now."""
         if self._follower is None or not self.start.lost:
             return
         resumes = self._follower.states().resumes
@@ -237,7 +235,7 @@ class Upkeep:
         if self._follower is None or is_busy:
             return
         if is_overdue(self._follower.states(), int(time.time() * 1000)):
-            # Beside the run: a broker may take its time, and nothing waits for it.
+            # In another thread: the broker may be slow, and nothing waits for it.
             self._deletion = Thread(target=self._delete_dynamic_queues, daemon=True)
             self._deletion.start()
 
@@ -249,10 +247,9 @@ class Upkeep:
                     queue=f"{queue.queue}@{queue.queue_manager}",
                 )
         except RedriveError as fault:
-            self._control.warning("dynamic queues can't be deleted", error=fault.message)
+            self._control.warning("dynamic queues cannot be deleted", error=fault.message)
 
     def _report_invalid(self) -> None:
-        """Reports periodically how many dead letters have no valid header (specification 6.5)."""
         if self.invalid:
             self._control.notice(
                 "dead letters without a valid dead-letter header remain", count=self.invalid
@@ -266,7 +263,7 @@ class Upkeep:
             )
 
     def _keep_warm(self) -> None:
-        # Beside the batches; nothing depends on it.
+        # In parallel with batches; nothing depends on it.
         Thread(target=self._warm_up, name="redrive-warm-up", daemon=True).start()
 
     def _warm_up(self) -> None:
@@ -276,15 +273,15 @@ class Upkeep:
         try:
             keep_warm(self._spark, self._configuration.cores)
         except (Py4JError, PySparkException, ConnectionError):
-            return  # a session that is stopping
+            return  # the session is stopping
 
 
 class Backlog:
     """The unread records of one run, without transaction markers.
 
-    Offsets alone can't distinguish them: markers may follow the last record of a lane. Positions
-    are committed behind markers, so that finished lanes do not look like work, and so that a start
-    after a long stop still finds its position on the log: retention removes markers together with
+    Offsets alone cannot distinguish them: markers may follow the last record of a lane. Positions
+    are committed after markers, so that finished lanes do not look like work, and so that a start
+    after a long stop still finds its position in the log: retention removes markers together with
     the records before them.
     """
 
@@ -293,13 +290,13 @@ class Backlog:
         self._cluster = cluster
         self._processor = processor
         self.leaderless = start.leaderless
-        """Partitions that had no leader at the last look: nobody can answer for them."""
+        """Partitions without a leader at the last check."""
         self.change(start)
         self._at_record: dict[TopicPartition, int] = {}
-        """The position of each lane where a record was found, so it is not searched again."""
+        """The position of each lane where a record was found, so that it is not searched again."""
 
     def change(self, start: Start) -> None:
-        """Follows what changed tables set free."""
+        """Uses what changed tables released."""
         # Remaining copies are read only as far as a changed table released them.
         self._releases = {
             held.lane: held.release
@@ -308,11 +305,11 @@ class Backlog:
         }
 
     def pass_markers(self) -> bool:
-        """Commits the positions behind markers; returns whether a record is left to process.
+        """Commits the positions after markers; returns whether a record is left to process.
 
         Raises:
-            TransientFault: The broker gave no answer in time, or records at a position are gone.
-            FatalFault: Another run took over, or the broker refuses for good.
+            TransientFault: The broker gave no answer in time, or records at a position are lost.
+            FatalFault: Another run took over, or the broker refuses permanently.
         """
         if self._processor.began is not None:
             return True
@@ -333,7 +330,7 @@ class Backlog:
         if ahead:
             self._processor.commit_positions(ahead)
         after = dict(self._processor.positions)
-        # A batch since the ends were asked for may have written behind them, such as retries.
+        # A batch after the ends were read may have written beyond them, such as retries.
         has_batch = any(
             after[lane] not in {offset, ahead.get(lane)} for lane, offset in positions.items()
         )

@@ -1,8 +1,8 @@
-"""WAIT: when a handler that does not run for ever has nothing left to do.
+"""WAIT: when a handler that does not run forever ends.
 
-Rules-table specification 6.6: let A be the time of the last useful event - the start, an attempt,
-a discard, the first sight of a message that is then left. The handler ends once nothing that can be
-processed is left, outstanding retries included, and WAIT seconds have passed since A.
+Useful events are the start, an attempt, a discard, and the first time that a message is left. The
+handler ends once nothing that can be processed is left, including outstanding retries, and WAIT
+seconds have passed since the last useful event.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class WaitRule:
 
     @property
     def ends(self) -> bool:
-        """Whether the job can end by itself at all: no handler says WAIT(YES)."""
+        """Whether the job can end by itself: no handler has WAIT(YES)."""
         return all(wait is not None for wait in self._waits.values())
 
     def useful(self, handlers: Iterable[str], now: float) -> None:
@@ -39,7 +39,7 @@ class WaitRule:
                 self._last[handler] = max(now, self._last[handler])
 
     def is_over(self, now: float) -> bool:
-        """Whether every handler has waited long enough, given that nothing is left to process."""
+        """Whether every handler has waited long enough, if nothing is left to process."""
         return self.ends and all(
             now - self._last[handler] >= (wait or 0) for handler, wait in self._waits.items()
         )
@@ -48,10 +48,10 @@ class WaitRule:
 def wait_rule(configuration: JobConfiguration) -> WaitRule:
     """The WAIT of a job's tables, beginning now."""
     waits: dict[str, float | None] = {}
-    subscribed = (one.handler for one in configuration.subscriptions)  # topics may come later
+    subscribed = (one.handler for one in configuration.subscriptions)  # topics may appear later
     for handler in (*configuration.handlers, *subscribed):
         seconds = table_of(handler).control.wait.seconds
         waits[handler.identity.name] = None if seconds is None else float(seconds)
     if sources_of(configuration):
-        waits["puts"] = None  # applications may always put
+        waits["puts"] = None  # applications can put at any time
     return WaitRule(waits, time.time())

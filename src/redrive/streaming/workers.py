@@ -1,8 +1,8 @@
-"""Emission in Spark's Python workers: the rows of a task, where they are.
+"""Emission in Spark's Python workers, which have the rows of their task.
 
-Spark reuses workers from batch to batch, so this module keeps open what is costly to open. A worker
-emits with one transactional id for as long as it works for one run; Spark gives a lane to another
-worker in nearly every batch, so an id belongs to a process, not to a lane.
+Spark reuses workers for later batches, so this module keeps open what is expensive to open. A
+worker emits with one transactional id for as long as it works for one run; Spark gives a lane to
+another worker in nearly every batch, so an id belongs to a process, not to a lane.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RESULT_SCHEMA: Final = "result binary"
 _RESULT: Final = pa.schema([("result", pa.binary())])
 
 _emissions: dict[tuple[int, bytes], Emission] = {}
-"""By process, since a client must not cross a fork, and by emission config."""
+"""By process, since a client must not be used after a fork, and by emission config."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class TaskResult:
 
     emitted: Emitted = field(default_factory=Emitted)
     fault: ProtocolError | None = None
-    """The fault that ended it early; the work in ``emitted`` is committed anyway."""
+    """The fault that ended it early; the work in ``emitted`` is committed."""
 
 
 def emit_task(
@@ -60,7 +60,7 @@ def emit_task(
         batches: Rows with the columns of ``redrive.streaming.rows.SCHEMA``.
 
     Yields:
-        One row with a ``TaskResult``, which holds the fault that ended the task. Only an error that
+        One row with a ``TaskResult``, which has the fault that ended the task. Only an error that
         is not a fault of the protocol fails the task.
     """
     result = TaskResult()
@@ -82,11 +82,11 @@ def refuse_second_attempt(attempt: int) -> None:
             the rows.
     """
     if attempt > 0:
-        raise TransientFault("an executor was lost; its tasks are done again by a new run")
+        raise TransientFault("an executor was lost; a new run repeats its tasks")
 
 
 def _attempt() -> int:
-    """The number of this attempt at the task, as Spark counts; 0 outside of a task."""
+    """The number of this attempt at the task, as Spark counts; 0 outside a task."""
     from pyspark import TaskContext  # noqa: PLC0415 - slow to import
 
     context = TaskContext.get()
@@ -120,14 +120,14 @@ def _reused_emission(order: EmissionOrder) -> Emission | None:
 def keep_warm(session: SparkSession, workers: int) -> None:
     """Starts Spark's Python workers and lets each import what batches need.
 
-    The first retries would otherwise wait for it, for seconds or longer on a busy machine. Spark
-    ends workers that are idle for a minute, so this is repeated before that.
+    Otherwise the first retries would wait for it, for seconds or longer on a busy machine. Spark
+    ends workers that are idle for a minute, so this is repeated sooner.
     """
     session.range(0, workers, 1, workers).mapInArrow(_pass_on, "id long").collect()
 
 
 def _pass_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
-    # The import of this module was the work; a short pause keeps the workers apart.
+    # Importing this module was the work; a short pause gives each task its own worker.
     time.sleep(0.05)
     yield from batches

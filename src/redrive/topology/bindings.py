@@ -123,7 +123,6 @@ def _queue_manager(
 
 
 def _topic_findings(bindings: Bindings, document: Document) -> Iterator[Diagnostic]:
-    """Reserved topics, and two queues on one topic of a cluster, which both would read."""
     seen: dict[tuple[str, str], str] = {}
     for name, manager in bindings.queue_managers.items():
         for queue, binding in manager.queues.items():

@@ -66,7 +66,6 @@ def _binding_findings(
 
 
 def _depth_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic]:
-    """Triggers by depth on queues whose depth is unknown."""
     for manager in network.queue_managers.values():
         for queue in triggered_queues(manager):
             holder = manager.holder_of(queue.name)
@@ -82,7 +81,6 @@ def _depth_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic
 def _topic_findings(
     network: Network, managers: tuple[mqe.QueueManager, ...], bindings: Bindings
 ) -> Iterator[Diagnostic]:
-    """Two queues on one topic, by binding or by name."""
     seen: dict[tuple[str, str], str] = {}
     for manager, queue, kind in _local_queues(network, managers):
         bound = bindings.queue_managers.get(manager)
@@ -99,7 +97,6 @@ def _topic_findings(
 def _local_queues(
     network: Network, managers: tuple[mqe.QueueManager, ...]
 ) -> Iterator[tuple[str, mq.LocalQueue | mqe.LocalQueue, str]]:
-    """Each local queue with the name of its manager, and the name of its definition."""
     shared: set[tuple[str, str]] = set()
     for name, manager in network.queue_managers.items():
         for queue in manager.queues.values():

@@ -95,5 +95,4 @@ def _edges(
 
 
 def _text(text: str) -> str:
-    """A text for a label; what cannot be drawn becomes the replacement character."""
     return html.escape(_UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)) or " "

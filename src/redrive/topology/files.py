@@ -163,7 +163,6 @@ class _Files:
             self._read_script(text, source)
 
     def _read_configuration(self, text: str, source: SourceText) -> None:
-        """Read a ``qm.ini``, which defines the inserts of scripts."""
         configuration, findings = read_configuration(text, source.name)
         before = self._configurations.get(source.queue_manager, NO_CONFIGURATION)
         self._configurations[source.queue_manager] = configuration.over(before)

@@ -270,7 +270,6 @@ def _store_topic(manager: mqe.QueueManager, queue: str, to: str, connection: str
 
 
 def _via(manager: mqe.QueueManager, connection: str) -> tuple[tuple[str, str], ...]:
-    """The connections after the first one."""
     _, *further = connections_on_way(Tables(manager), connection)
     return tuple((manager.name, one) for one in further)
 

@@ -261,7 +261,6 @@ def _channel(
 
 
 def _far_end(network: Network, manager: QueueManager, channel: mq.Channel) -> str:
-    """The manager to which a sending channel leads; empty for a receiving one."""
     if channel.channel_type is mq.ChannelType.CLUSSDR:
         for name, far in network.queue_managers.items():
             receiver = far.channels.get(channel.name) if name != manager.name else None

@@ -159,7 +159,6 @@ def _purpose(one: QueueTopic) -> str:
 
 
 def _longest_body(topology: Topology, one: QueueTopic) -> int:
-    """The longest body that may be put there, in bytes."""
     for manager in topology.mq.queue_managers.values():
         if one.queue_manager not in {manager.name, manager.holder_of(one.queue)}:
             continue
@@ -174,7 +173,6 @@ def _longest_body(topology: Topology, one: QueueTopic) -> int:
 
 
 def _binding(topology: Topology, one: QueueTopic) -> QueueBinding | None:
-    """The binding to an existing topic, which Redrive does not create."""
     binding = topology.bindings.queue(queue=one.queue, queue_manager=one.queue_manager)
     is_default = one.topic == topic_name(queue=one.queue, queue_manager=one.queue_manager)
     return binding if binding and binding.topic == one.topic and not is_default else None

@@ -120,7 +120,6 @@ def _dead_letter_form(bindings: Bindings, queue_manager: str, default: str) -> s
 def _on_queue(
     bindings: Bindings, queue: str, queue_manager: str, limits: QueueLimits
 ) -> Destination:
-    """A local queue as a destination, with the topic and the consumer group of the bindings."""
     group = bindings.consumer_group(queue=queue, queue_manager=queue_manager)
     return Destination(
         topic=bindings.topic(queue=queue, queue_manager=queue_manager),
@@ -186,7 +185,6 @@ class MqReceivingQueueManager:
 
 
 def _limits_in_mq(queue: Queue | None, manager: QueueManager) -> QueueLimits:
-    """The limits of a put to a queue on its manager; only for a local queue."""
     if not isinstance(queue, LocalQueue):
         return QueueLimits(put_enabled=False)
     return QueueLimits(

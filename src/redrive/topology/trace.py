@@ -227,7 +227,6 @@ def trace_moves(
 def _follow_move(
     resolver: MqeResolver, resolution: MqeResolution, move: str, message: Message
 ) -> MqeResolution:
-    """The resolution after one more push, pull by its target, or triggerTransmission."""
     end = resolution.end
     if not isinstance(end, Stored):
         return resolution

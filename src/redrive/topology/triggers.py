@@ -64,7 +64,6 @@ def triggers_of(topology: Topology) -> Mapping[str, Trigger]:
 def _trigger(
     topology: Topology, receiver: MqReceivingQueueManager, queue: LocalQueue
 ) -> Trigger | None:
-    """The trigger of a queue; None if its depth is needed and unknown."""
     name = receiver.queue_manager
     manager = topology.mq.queue_managers[name]
     holder = manager.holder_of(queue.name)

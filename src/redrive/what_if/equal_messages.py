@@ -218,7 +218,6 @@ class Trial:
         return BatchDecisions(self._decisions, codes)
 
     def _kinds_of(self, part: PartitionRecords) -> tuple[list[_Kind], npt.NDArray[np.int64]]:
-        """The kinds of some records, and for each record an index into them."""
         codes, profiles = self._decoder.decode(part.records)
         if profiles is not self._kinds_are_of:  # the decoder has begun another list
             self._kinds, self._kinds_are_of = {}, profiles
@@ -260,7 +259,6 @@ class Trial:
         return self._code_of(self._decider.decide(message, attempts, self._facts).decision)
 
     def _code_of(self, decision: Decision) -> int:
-        """The index of a decision, found by its identity; the list keeps it alive."""
         code = self._codes.get(id(decision))
         if code is None:
             code = self._codes[id(decision)] = len(self._decisions)

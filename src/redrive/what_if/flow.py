@@ -92,7 +92,6 @@ def _height(count: int, total: int) -> float:
 
 
 def _stacked(dispositions: Mapping[Disposition, int], total: int) -> dict[Disposition, float]:
-    """The upper edge of each existing action."""
     tops, y = {}, _TOP
     for disposition, count in dispositions.items():
         if count:

@@ -139,7 +139,6 @@ def _lists(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _wide(content: str) -> str:
-    """Content that scrolls by itself on a small screen."""
     return f'<div class="wide">{content}</div>'
 
 

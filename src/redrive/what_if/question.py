@@ -132,7 +132,6 @@ class _Tables:
 
 
 def _decoders(question: Question) -> tuple[SharedDecoder, SharedDecoder]:
-    """The decoder for each table: one for both if their schemes are the same."""
     old, new = (SharedDecoder(job.scheme_table) for job in (question.old, question.new))
     return (old, old) if question.old.schemes == question.new.schemes else (old, new)
 

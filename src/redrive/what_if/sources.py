@@ -110,7 +110,6 @@ class Waiting:
 
 
 def _without_notes(records: Records) -> Records:
-    """Parked messages without the notes of rounds among them."""
     notes = {
         records.offsets[row]
         for row, value in enumerate(records.values)

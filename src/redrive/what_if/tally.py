@@ -149,7 +149,6 @@ class Tally:
     def _decide(
         self, part: Part
     ) -> tuple[tuple[Trial, BatchDecisions], tuple[Trial, BatchDecisions]]:
-        """Decisions of both tables about some messages, once all questions are answered."""
         tried = self._old, self._new
         before = [Counter(one.context.puts) for one in tried]
         while True:
@@ -163,7 +162,6 @@ class Tally:
                 one.context.puts = Counter(puts)
 
     def _flush(self) -> None:
-        """Add the counts of pairs to the totals, and forget all kinds of messages."""
         for pair in self._pairs.values():
             self._totals.count(pair.old, pair.new, pair.count)
         self._pairs.clear()
@@ -186,7 +184,6 @@ class Tally:
 
 
 def _pairs_of(old: BatchDecisions, new: BatchDecisions) -> Iterator[tuple[int, int, int, int]]:
-    """The pairs of kinds among some messages: both codes, the first row, and the count."""
     number = len(new.decisions)
     keys, rows, counts = np.unique(
         old.codes * number + new.codes, return_index=True, return_counts=True

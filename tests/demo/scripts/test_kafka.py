@@ -54,9 +54,7 @@ def test_every_kind_ends_where_the_table_says(kind: Kind) -> None:
     letter = decode_dead_letter(value, headers, key=key, schemes=KNOWN)
     view = read_view(key, value, headers)
     reader = FieldReader(table.asked)
-    message = RuleInput(
-        key, value, headers, 0, 0, view, view.error_message, view.origin.partition
-    )
+    message = RuleInput(key, value, headers, 0, 0, view, view.error_message, view.origin.partition)
     told = zip(reader.names, reader.values(message), strict=True)
     fields = {**letter.fields, **{name: it for name, it in told if it is not None}}
     [end] = one.ends

@@ -175,12 +175,12 @@ def test_any_value_is_read_alone_as_in_a_batch(values: list[bytes]) -> None:
 @pytest.mark.parametrize(
     ("name", "words", "message"),
     [
-        ("attempts", "x as text", "no encoding of a number in a header"),
-        ("error.class", "x as int32be", "no encoding of a text in a header"),
-        ("attempts", "$.x as int32be", "no encoding of a number in a JSON value"),
+        ("attempts", "x as text", "not an encoding of a number in a header"),
+        ("error.class", "x as int32be", "not an encoding of a text in a header"),
+        ("attempts", "$.x as int32be", "not an encoding of a number in a JSON value"),
         ("attempts", "$", "the path $ is the whole value"),
-        ("attempts", "$.a b", "can't be read:  b is neither"),
-        ("attempts", "$..a", "can't be read"),
+        ("attempts", "$.a b", "cannot be read:  b is neither"),
+        ("attempts", "$..a", "cannot be read"),
     ],
 )
 def test_a_place_that_can_not_be_understood_says_why(name: str, words: str, message: str) -> None:

@@ -97,7 +97,6 @@ class KafkaTeams(DeadLetterScript):
         say("every message has come to rest")
 
     def _moving(self, operator: Operator) -> Iterator[str]:
-        """The positions of messages that the job or an application has yet to handle."""
         outcomes = operator.cluster.outcomes()
         for one in self.messages:
             place = operator.places[one.number]

@@ -87,7 +87,6 @@ class Load:
                     self._create_late_queue(operator, last - began)
 
     def _consume(self, consumer: Consumer, allowed: float) -> float:
-        """Read up to ``allowed`` messages of the full queue; returns the rest of the allowance."""
         if allowed >= 1:
             self.consumed += sum(1 for _ in consumer.read(int(allowed)))
         # Unused allowance is dropped.

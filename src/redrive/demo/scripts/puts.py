@@ -120,7 +120,6 @@ def generate_puts(example: Example, messages: int, seed: int) -> list[Message]:
 
 
 def _counts(shares: Sequence[int], messages: int) -> list[int]:
-    """The messages in proportion to the shares, none of them 0."""
     total = sum(shares)
     counts = [max(1, messages * share // total) for share in shares]
     largest = max(range(len(shares)), key=counts.__getitem__)

@@ -97,7 +97,6 @@ def generate(count: int, seed: int, now: int) -> Iterator[Message]:
 
 
 def _sizes(count: int) -> Sequence[int]:
-    """The number of samples of each kind: one each, and its share of the rest."""
     total, rest = sum(kind.share for kind in KINDS), max(0, count - len(KINDS))
     others = [1 + rest * kind.share // total for kind in KINDS[1:]]
     return [max(1, count - sum(others)), *others]

@@ -1,7 +1,7 @@
 """The schemes in which dead letters say why and where they failed.
 
-``known`` has those of others; ``reading`` finds out which of them a message has, and what the
-outermost says in the words of ``view``.
+``known`` has those of other programs; ``reading`` finds the schemes of a message, and reads the
+outermost one as a ``view``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Source: Spring Cloud Stream's ``EmbeddedHeaderUtils``. The value begins with 0xff and the number of
 headers. Each header has the length of its name in a byte, its name, the length of its value in four
-bytes, and its value as JSON. The payload follows. It was the way before Kafka had headers.
+bytes, and its value as JSON. The payload follows. This was used before Kafka had headers.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from redrive.messages.schemes.encodings import Reader, text
 from redrive.messages.schemes.scheme import Part, Place
 
 MARK: Final = b"\xff"
-"""What a value with embedded headers begins with."""
+"""Prefix of a value with embedded headers."""
 _SIZE: Final = struct.Struct(">i")
 _LONG: Final = 2**63
 
 
 class _Embedded(NamedTuple):
     headers: Mapping[bytes, bytes]
-    """JSON by name; of a repeated name the last, as Spring reads it."""
+    """JSON by name; the last of repeated names counts, as in Spring."""
     payload: bytes
 
 
 @lru_cache(maxsize=2)
 def _parse_marked(value: bytes) -> _Embedded | None:
-    """A value that begins with the mark; None if it has another form after all."""
+    """A value with the prefix, parsed; None if it has another form after all."""
     headers: dict[bytes, bytes] = {}
     at = len(MARK) + 1
     try:
@@ -59,7 +59,7 @@ def has_embedded(value: bytes, names: frozenset[str]) -> bool:
 
 
 def embedded_text(name: str, read: Reader = text) -> Part:
-    """A part of a scheme in an embedded header that is a JSON text."""
+    """A part of a scheme in an embedded header with a JSON text."""
 
     def read_value(value: bytes) -> str | int | None:
         content = _content(value, name)
@@ -69,7 +69,7 @@ def embedded_text(name: str, read: Reader = text) -> Part:
 
 
 def embedded_number(name: str) -> Part:
-    """A part of a scheme in an embedded header that is a JSON number."""
+    """A part of a scheme in an embedded header with a JSON number."""
 
     def read_value(value: bytes) -> int | None:
         number = _content(value, name)
@@ -80,7 +80,6 @@ def embedded_number(name: str) -> Part:
 
 
 def _content(value: bytes, name: str) -> Any:  # noqa: ANN401 - any JSON
-    """The content of an embedded header; None if it is missing or not JSON."""
     found = _parse(value)
     raw = None if found is None else found.headers.get(name.encode())
     try:
@@ -90,7 +89,7 @@ def _content(value: bytes, name: str) -> Any:  # noqa: ANN401 - any JSON
 
 
 def without_embedded(value: bytes, names: frozenset[str]) -> bytes:
-    """A value without some of its embedded headers; the payload alone if none is left.
+    """A value without some of its embedded headers; the payload alone if none are left.
 
     Raises:
         LookupError: No header is embedded in it.

@@ -1,7 +1,7 @@
 """Encodings of attributes in schemes: one reader for each.
 
-A reader gives None for bytes that it can't read, and never raises. The scheme decides which reader
-is right, never the length of a value: eight bytes of text are legal everywhere.
+A reader returns None for unreadable bytes, and never raises. The scheme determines the reader,
+never the length of a value, as eight bytes of text are legal everywhere.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ Reader: TypeAlias = Callable[[bytes], str | int | None]
 _DECIMAL: Final = re.compile(rb" *([+-]?[0-9]{1,19}) *")
 _LONG: Final = 2**63
 BITS: Final = 64
-"""Of the longest varint."""
+"""Length of the longest varint."""
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _CAUSE: Final = b"\nCaused by: "
 _END_OF_CLASS: Final = re.compile(r"[:\s]")
 _LONGEST_CLASS: Final = 1024
-"""Bytes; longer names of classes do not exist."""
+"""Maximum bytes of a class name."""
 
 
 def text(raw: bytes) -> str:
-    """UTF-8, with U+FFFD for bytes that are not a character."""
+    """UTF-8, with U+FFFD for undecodable bytes."""
     return raw.decode("utf-8", "replace")
 
 
@@ -65,21 +65,21 @@ def iso8601(raw: bytes) -> int | None:
 
 
 def time(raw: bytes) -> int | None:
-    """Milliseconds since 1970 as decimal digits, or a date and time as of ISO 8601."""
+    """Milliseconds since 1970 as decimal digits, or a date and time by ISO 8601."""
     number = decimal(raw)
     return iso8601(raw) if number is None else number
 
 
 def class_name(raw: bytes) -> str | None:
-    """The class in what Java's ``Throwable.toString`` gives: the text up to the first colon."""
+    """The class in the result of Java's ``Throwable.toString``: the text up to the first colon."""
     return text(raw[:_LONGEST_CLASS]).partition(":")[0].strip() or None
 
 
 def root_cause(raw: bytes) -> str | None:
-    """The class that the last ``Caused by:`` of a Java stack trace names.
+    """The class in the last ``Caused by:`` of a Java stack trace.
 
-    Causes of suppressed exceptions are indented, so they don't count. Where a trace has lost its
-    line ends, any place counts.
+    Causes of suppressed exceptions are indented, so they don't count. If a trace has lost its line
+    ends, any position counts.
     """
     lines = raw if b"\n" in raw else raw.replace(_CAUSE[1:], _CAUSE)
     at = lines.rfind(_CAUSE)
@@ -93,7 +93,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     """A number as Protobuf writes it, from 0, and the offset after it.
 
     Raises:
-        IndexError: The data end within the number.
+        IndexError: The data ends within the number.
         ValueError: The number is longer than 64 bits.
     """
     number = shift = 0
@@ -115,4 +115,4 @@ ENCODINGS: Final[Mapping[str, Reader]] = {
     "iso8601": iso8601,
     "class": class_name,
 }
-"""The encodings that settings can name."""
+"""The encodings for settings."""

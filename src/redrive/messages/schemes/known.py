@@ -1,6 +1,6 @@
 """The schemes of other programs: their headers, and the attribute in each.
 
-Where nothing else is said all values are text. Each scheme names its source.
+All values are text unless noted. Each scheme names its source.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _parts(prefix: str, headers: Mapping[str, str]) -> dict[str, tuple[Part, ...
 def _origin(
     prefix: str, *, partition: Reader = decimal, offset: Reader = decimal
 ) -> dict[str, tuple[Part, ...]]:
-    """The parts that nearly every scheme has in three headers of a common prefix."""
+    """The three origin headers that nearly every scheme has, with a common prefix."""
     return {
         "origin.topic": (Part(f"{prefix}topic"),),
         "origin.partition": (Part(f"{prefix}partition", partition),),
@@ -55,8 +55,8 @@ def _names(prefix: str, names: str) -> frozenset[str]:
 
 
 # Kafka Connect's sink connectors with errors.deadletterqueue.context.headers.enable (KIP-298,
-# DeadLetterQueueReporter). The message is null where the exception has none; a stack trace that
-# can't be rendered is left out.
+# DeadLetterQueueReporter). The message is null if the exception has none; a stack trace that
+# cannot be rendered is left out.
 
 _ERRORS: Final = "__connect.errors."
 CONNECT: Final = Scheme(
@@ -82,8 +82,8 @@ CONNECT: Final = Scheme(
 
 # Spring for Apache Kafka (KafkaHeaders, DeadLetterPublishingRecoverer). Partition, offset and
 # timestamp are numbers in bytes. The headers about the original record are appended at every
-# failure, those about the exception replaced. Where a key can't be read, the exception has headers
-# of its own.
+# failure, those about the exception replaced. If a key cannot be read, the exception has its own
+# headers.
 
 _GROUP: Final = "kafka_dlt-original-consumer-group"
 """The header of the consumer group; ``@RetryableTopic`` has it under the same name."""
@@ -103,7 +103,7 @@ def _spring_parts(prefix: str) -> Parts:
         "origin.timestamp": (Part(f"{prefix}original-timestamp", int64be),),
         "group": (Part(_GROUP),),
         "error.class": of_exception("fqcn"),
-        # The listener's wrapper says nothing, its cause does.
+        # The listener's wrapper is useless, its cause is not.
         "error.root_class": (Part(f"{prefix}exception-cause-fqcn"),),
         "error.message": of_exception("message"),
         "error.stack": of_exception("stacktrace"),
@@ -118,12 +118,12 @@ SPRING_DLT: Final = Scheme(
 )
 
 # The retry and dead-letter topics of @RetryableTopic (DeadLetterPublishingRecovererFactory,
-# RetryTopicHeaders). The recoverer writes under other names here, all but the consumer group. The
+# RetryTopicHeaders). The recoverer uses other names here, except for the consumer group. The
 # first headers about the original record are kept, so that they name the main topic. Attempts have
 # four bytes, one in old versions; timestamps are written by BigInteger.toByteArray.
 
 _MOST_ATTEMPTS: Final = 32767
-"""Spring reads no larger number of attempts."""
+"""Spring's maximum number of attempts."""
 
 
 def _attempts(raw: bytes) -> int | None:
@@ -183,7 +183,7 @@ SPRING_CLOUD_STREAM_EMBEDDED: Final = Scheme(
 )
 
 # Kafka Streams (KIP-1034, ExceptionHandlerUtils). exception is what Throwable.toString gives, class
-# and message. Where other handlers add the processor node and the task, they are read too.
+# and message. If other handlers add the processor node and the task, they are read too.
 
 _STREAMS: Final = "__streams.errors."
 KAFKA_STREAMS: Final = Scheme(
@@ -202,8 +202,8 @@ KAFKA_STREAMS: Final = Scheme(
 )
 
 # Share groups' dead-letter topics, which the broker writes (KIP-1191, ShareGroupDLQStateManager).
-# The topic is a topic id where the name is gone. Key and value are there only if the group copies
-# them; else the dead letter is a pointer to its original.
+# The topic is a topic id if the name is unknown. Key and value exist only if the group copies
+# them; else the dead letter refers to its original.
 
 _SHARE: Final = "__dlq.errors."
 SHARE_GROUP: Final = Scheme(
@@ -222,8 +222,8 @@ SHARE_GROUP: Final = Scheme(
 
 # SmallRye Reactive Messaging (Quarkus): dead-letter-queue (KafkaDeadLetterQueue) and
 # delayed-retry-topic (KafkaDelayedRetryTopic). New headers come before those that the record had,
-# so that of repeated ones the first is the newest, but for the count of retries: it is appended
-# anew each time, so the largest holds. Old versions write the reason and its cause alone.
+# so that the first of repeated ones is the newest, except for the count of retries: it is appended
+# each time, so the largest counts. Old versions write only the reason and its cause.
 
 _SMALLRYE: Final = "reason cause exception-class-name cause-class-name topic partition offset"
 
@@ -260,7 +260,7 @@ SMALLRYE_DELAYED_RETRY: Final = Scheme(
 )
 
 # Karafka Pro's dead-letter topics (Ruby: Dlq::Default and its change log). Headers are a map, so
-# none is repeated. The names began with original-, then with original_, now with source_. Where the
+# none is repeated. The names started with original-, then with original_, now with source_. If the
 # key of the record is the number of the partition, a header has the original.
 
 
@@ -336,7 +336,6 @@ WOLVERINE: Final = Scheme(
 
 @lru_cache(maxsize=64)
 def _newest_death(raw: bytes) -> Mapping[str, Any]:
-    """The newest entry of ``x-death``; empty if it can't be read."""
     try:
         deaths = orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -400,4 +399,4 @@ SCHEMES: Final = (
     *(SMALLRYE_DEAD_LETTER, SMALLRYE_DELAYED_RETRY, KARAFKA, WATERMILL, WOLVERINE, UFORWARDER),
     *(RABBITMQ, AZURE_SERVICE_BUS),
 )
-"""Every scheme of others that is known, beside MQ's two forms."""
+"""Every known scheme of other programs, besides MQ's two forms."""

@@ -15,18 +15,18 @@ _LARGEST_PARTITION: Final = 2**31 - 1
 
 
 class Column(NamedTuple):
-    """A header that decides what many messages share."""
+    """A header that determines what many messages have in common."""
 
     place: int
-    """Its number in the layout."""
+    """Its index in the layout."""
     part: Part | None
-    """Reads what decides from a header that says more; None if all of it decides."""
+    """Reads the decisive part of a header; None if all of it is decisive."""
 
 
 class _Place(NamedTuple):
     part: Part
     indices: tuple[int, ...]
-    """Numbers of the header in the layout, the newest first; none for a key or a value."""
+    """Indexes of the header in the layout, the newest first; empty for a key or a value."""
 
 
 class _Line(NamedTuple):
@@ -66,7 +66,7 @@ class SchemeLines:
         self.looks_into_records = bool(
             self._deep or scheme.can_point or scheme.is_in_value or scheme.original_value
         )
-        """Whether a record's key or value decides what messages share."""
+        """Whether a record's key or value is decisive for what messages share."""
 
     def attributes_of(
         self, key: bytes | None, value: bytes | None, headers: Headers, *, shared: bool
@@ -97,7 +97,7 @@ class SchemeLines:
         return pop_origin(attributes)
 
     def topics(self, headers: Headers) -> Iterator[str]:
-        """The topics on which the message failed, the first failure first."""
+        """The topics where the message failed, the first failure first."""
         for line in self._lines:
             if line.name == _TOPIC:
                 part, indices = line.places[0]
@@ -105,7 +105,7 @@ class SchemeLines:
                 yield from (topic for topic in topics if isinstance(topic, str))
 
     def columns(self) -> Iterator[Column]:
-        """The headers that decide what messages share."""
+        """The headers that determine what messages share."""
         for name, places, varies in self._lines:
             if varies:
                 continue
@@ -116,7 +116,7 @@ class SchemeLines:
                 yield from (Column(index, part if part.is_wordy else None) for index in wanted)
 
     def decisive(self, key: bytes | None, value: bytes | None) -> Iterator[object]:
-        """What of a record's key and value decides what messages share."""
+        """The part of a record's key and value that determines what messages share."""
         if self.scheme.is_in_value is not None:
             is_here = value is not None and self.scheme.is_in_value(value)
             yield is_here
@@ -128,19 +128,21 @@ class SchemeLines:
             yield _read(part, key if part.place is Place.KEY else value)
 
     def unreadable(self, key: bytes | None, value: bytes | None, headers: Headers) -> Iterator[str]:
-        """What is there and can't be read, each as a sentence."""
+        """Sentences about present but unreadable attributes."""
         for line in self._lines:
             for place in line.places:
                 if place.part.place is Place.VALUE:
-                    continue  # what is not there and what can't be read is the same there
+                    continue  # missing and unreadable are the same there
                 raw = _raw(place, key, value, headers)
                 if raw is not None and not place.part.is_wordy and place.part.read(raw) is None:
                     where = f"the header {place.part.header}" if place.indices else "the key"
-                    yield f"{where} can't be read as {line.name.replace('_', '.', 1)}: {raw[:40]!r}"
+                    yield (
+                        f"{where} cannot be read as {line.name.replace('_', '.', 1)}: {raw[:40]!r}"
+                    )
 
 
 def pop_origin(attributes: dict[str, Any]) -> Origin:
-    """Take the attributes of an origin out of those of a view."""
+    """Remove and return the attributes of an origin from those of a view."""
     return Origin(
         attributes.pop(_TOPIC, None),
         valid_partition(attributes.pop("origin_partition", None)),
@@ -150,7 +152,7 @@ def pop_origin(attributes: dict[str, Any]) -> Origin:
 
 
 def valid_partition(number: str | int | None) -> int | None:
-    """A number if a partition can have it, or if it is -1; else None."""
+    """A number if it is a valid partition or -1; else None."""
     if isinstance(number, int) and -1 <= number <= _LARGEST_PARTITION:
         return number
     return None

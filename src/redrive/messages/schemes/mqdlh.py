@@ -1,6 +1,6 @@
-"""The two forms of IBM MQ's dead-letter header: an MQDLH in front of the body, and headers of ours.
+"""The two forms of IBM MQ's dead-letter header: an MQDLH in front of the body, and our own headers.
 
-The headers ``mqdlh.<Field>`` hold the fields of an MQDLH, texts and numbers as text.
+The headers ``mqdlh.<Field>`` have the fields of an MQDLH as text.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from redrive.messages.schemes.scheme import LastHeaders, Message
 from redrive.messages.schemes.view import DeadLetterView, Origin
 
 DLH_PREFIX: Final = "mqdlh."
-"""The headers begin so."""
+"""Prefix of the headers."""
 _DIGITS: Final = (14, 16)
 """Digits of a date with a time to the second, or to 1/100 s."""
 
 
 class MQForm(Protocol):
-    """One of the two forms of MQ's dead-letter header: it has more to say than the view has."""
+    """One of the two forms of MQ's dead-letter header, which has more fields than the view."""
 
     @property
     def name(self) -> str:
@@ -44,11 +44,11 @@ class MQForm(Protocol):
         """
 
     def remove(self, value: bytes | None, headers: Headers, /) -> Message:
-        """Take the header away, as ``decode`` found it, and change no argument."""
+        """Remove the header found by ``decode``, without changing arguments."""
 
 
 class BinaryHeader:
-    """An MQDLH in front of the body; the message descriptor's CCSID is that of its texts."""
+    """An MQDLH in front of the body, whose texts have the message descriptor's CCSID."""
 
     name: Final = "mqdlh"
     headers: Final = (MQMD["CodedCharSetId"].header,)
@@ -61,7 +61,7 @@ class BinaryHeader:
         return decode_header(value, read_long(headers.get(self.headers[0])))
 
     def remove(self, value: bytes | None, headers: Headers, /) -> Message:
-        """Take the header off the body."""
+        """Remove the header from the body."""
         return (value or b"")[MQDLH_LENGTH:], headers
 
 
@@ -98,7 +98,7 @@ class RedriveHeaders:
         return DeadLetterHeader.from_fields(fields)
 
     def remove(self, value: bytes | None, headers: Headers, /) -> Message:
-        """Take the outermost set of headers off: of each name the last."""
+        """Remove the outermost set of headers: the last of each name."""
         last = {name: at for at, (name, _) in enumerate(headers) if name.startswith(DLH_PREFIX)}
         outer = set(last.values())
         return value, [pair for at, pair in enumerate(headers) if at not in outer]
@@ -109,10 +109,10 @@ REDRIVE: Final = RedriveHeaders()
 
 
 def replaced_fields(header: DeadLetterHeader) -> dict[str, str | int]:
-    """Fields of the message descriptor that come back when a header of MQ's is taken away.
+    """Fields of the message descriptor that are restored when a header of MQ's is removed.
 
-    Exactly these three (rules-table specification 4.6). An inherited CCSID is that of the
-    dead-letter header, which is what the message descriptor says already.
+    Exactly these three. An inherited CCSID is that of the dead-letter header, which the message
+    descriptor already has.
     """
     fields: dict[str, str | int] = {"Format": header.format, "Encoding": header.encoding}
     if header.coded_char_set_id != INHERITED_CCSID:
@@ -128,7 +128,7 @@ def view_of_header(
     hop: int,
     shared: bool = False,
 ) -> DeadLetterView:
-    """What MQ's dead-letter header says in the words of the normalised view."""
+    """MQ's dead-letter header as a normalised view."""
     origin = Origin(topic=header.dest_q_name or None)
     name = reason_name(header.reason)
     return DeadLetterView(

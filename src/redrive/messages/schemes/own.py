@@ -1,8 +1,8 @@
 """User-defined schemes, as settings describe them.
 
 A place is the name of a header, or a path in a JSON value: ``$.error.class``, ``$.causes[0]``,
-``$['error-class']`` (the singular queries of RFC 9535). ``as`` names the encoding where the usual
-one of the part is not meant: ``x-partition as int32be``.
+``$['error-class']`` (the singular queries of RFC 9535). ``as`` names an encoding other than the
+part's usual one: ``x-partition as int32be``.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _TIMES: Final = frozenset({"origin.timestamp", "first_failed_at", "failed_at"})
 _TEXTS: Final = frozenset({"text", "class"})
 """Encodings of texts; all others are of numbers."""
 _IN_BYTES: Final = frozenset({"int32be", "int64be", "biginteger"})
-"""Encodings that no JSON text has."""
+"""Encodings that do not apply to JSON texts."""
 _PAYLOAD: Final = ("json", "base64")
 
 
 class PlaceError(ValueError):
-    """A place that can't be understood.
+    """A place that is not valid.
 
     Attributes:
-        expected: What would be right.
+        expected: What is valid.
     """
 
     def __init__(self, message: str, expected: str) -> None:
@@ -42,20 +42,20 @@ class PlaceError(ValueError):
 
 
 class PartPlace(NamedTuple):
-    """The place of one part of the view, as settings write it."""
+    """The place of one part of the view, as in settings."""
 
     header: str
     """Name of the header; empty for a path in the value."""
     path: JsonPath | None
     encoding: str
-    """Empty for the usual one of the part."""
+    """Empty for the part's usual encoding."""
 
     @classmethod
     def parse(cls, words: str) -> PartPlace:
         """Read a place such as ``x-partition as int32be``.
 
         Raises:
-            PlaceError: The path is none.
+            PlaceError: It is not a path.
         """
         place, _, encoding = words.partition(" as ")
         place, encoding = place.strip(), encoding.strip()
@@ -65,7 +65,7 @@ class PartPlace(NamedTuple):
         """The part of a scheme at this place.
 
         Raises:
-            PlaceError: The encoding is not known, or none for this part.
+            PlaceError: The encoding is unknown, or not for this part.
         """
         read = self._reader(name)
         path = self.path
@@ -85,14 +85,14 @@ class PartPlace(NamedTuple):
         if self.encoding not in fitting:
             kind = "a number" if numeric else "a text"
             where = "header" if self.header else "JSON value"
-            message = f"{self.encoding!r} is no encoding of {kind} in a {where}, as {name} is one"
+            message = f"{self.encoding!r} is not an encoding of {kind} in a {where}, such as {name}"
             raise PlaceError(message, f"one of {', '.join(fitting)}")
         return ENCODINGS[self.encoding]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnScheme:
-    """A scheme as a settings file has it: a value that every process of a job can be given."""
+    """A scheme from settings, as a value for every process of a job."""
 
     name: str
     recognise: str = ""
@@ -103,15 +103,15 @@ class OwnScheme:
     """Path of the original value in the value; empty if the value is the original."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """The places of the parts, by their names."""
-    # Decides how rounds are counted and nothing about what remains: ``schemes_id`` stays.
+    # Affects how rounds are counted but not remaining messages: ``schemes_id`` stays.
     drops_headers: bool = field(default=False, repr=False)
-    """Whether the writer leaves out the headers that the record had."""
+    """Whether the writer drops the record's headers."""
 
     def scheme(self) -> Scheme:
         """The scheme.
 
         Raises:
-            PlaceError: A place can't be understood; settings check each of them before.
+            PlaceError: A place is not valid, although settings check each of them.
         """
         places = {name: PartPlace.parse(words) for name, words in self.parts.items()}
         leading = PartPlace.parse(self.recognise) if self.recognise else None
@@ -129,12 +129,12 @@ class OwnScheme:
 
 
 def schemes_id(schemes: Sequence[OwnScheme]) -> str:
-    """Stands for what user-defined schemes say, in their order; empty if there are none."""
+    """An id of user-defined schemes, in order; empty if there are none."""
     return sha256(repr(tuple(schemes)).encode()).hexdigest() if schemes else ""
 
 
 def payload_reader(words: str) -> Callable[[bytes], bytes | None]:
-    """What takes the original value out of an envelope.
+    """A function that extracts the original value from an envelope.
 
     Args:
         words: A path, which ``as base64`` or ``as json`` may follow. A text is the payload itself,
@@ -148,9 +148,9 @@ def payload_reader(words: str) -> Callable[[bytes], bytes | None]:
     """
     _, path, encoding = PartPlace.parse(words)
     if path is None:
-        raise PlaceError(f"{words!r} is no path in a JSON value", "a path such as $.payload")
+        raise PlaceError(f"{words!r} is not a path in a JSON value", "a path such as $.payload")
     if encoding not in {"", *_PAYLOAD}:
-        message = f"{encoding!r} is no encoding of a payload"
+        message = f"{encoding!r} is not an encoding of a payload"
         raise PlaceError(message, f"one of {', '.join(_PAYLOAD)}")
 
     def read(value: bytes) -> bytes | None:
@@ -170,17 +170,17 @@ def payload_reader(words: str) -> Callable[[bytes], bytes | None]:
 
 
 def _path(place: str) -> JsonPath | None:
-    """The path that a place is; None for a header.
+    """The path of a place; None for a header.
 
     Raises:
-        PlaceError: It begins as a path, and is none.
+        PlaceError: It starts like a path, but is not one.
     """
     if not place.startswith("$"):
         return None
     try:
         path = JsonPath.of(place)
     except ValueError as error:
-        message = f"the path {place} can't be read: {error}"
+        message = f"the path {place} cannot be read: {error}"
         raise PlaceError(
             message, "members and elements, such as $.error.class or $['a b'][0]"
         ) from error
@@ -191,7 +191,6 @@ def _path(place: str) -> JsonPath | None:
 
 @lru_cache(maxsize=2)
 def _document(value: bytes) -> Any:  # noqa: ANN401 - any JSON
-    """A value as JSON; None if it is not JSON. Each part of a view asks for it again."""
     try:
         return orjson.loads(value)
     except orjson.JSONDecodeError:

@@ -1,8 +1,8 @@
-"""Reading dead letters of any scheme: which schemes a message has, and what the outermost says.
+"""Reading dead letters of any scheme: the schemes of a message, and the content of the outermost.
 
-Nearly all messages of a topic have the same header names in the same order. Which schemes are
-there, and which header tells what, is found out once for such a layout; a message then costs a look
-at the headers that matter.
+Nearly all messages of a topic have the same header names in the same order. Their schemes and the
+meaning of their headers are determined once for such a layout; then a message only needs a look at
+the headers that matter.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView, Origin
 AnyScheme: TypeAlias = Scheme | MQForm
 
 SCHEME_NAMES: Final = (*(scheme.name for scheme in SCHEMES), REDRIVE.name, BINARY.name)
-"""The names of all schemes that are known without settings."""
+"""The names of all built-in schemes."""
 
 GROUP_SCHEMES: Final = frozenset(
     scheme.name for scheme in SCHEMES if {"group", "connector"} & scheme.parts.keys()
 )
-"""The names of those whose dead letters can name the consumer group that failed."""
+"""The names of schemes whose dead letters can name the consumer group that failed."""
 
 _LAYOUTS: Final = 256
-"""Layouts of header names that are remembered."""
+"""Maximum layouts of header names to cache."""
 
 
 class Found(NamedTuple):
-    """What was found on one message."""
+    """What was found in one message."""
 
     scheme: AnyScheme | None
-    """The outermost scheme that can be read; None if there is none."""
+    """The outermost readable scheme; None if there is none."""
     view: DeadLetterView
     header: DeadLetterHeader | None
     """MQ's dead-letter header, if the scheme is one of MQ's forms."""
     problem: str
-    """Why MQ's forms don't apply; empty if the message has no trace of them."""
+    """Why MQ's forms do not apply; empty if the message has no trace of them."""
 
 
 class Reading:
-    """How to read the messages of one layout of header names."""
+    """How to read messages of one layout of header names."""
 
     def __init__(
         self, layout: Sequence[str], schemes: Sequence[Scheme], fallbacks: Sequence[Scheme] = ()
@@ -53,10 +53,11 @@ class Reading:
         """Find the schemes of a layout.
 
         Args:
-            layout: The header names, in their order.
-            schemes: Schemes that headers lead, each only if its header is among the names; beside
-                them Redrive's own headers are looked for.
-            fallbacks: Schemes to try on a message that has none else, in their order.
+            layout: The header names, in order.
+            schemes: Schemes recognised by headers, each only if its header is among the names;
+            besides
+                them, Redrive's own headers are searched.
+            fallbacks: Schemes to try on a message without others, in order.
         """
         places: dict[str, list[int]] = {}
         for index, name in enumerate(layout):
@@ -76,7 +77,7 @@ class Reading:
                 here.append((_in_front(first, appended), max(map(len, led[id(it)])), it))
         here.sort(key=lambda one: one[0], reverse=True)
         self.schemes: tuple[AnyScheme, ...] = tuple(scheme for _, _, scheme in here)
-        """The schemes that headers lead, the outermost first."""
+        """The schemes recognised by headers, the outermost first."""
         self.hop = sum(hops for _, hops, _ in here) or 1
         """How often a message was dead-lettered, according to its headers."""
         self._lines = {
@@ -87,26 +88,26 @@ class Reading:
         self._fallbacks = tuple(fallbacks)
         self._deep = [lines for lines in self._lines.values() if lines.looks_into_records]
         begins = [lines.scheme.begins for lines in self._deep]
-        # A quick look is enough for most values, unless a scheme is recognised by more than that.
+        # A quick check is enough for most values, unless a scheme needs more.
         self._begins = tuple(begins) if all(begins) else ()
 
     @property
     def signature(self) -> Hashable:
-        """Equal for layouts that have the same schemes, in the same order and as often."""
+        """Equal for layouts with the same schemes, in the same order and number."""
         return tuple(map(id, self.schemes)), self.hop
 
     @property
     def looks_into_records(self) -> bool:
-        """Whether key and value decide more than whether an MQDLH is there."""
+        """Whether key and value determine more than the presence of an MQDLH."""
         return bool(self._deep)
 
     def find(
         self, key: bytes | None, value: bytes | None, headers: Headers, *, shared: bool = False
     ) -> Found:
-        """Find the outermost scheme of a message and what it says.
+        """Find the outermost scheme of a message and read it.
 
         Returns:
-            What was found. Nothing that a message contains makes this raise.
+            What was found. No content of a message makes this raise.
         """
         last: Mapping[str, bytes] | None = None
         problem = ""
@@ -127,32 +128,33 @@ class Reading:
         return Found(None, NO_SCHEME, None, problem)
 
     def columns(self) -> Iterator[Column]:
-        """The headers that decide what messages share, beside those of MQ's forms."""
+        """The headers that determine what messages share, besides those of MQ's forms."""
         for lines in self._lines.values():
             yield from lines.columns()
 
     def decisive(self, key: bytes | None, value: bytes | None) -> Hashable:
-        """What of a record's key and value decides what messages share."""
+        """The part of a record's key and value that determines what messages share."""
         if self._begins and (value is None or not value.startswith(self._begins)):
             return None
         return tuple([it for lines in self._deep for it in lines.decisive(key, value)])
 
     def origins(self, headers: Headers) -> Iterator[str]:
-        """The topics that a message failed on, as its headers tell, the first failure first."""
+        """The topics where a message failed, from its headers, the first failure first."""
         for scheme in reversed(self.schemes):
             if lines := self._lines.get(id(scheme)):
                 yield from lines.topics(headers)
 
     def unreadable(self, key: bytes | None, value: bytes | None, headers: Headers) -> Iterator[str]:
-        """Attributes of the outermost scheme that can't be read, as sentences."""
+        """Sentences about unreadable attributes of the outermost scheme."""
         scheme = self.find(key, value, headers, shared=True).scheme
         if lines := self._lines.get(id(scheme)):
             yield from lines.unreadable(key, value, headers)
 
     def _candidates(self, value: bytes | None) -> Iterator[AnyScheme]:
         yield from self.schemes
-        # Programs that add headers leave the body alone: a binary header below them is part of it.
-        # Both of MQ's forms are asked even without a trace of them, for they say what is missing.
+        # Programs that add headers do not change the body: a binary header below them is part of
+        # it. Both of MQ's forms are tried even without a trace of them, as they say what is
+        # missing.
         if REDRIVE not in self.schemes:
             yield REDRIVE
         yield BINARY
@@ -185,7 +187,7 @@ class Reading:
         )
 
     def _first_origin(self, headers: Headers, *, shared: bool) -> Origin | None:
-        """Where a message failed first; None if that is where it failed last."""
+        """Where a message first failed; None if that is where it last failed."""
         if self.hop <= 1:
             return None
         for scheme in reversed(self.schemes):
@@ -197,19 +199,19 @@ class Reading:
 
 
 def _in_front(first: int, appended: int) -> int:
-    """Where a scheme stands among the others that adds its headers in front of those there are.
+    """The rank of a scheme that adds its headers in front of existing ones.
 
-    What stands behind it may be older or newer, and is taken for newer. Of several that are added
-    in front the first is the newest. Behind appended headers it can only be newer than they are.
+    Headers behind it may be older or newer, and count as newer. Of several schemes that add in
+    front, the first is the newest. Behind appended headers it can only be newer than they are.
     """
     return -1 - first if first < appended else first
 
 
 class SchemeTable:
-    """The schemes that are looked for."""
+    """The schemes to look for."""
 
     def __init__(self, own: Iterable[Scheme] = ()) -> None:
-        """Register the schemes that are known, and some more."""
+        """Register the built-in schemes, and some more."""
         own = tuple(own)
         self._by_header = {
             name: scheme
@@ -230,10 +232,10 @@ class SchemeTable:
             if len(self._readings) >= _LAYOUTS:
                 self._readings.clear()
             led = {id(it): it for it in map(self._by_header.get, layout) if it is not None}
-            fallbacks = () if led else self._fallbacks  # a scheme that a header leads comes first
+            fallbacks = () if led else self._fallbacks  # schemes recognised by headers come first
             reading = self._readings[layout] = Reading(layout, [*led.values()], fallbacks)
         return reading
 
 
 KNOWN: Final = SchemeTable()
-"""The schemes that are known without settings."""
+"""The built-in schemes."""

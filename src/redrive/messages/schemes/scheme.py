@@ -1,4 +1,4 @@
-"""A scheme: the headers by which it is recognised, and the place of each attribute."""
+"""A scheme: the headers that identify it, and the place of each attribute."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES: Final = (
     *("error.class", "error.root_class", "error.message", "error.stack"),
     *("attempts", "first_failed_at", "failed_at", "disposition"),
 )
-"""The parts that a scheme can have, as the specification names them."""
+"""The parts that a scheme can have."""
 
 VARYING: Final = frozenset(
     {
@@ -33,8 +33,8 @@ VARYING: Final = frozenset(
         *("error.message", "error.stack", "first_failed_at", "failed_at"),
     }
 )
-"""Parts that profiles leave out: they differ in nearly every message, or say only to which
-partition it returns."""
+"""Parts that profiles leave out: they differ in nearly every message, or only determine the
+partition to which it returns."""
 
 REASONS: Final = {
     "DataException": "MQRC_FORMAT_ERROR",
@@ -48,14 +48,14 @@ REASONS: Final = {
     "TimeoutException": "MQRC_Q_MGR_NOT_AVAILABLE",
     "UnknownTopicOrPartitionException": "MQRC_UNKNOWN_OBJECT_NAME",
 }
-"""Exception without its package -> reason code. Ours: no standard maps them."""
+"""Exception without its package -> reason code, by our own choice: no standard exists."""
 
 
 def reason_of(view: DeadLetterView) -> int:
     """The reason code for the failure of a dead letter.
 
-    The innermost cause counts before the exception that wraps it, which often says nothing but that
-    there was one; what neither names is MQRC_UNEXPECTED_ERROR.
+    The innermost cause takes precedence over the exception that wraps it, which often only says
+    that there was one; otherwise it is MQRC_UNEXPECTED_ERROR.
     """
     for name in (view.error_root_class, view.error_class):
         simple = (name or "").rpartition(".")[2].rpartition("$")[2]
@@ -88,43 +88,43 @@ class Part:
     read: Reader = text
     place: Place = Place.HEADER
     is_wordy: bool = False
-    """Whether the header says more than what is read from it, such as a stack trace."""
+    """Whether only a part of the header is read, as from a stack trace."""
     is_count: bool = False
-    """Whether of all occurrences the largest number counts."""
+    """Whether the largest number of all occurrences counts."""
 
 
 Parts: TypeAlias = Mapping[str, tuple[Part, ...]]
-"""Places by the names of ``NAMES``; of several the first that can be read."""
+"""Places by the names of ``NAMES``; the first readable one counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scheme:
-    """One way in which dead letters say why and where they failed."""
+    """One way in which dead letters describe their failure."""
 
     name: str
     """Its name in the normalised view."""
     leading: tuple[str, ...] = ()
-    """Headers by any of which it is recognised: its writer always writes one of them."""
+    """Headers that identify it, one of which its writer always writes."""
     parts: Parts
     names: frozenset[str] = frozenset()
-    """Headers that are its own, and are taken off when a message goes back."""
+    """Its own headers, which are removed when a message returns."""
     prefixes: tuple[str, ...] = ()
-    """Beginnings of the names of such headers."""
+    """Prefixes of the names of such headers."""
     newest: Newest = Newest.LAST
     can_point: bool = False
     """Whether its writer may leave out key and value."""
     drops_headers: bool = False
-    """Whether its writer may leave out the headers that the record had."""
+    """Whether its writer may drop the record's headers."""
     is_in_value: Callable[[bytes], bool] | None = None
-    """Recognises a scheme that no header leads."""
+    """Recognises a scheme without an identifying header."""
     begins: bytes = b""
-    """What every value of such a scheme begins with, where its first bytes identify it."""
+    """Prefix of every value of such a scheme, if it identifies the scheme."""
     is_assumed: bool = False
     """Whether every message of no other scheme is a dead letter of this one."""
     original_key: Callable[[bytes | None, LastHeaders], bytes | None] | None = None
-    """Gives the key back where the scheme puts another in its place."""
+    """Restores the key if the scheme replaces it."""
     original_value: Callable[[bytes], bytes | None] | None = None
-    """Gives the value back where the scheme wraps it; raises LookupError if it is not there."""
+    """Restores the value if the scheme wraps it; raises LookupError if it is missing."""
 
     def owns(self, name: str) -> bool:
         """Whether a header is one of the scheme's own."""
@@ -133,7 +133,7 @@ class Scheme:
     def read(
         self, name: str, key: bytes | None, value: bytes | None, headers: Headers
     ) -> str | int | None:
-        """One part of ``NAMES`` of a message; None if it is missing or can't be read."""
+        """One part of ``NAMES`` of a message; None if missing or unreadable."""
         for part in self.parts.get(name, ()):
             raw = {Place.KEY: key, Place.VALUE: value}.get(part.place)
             if part.place is Place.HEADER:
@@ -148,7 +148,7 @@ class Scheme:
         return next((raw for there, raw in newest_first if there == name), None)
 
     def lacks_payload(self, key: bytes | None, value: bytes | None) -> bool:
-        """Whether a dead letter of the scheme stands for a payload that it does not carry."""
+        """Whether a dead letter of the scheme lacks its payload."""
         if self.original_value is None:
             return self.can_point and key is None and value is None
         try:
@@ -159,11 +159,11 @@ class Scheme:
 
     @property
     def stacks(self) -> frozenset[str]:
-        """Headers with stack traces: they never travel on."""
+        """Headers with stack traces, which are never forwarded."""
         return frozenset(part.header for part in self.parts.get("error.stack", ()) if part.header)
 
     def header(self, view: DeadLetterView) -> DeadLetterHeader:
-        """What a dead letter says as MQ's dead-letter header: what rules of IBM's language see.
+        """The failure as MQ's dead-letter header, which rules of IBM's language see.
 
         Returns:
             A header whose queue is the topic the record came from, whose program is the connector

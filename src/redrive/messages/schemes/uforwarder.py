@@ -1,7 +1,7 @@
 """uForwarder's dead-letter topics: a protobuf message as the record's key.
 
 Source: uForwarder's ``dlq_metadata.proto``. The record's own key is a field of that message. Only
-the header ``original_cluster`` tells such a record from others, for nearly any bytes may be a key.
+the header ``original_cluster`` identifies such a record, as nearly any bytes may be a key.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from redrive.messages.schemes.scheme import LastHeaders, Part, Place, Scheme
 _ATTEMPTS, _TOPIC, _PARTITION, _OFFSET, _NANOSECONDS, _KEY = range(1, 7)
 """Numbers of the fields."""
 _VARINT, _BYTES = 0, 2
-"""Protobuf's types of what follows a field's number."""
+"""Protobuf's wire types."""
 
 
 @lru_cache(maxsize=64)
 def _fields(key: bytes) -> dict[int, int | bytes] | None:
-    """The fields of a key by number; None if it is not such a message."""
     fields: dict[int, int | bytes] = {}
     at = 0
     try:
@@ -40,7 +39,7 @@ def _fields(key: bytes) -> dict[int, int | bytes] | None:
 
 
 def _number(field: int) -> Reader:
-    # Protobuf leaves a field out that is 0.
+    # Protobuf leaves out fields with 0.
     def read(key: bytes) -> int | None:
         fields = _fields(key)
         number = None if fields is None else fields.get(field, 0)

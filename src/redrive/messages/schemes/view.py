@@ -1,7 +1,7 @@
-"""The normalised view: what a dead letter says of its failure, the same for every scheme.
+"""The normalised view: a dead letter's failure in the same form for every scheme.
 
-Source: the table "What every scheme gives" of the specification of dead-letter schemes. What a
-scheme does not tell, or tells so that it can't be read, is None: absent is not blank and not 0.
+docs/messages.md, "The normalised view", has its parts. Missing or unreadable parts are None, never
+blank or 0.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The record that failed, as far as a scheme names it."""
+    """The failed record, as far as a scheme names it."""
 
     topic: str | None = None
     partition: int | None = None
@@ -27,14 +27,14 @@ UNKNOWN_ORIGIN: Final = Origin()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterView:
-    """What one message says of its failure."""
+    """One message's failure."""
 
     scheme: str | None = None
     """Name of the outermost scheme, such as ``connect``; None if the message has none."""
     origin: Origin = UNKNOWN_ORIGIN
-    """Where it failed last."""
+    """Where it last failed."""
     first_origin: Origin = UNKNOWN_ORIGIN
-    """Where it failed first; equal to ``origin`` if it failed once."""
+    """Where it first failed; equal to ``origin`` if it failed once."""
     group: str | None = None
     """Consumer group that could not process it."""
     connector: str | None = None
@@ -42,27 +42,27 @@ class DeadLetterView:
     task: str | None = None
     """Task within the connector or the application."""
     stage: str | None = None
-    """Step at which it failed, such as ``VALUE_CONVERTER``, or the handler that failed."""
+    """Step that failed, such as ``VALUE_CONVERTER``, or the handler."""
     error_class: str | None = None
     """Class of the exception, as written."""
     error_root_class: str | None = None
-    """Class of the innermost cause that is named."""
+    """Class of the innermost named cause."""
     error_message: str | None = None
-    """What the exception said."""
+    """Message of the exception."""
     error_stack: str | None = None
     """Stack trace. Never matched, never copied into outcomes."""
     attempts: int | None = None
     """How often the failed program tried."""
     first_failed_at: int | None = None
-    """When it failed first, in milliseconds since 1970."""
+    """When it first failed, in milliseconds since 1970."""
     failed_at: int | None = None
-    """When it failed last, in milliseconds since 1970."""
+    """When it last failed, in milliseconds since 1970."""
     hop: int | None = None
-    """How often a program has made a dead letter of it."""
+    """How often it was dead-lettered."""
     disposition: str | None = None
-    """What the failed program did with it, where a scheme tells that."""
+    """What the failed program did with it, if a scheme says so."""
     pointer: bool = False
-    """Whether the payload is missing and has to be fetched from ``origin``."""
+    """Whether the payload is missing and must be fetched from ``origin``."""
 
     @property
     def consumer_group(self) -> str:
@@ -71,7 +71,7 @@ class DeadLetterView:
 
 
 CONNECT_GROUP: Final = "connect-"
-"""How the consumer groups of sink connectors begin."""
+"""Prefix of the consumer groups of sink connectors."""
 
 
 def consumer_group(group: str | None, connector: str | None) -> str:

@@ -103,7 +103,6 @@ class _Applied:
         self._lanes = list(_lanes_of(job, plan))
 
     def _replay(self, spans: Mapping[TopicPartition, Span], **more: Any) -> Replay:  # noqa: ANN401 - members of a replay
-        """The replay that the plan becomes."""
         return self._plan.order.replay(
             self._plan.plan,
             operator=self._operator,

@@ -101,7 +101,6 @@ def statuses(
 
 
 def _waiting(cluster: Cluster, lane: TopicPartition, span: Span, committed: int, end: int) -> int:
-    """Offsets of a lane that are to do; none if only transaction markers are left."""
     start = max(span.first, committed)
     end = end if span.end is None else min(end, span.end)
     if end - start > _MARKERS:

@@ -119,7 +119,6 @@ def decide_while_ageing(table: RulesTable, message: Message) -> tuple[list[tuple
 
 
 def _put_of(rule: Rule, message: Message) -> Put:
-    """How a rule whose action can fail puts a message."""
     header = rule.action is Action.FWD and rule.header
     is_retry = rule.action is Action.RETRY
     target = original_target(message) if is_retry else resolve_target(rule, message)

@@ -195,7 +195,6 @@ class Walk:
         return 1 << numbers[place] if place < len(numbers) else 0
 
     def _is_common(self, node: _Node) -> bool:
-        """Whether both tables continue with the same rule, after the same attempts."""
         old, new = node.places
         return not node.more and not any(node.ends) and self._partners[_OLD].get(old) == new
 
@@ -222,7 +221,6 @@ class Walk:
         return _NEW if partner >= new or old == len(self._tables[_OLD].rules) else _OLD
 
     def _apply_rule(self, node: _Node, side: int) -> Generator[Divergence, None, _Node | None]:
-        """Apply the next rule of one table; None if the branch ends with it."""
         place = node.places[side]
         table = self._tables[side]
         rule = table.rules[place]

@@ -93,7 +93,6 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
 
 
 def _ignored_attributes(manager: QueueManager) -> Iterator[Diagnostic]:
-    """Attributes that affect a message in IBM MQ but not here."""
     definitions: Iterable[mq.Definition] = (
         manager.attributes,
         *manager.queues.values(),
@@ -203,7 +202,6 @@ def _publication_finding(manager: QueueManager, alias: mq.AliasQueue) -> Diagnos
 def _subscription_findings(
     network: Network, manager: QueueManager, subscription: mq.Subscription
 ) -> Iterator[Diagnostic]:
-    """Why a subscription gets nothing, or its copies do not reach its queue."""
     names = subscription.destination, subscription.destination_manager or manager.name
     problem = ""
     if topic_string_of(manager, subscription) is None:
@@ -269,7 +267,6 @@ def _trigger_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[D
 
 
 def _stream_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[Diagnostic]:
-    """STREAMQ that names a missing queue, a model, or a queue that has STREAMQ itself."""
     name = queue.stream_queue
     copies = manager.queue(name)
     base = manager.queue(copies.target) if isinstance(copies, mq.AliasQueue) else copies
@@ -293,7 +290,6 @@ def _route_findings(
     request: OpenRequest,
     others: Container[str],
 ) -> Iterator[Diagnostic]:
-    """The result of a put through an alias or a remote definition."""
     route = follow_route(network, manager.name, request, _PUT)
     if (
         request.queue == _ANY_QUEUE

@@ -105,7 +105,6 @@ class Network:
         return self._with_queues(made)
 
     def _with_queues(self, queues: Iterable[tuple[str, mq.Queue]]) -> Network:
-        """The network with these queues added to managers; a shared one to its whole group."""
         managers = dict(self.queue_managers)
         for name, queue in queues:
             group = managers[name].queue_sharing_group
@@ -351,7 +350,6 @@ def _instance(queue: mq.Queue, route: ClusterRoute) -> ClusterInstance:
 
 
 def _generic_match(pattern: str, name: str) -> bool:
-    """Whether a name matches a generic one, in which ``*`` matches any characters."""
     expression = ".*".join(re.escape(part) for part in pattern.split("*"))
     return re.fullmatch(expression, name) is not None
 

@@ -102,7 +102,6 @@ def _switch(keyword: str, words: str, on: str, *, default: bool = False) -> bool
 
 
 def _channel_pattern(value: str) -> object:
-    """Names of channels, with ``*`` anywhere."""
     check_name(value.replace("*", "."), Channel.longest_name)
     return value.rstrip(" ")
 

@@ -267,7 +267,6 @@ class _Reader:
             self.store.delete(existing)
 
     def _suspend(self, call: _Call) -> None:
-        """SUSPEND QMGR and RESUME QMGR for the clusters in CLUSTER or CLUSNL."""
         values = {parameter.keyword: parameter.value or "" for parameter in call.parameters}
         cluster, namelist = values.get("CLUSTER", "").strip(), values.get("CLUSNL", "")
         if call.kind is not mq.QueueManagerAttributes or {"FACILITY", "LOG"} & values.keys():

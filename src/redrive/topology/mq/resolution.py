@@ -258,7 +258,6 @@ class _Table(Opening):
 
 
 def _dynamic_name(manager: QueueManager, request: OpenRequest) -> str:
-    """The name of the dynamic queue that an open creates."""
     asked = request.dynamic_queue.rstrip(" ")
     prefix = asked.removesuffix("*")
     generic = prefix != asked

@@ -141,7 +141,6 @@ class Command:
             raise self._syntax_problem(end)
 
     def _syntax_problem(self, offset: int) -> ScriptProblem:
-        """Why no parameter can be read at an offset."""
         text = self.text
         while offset < len(text) and text[offset] in _SEPARATORS:
             offset += 1
@@ -233,7 +232,6 @@ def split_script(text: str) -> Iterator[Command]:
 
 
 def _commands(joined: str) -> Iterator[tuple[int, str]]:
-    """The commands of a joined line, separated by ``;``, with their offsets."""
     start = 0
     if ";" in joined:
         for found in _PIECE.finditer(joined):

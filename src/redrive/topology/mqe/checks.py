@@ -220,7 +220,6 @@ def _manager_aliases(manager: mqe.QueueManager, tables: Tables) -> Iterator[Diag
 
 
 def _alias_loop(tables: Tables, alias: str) -> list[str]:
-    """The loop that an alias is part of, with its first name repeated at the end."""
     way = [alias]
     while way[-1] in tables.aliases and way[-1] not in way[:-1]:
         way.append(tables.aliases[way[-1]][0])
@@ -365,7 +364,6 @@ def _agreement(tables: NetworkTables, manager: mqe.QueueManager) -> Iterator[Dia
 
 
 def _puts(resolver: MqeResolver, manager: mqe.QueueManager) -> Iterator[Diagnostic]:
-    """The result of a put to a remote definition, as far as definitions determine it."""
     for queue in manager.queues:
         if not isinstance(queue, mqe.RemoteQueue):
             continue

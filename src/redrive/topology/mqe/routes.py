@@ -143,7 +143,6 @@ def link_to(network: NetworkTables, here: str, name: str) -> Link:
 
 
 def _follow_connection(tables: Tables, name: str) -> tuple[mqe.Definition | None, str | None]:
-    """The connection of a name, and the name that it refers to."""
     connection = tables.connections.get(name)
     match connection:
         case mqe.DirectConnection():

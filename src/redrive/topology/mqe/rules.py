@@ -112,7 +112,6 @@ def _load(
     rules: dict[str, _Rule],
     findings: list[Diagnostic],
 ) -> None:
-    """Add the rule that a definition names to those of its kind, or a finding."""
     if not definition.rule:
         return
     module, _, name = definition.rule.partition(":")
