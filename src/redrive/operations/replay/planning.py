@@ -37,7 +37,9 @@ _SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Put:
+class PlannedPut:
+    """What the job would do with one message."""
+
     handler: str
     names: Names
     text: str
@@ -107,7 +109,7 @@ class Planner:
         if order.to is To.GROUP and (without := sum(not row["consumer_group"] for row in mine)):
             mine = [row for row in mine if row["consumer_group"]]
             notes.append(f"{without} messages are left out: no consumer group of theirs is known")
-        puts = self._puts(mine, order)
+        puts = self.puts(mine, order)
         return ReplayPlan(
             plan=new_plan_id(),
             application=self._job.application,
@@ -132,20 +134,25 @@ class Planner:
 
     # -- where messages go -----------------------------------------------------------------------
 
-    def _puts(self, rows: Sequence[Row], order: Order) -> Sequence[_Put]:
+    def puts(self, rows: Sequence[Row], order: Order) -> Sequence[PlannedPut]:
         """What the job would do now with each message, once all is known that it asks for."""
         replay = order.replay("")
 
-        def decide() -> Sequence[_Put]:
+        def decide() -> Sequence[PlannedPut]:
             facts = SliceContext(self._facts, "", int(time.time() * 1000))
-            known: dict[object, _Put] = {}
+            known: dict[object, PlannedPut] = {}
             return [self._put_of(row, order, replay, facts, known) for row in rows]
 
         return self._facts.answered(decide, self._answers)
 
     def _put_of(
-        self, row: Row, order: Order, replay: Replay, facts: SliceContext, known: dict[object, _Put]
-    ) -> _Put:
+        self,
+        row: Row,
+        order: Order,
+        replay: Replay,
+        facts: SliceContext,
+        known: dict[object, PlannedPut],
+    ) -> PlannedPut:
         decider = self._deciders[row["handler"]]
         message = message_of(row)
         attempts = attempts_of([row], decider.table)
@@ -156,10 +163,13 @@ class Planner:
         put = known.get(key)
         if put is None:
             if why := self._why_undecidable(order, decider, attempts):
-                put = known[key] = _Put(row["handler"], Names(), f"as the rules say then: {why}")
+                put = known[key] = PlannedPut(
+                    row["handler"], Names(), f"as the rules say then: {why}"
+                )
             else:
-                decision = facts.cache.decide(decider, profile, attempts, message, replay)
-                put = known[key] = _Put(
+                matched = decider.profiles.shared(profile)
+                decision = facts.cache.decide(decider, matched, attempts, message, replay)
+                put = known[key] = PlannedPut(
                     row["handler"], decision.target, _text(decision, order), decision
                 )
         return put
@@ -176,7 +186,7 @@ class Planner:
             return "it depends on which rules have failed before"
         return ""
 
-    def _about_targets(self, puts: Sequence[_Put], order: Order) -> Iterator[Warned]:
+    def _about_targets(self, puts: Sequence[PlannedPut], order: Order) -> Iterator[Warned]:
         blank = sum(order.to is To.ORIGINAL and not put.names.queue for put in puts)
         if blank:
             text = "no original destination: they will remain"
