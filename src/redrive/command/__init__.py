@@ -20,6 +20,12 @@ from redrive import __version__
 from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError
 from redrive.printable import printable
 
+__all__ = [
+    "ack", "channel", "diff", "edits", "explain", "failures", "ls", "main", "message_file",
+    "opening", "plan", "put_options", "record", "replay_work", "restart", "selection", "show",
+    "status", "tables", "topology"
+]  # fmt: skip
+
 _FILE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 """What a machine refuses that a user can put right: no program of ours is wrong then."""
 

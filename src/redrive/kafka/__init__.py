@@ -1,1 +1,7 @@
 """Kafka's clients, which nothing else imports: connections, questions, consumers, producers."""
+
+__all__ = [
+    "access", "administration", "cluster", "compacted", "connection", "copies", "deadline",
+    "errors", "facts", "heartbeat", "producer", "properties", "reader", "records", "reports",
+    "rights", "tokens", "waiting_keys", "watch", "writer"
+]  # fmt: skip

@@ -4,3 +4,8 @@
 ``put_message`` resolve names at one of them, ``follow_route`` follows a message over all of them.
 docs/resolution.md tells the procedure with examples.
 """
+
+__all__ = [
+    "checks", "inserts", "mqweb", "network", "objects", "publications", "puts", "queue_manager",
+    "reader", "resolution", "resolver", "results", "script", "triggers"
+]  # fmt: skip

@@ -3,3 +3,5 @@
 Which queue a put ends on is decided by the definitions of every queue manager it reaches:
 ``MqeResolver`` follows it. docs/resolution-mqe.md tells the procedure with examples.
 """
+
+__all__ = ["message", "objects", "reader", "resolver", "results", "routes", "rules", "tables"]
