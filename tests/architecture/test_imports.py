@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import TopologicalSorter
@@ -84,11 +85,17 @@ IMPORTS_OF_CLIENTS = {
 """Modules outside of ``redrive.kafka`` that import a Kafka client."""
 
 
-def _modules() -> Iterator[tuple[str, Path, ast.Module]]:
+@cache
+def _modules() -> tuple[tuple[str, Path, ast.Module], ...]:
     """Every module with the part of the project that it belongs to."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        yield part, path, ast.parse(path.read_text(encoding="utf-8"))
+    return tuple(
+        (
+            path.relative_to(SOURCE).parts[0].removesuffix(".py"),
+            path,
+            ast.parse(path.read_text(encoding="utf-8")),
+        )
+        for path in sorted(SOURCE.rglob("*.py"))
+    )
 
 
 def _imported(path: Path, nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
@@ -187,6 +194,44 @@ def test_parts_do_not_import_each_other_in_a_circle() -> None:
         if target in PARTS and target != source:
             graph.setdefault(source, set()).add(target)
     TopologicalSorter(graph).prepare()  # raises CycleError and names the circle
+
+
+def _exported(tree: ast.Module) -> set[str]:
+    """What ``__all__`` of a package names."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def _imported_by_others() -> Iterator[tuple[str, str]]:
+    """Importer and dotted name of all imports, also those of programs and examples in docs."""
+    for _, path, tree in _modules():
+        yield from ((_dotted(path), name) for _, name in _imported(path, ast.walk(tree)))
+    root = SOURCE.parents[1]
+    for path in [*(root / "docs").glob("*.md"), *(root / "deploy").rglob("*.py")]:
+        for line in re.findall("from redrive.* import .*", path.read_text(encoding="utf-8")):
+            found = _imported(SOURCE, ast.walk(ast.parse(line)))
+            yield from ((path.name, name) for _, name in found)
+
+
+def test_a_package_exports_what_others_use() -> None:
+    """Its ``__all__`` names the modules and names that others import from it, and no more.
+
+    A name with an underscore is of its module alone.
+    """
+    exported = {
+        _dotted(path): _exported(tree) for _, path, tree in _modules() if path.stem == "__init__"
+    }
+    del exported["redrive"]
+    used: dict[str, set[str]] = {package: set() for package in exported}
+    for importer, name in _imported_by_others():
+        is_private = name.rpartition(".")[2].startswith("_") and name != "redrive.__version__"
+        assert not (is_private and name.startswith("redrive.")), f"{importer} imports {name}"
+        for package in exported:
+            if name.startswith(f"{package}.") and not f"{importer}.".startswith(f"{package}."):
+                used[package].add(name.removeprefix(f"{package}.").partition(".")[0])
+    assert exported == used
 
 
 DECIDING = {"select_rule", "select_untried", "check_limits", "Matcher"}

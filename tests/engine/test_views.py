@@ -1,99 +1,390 @@
-"""What views say of a message is what the job then does: they ask the same engine."""
+"""What a view says of a message is what the job does with it: they ask the same engine."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import product
+from typing import Any, Final
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.samples import handler_of
-from tests.what_if.test_equal_messages import NOW, done, letters, records_of, resolve, tables
+from tests.engine.jobs import DEAD_LETTERS, NOW, Decided, MemoryJob, at_now
+from tests.engine.known_cluster import KnownCluster
+from tests.engine.samples import dead_letter
+from tests.topology.mqe.networks import sound_networks
+from tests.topology.mqe.texts import network_text
 
-from redrive.engine.context import SliceContext
-from redrive.engine.decision import Decision, Discard, Keep, Park, Put
-from redrive.engine.facts import Facts
-from redrive.engine.message import NO_ATTEMPTS
+from redrive.command.message_file import WrittenRecord, message_fields
+from redrive.configuration.deciders import topology_of
+from redrive.engine.attempts import LOOP
+from redrive.engine.commands import To
+from redrive.engine.decision import Decision, Discard, Keep, Put, Wait
+from redrive.engine.facts import TopicFacts
 from redrive.engine.outcome import Result
-from redrive.engine.rules_decider import RulesDecider
-from redrive.engine.sources import SourceKind
-from redrive.messages import decode_dead_letter
+from redrive.engine.rules_decider import NO_PAYLOAD, RulesDecider
+from redrive.messages import Headers, OutputRecord, TopicPartition
+from redrive.messages.own_headers import GROUP_TOPIC, GroupTopic
+from redrive.messages.reasons import Reason
+from redrive.messages.schemes import KNOWN
+from redrive.operations.put import NewMessage
+from redrive.operations.put_trace import PutTracer
+from redrive.operations.replay.plan import Order
+from redrive.operations.replay.planning import Planner
 from redrive.outcomes.history import what_next
-from redrive.outcomes.row_messages import message_of, missing_fields
-from redrive.outcomes.rows import Row, row_of
-from redrive.rules import explain
+from redrive.outcomes.row_messages import missing_fields
+from redrive.outcomes.rows import Row
+from redrive.rules import RetryTo, Rule, explain, original_target
+from redrive.topology.files import SourceText
+from redrive.topology.layout import TopicRole, topics_of
+from redrive.topology.names import Names, put_topic
 from redrive.topology.put import Refusal
+from redrive.what_if.equal_messages import Disposition, SharedDecoder, Trial, verdict_of
 
-some_letters = st.lists(letters().filter(lambda one: one[1] is not None), min_size=1, max_size=8)
-some_tables = st.sampled_from(["", "DIALECT(KAFKA)"]).flatmap(tables)
+# Networks
 
-
-def rows_of(outcomes: list[dict[str, Any]]) -> list[Row]:
-    """Outcomes as the ledger tells them."""
-    return [row_of(json.dumps(one).encode(), NOW, 0, number) for number, one in enumerate(outcomes)]
-
-
-@given(data=st.data())
-def test_history_says_which_rule_the_next_attempt_is_by(data: st.DataObject) -> None:
-    """Of each parked message, unless outcomes do not have what the rules ask for."""
-    decider = handler_of(data.draw(some_tables), resolve)
-    kept = done(decider, SourceKind.DEAD_LETTERS, records_of(data.draw(some_letters)))
-    parked = [row for row in rows_of(kept["OUT"]) if row["result"] == Result.PARKED]
-    if not parked:
-        return
-    later = rows_of(done(decider, SourceKind.RETRIES, records_of(kept["RETRY"]))["OUT"])
-    assert len(later) == len(parked)
-    for before, after in zip(parked, later, strict=True):
-        said = what_next([before], {"dlq": decider})
-        assert said.due is not None
-        if not missing_fields(decider.table):
-            assert (said.rule_line or 0) == after["rule_line"]
+LINES: Final = [
+    "DEF QL({q})", "", "DEF QL({q}) PUT(DISABLED)", "DEF QL({q}) MAXMSGL(10)",
+    "DEF QL({q}) CLUSTER(C) DEFBIND(NOTFIXED)", "DEF QL({q}) STREAMQ(C)", "DEF QA({q}) TARGET(B)",
+    "DEF QR({q}) RNAME(A) RQMNAME(QM2)", "DEF QR({q}) RNAME(B) RQMNAME(QM1)",
+    "DEF QR({q}) RNAME(C) RQMNAME(FAR) XMITQ({o})", "DEF QL({q}) DEFPSIST(YES)",
+]  # fmt: skip
+CHANNELS: Final = [
+    "DEF QL({o}) USAGE(XMITQ)\nDEF CHL({n}.{o}) CHLTYPE(SDR) XMITQ({o}) CONNAME(c)",
+    "DEF QL({o}) USAGE(XMITQ) GET(DISABLED)\nDEF CHL({n}.{o}) CHLTYPE(SDR) XMITQ({o}) CONNAME(c)",
+    "DEF QL({o}) USAGE(XMITQ)",
+    "",
+]
+RECEIVERS: Final = ["MRRTY(1)", "MRRTY(1) USEDLQ(NO)", "MRRTY(1) NPMSPEED(NORMAL)"]
+DEAD_LETTER_QUEUES: Final = ["DEF QL(DLQ)\nALTER QMGR DEADQ(DLQ)", "DEF QL(DLQ)", ""]
+BINDINGS: Final = SourceText(
+    "bindings.yaml",
+    b"kind: bindings\nqueue_managers: {QM1: {queues: {FULL: {consumer_group: readers}}}}\n",
+)
 
 
-@given(data=st.data())
-def test_what_an_outcome_keeps_is_decided_as_the_message(data: st.DataObject) -> None:
-    """A plan that sends remaining messages through another table names its rules and targets."""
-    first, second = (handler_of(data.draw(some_tables), resolve) for _ in range(2))
-    kept = done(first, SourceKind.DEAD_LETTERS, records_of(data.draw(some_letters)))
-    remaining = [row for row in rows_of(kept["OUT"]) if row["result"] == Result.REMAINS]
-    if first.table.hash == second.table.hash or not remaining or missing_fields(second.table):
-        return
-    copies = records_of(kept["REMAINING"])
-    decided = rows_of(done(second, SourceKind.REMAINING, copies)["OUT"])
-    facts = SliceContext(Facts(lambda: 0.0), "", NOW)
-    for before, after in zip(remaining, decided, strict=True):
-        if before["action"] == "QUARANTINE":
-            continue  # a plan through the rules sets it free, a changed table does not
-        decision = second.decide(message_of(before), NO_ATTEMPTS, facts).decision
-        assert (decision.rule.line if decision.rule else 0) == after["rule_line"]
-        assert decision.target.queue == after["target_queue"]
-
-
-@given(data=st.data())
-def test_an_explanation_tells_the_attempts_that_the_job_makes(data: st.DataObject) -> None:
-    """Rule by rule, with as many attempts each, if every attempt that can fail does."""
-    decider = handler_of(data.draw(some_tables), resolve)
-    key, value, headers, _ = data.draw(letters())
-    profile = decode_dead_letter(value, headers, key=key)
-    if not profile.is_dead_letter or missing_fields(decider.table):
-        return
-    profile = decider.profiles.shared(profile)
-    turns = explain(decider.table, profile.fields).turns
-    said = [one.rule for one in turns for _ in range(max(1, one.attempts)) if one.rule is not None]
-    numbers = {id(rule): number for number, rule in enumerate(decider.table.rules)}
-    assert said == [numbers[id(rule)] for rule in rules_of(decider, profile)]
-
-
-def rules_of(decider: RulesDecider, profile: Any) -> list[Any]:
-    """The rules that are applied, one for each attempt, if each that can fail does."""
-    decision: Decision = decider.decide_profile(profile, NO_ATTEMPTS, hops=0)
+@st.composite
+def scripts(draw: st.DrawFn) -> tuple[SourceText, ...]:
+    """Two queue managers of IBM MQ, with a queue of limited depth for dead letters only."""
     found = []
-    while decision.rule is not None:
-        found.append(decision.rule)
+    for name, other in (("QM1", "QM2"), ("QM2", "QM1")):
+        lines = [draw(st.sampled_from(LINES)).format(q=q, o=other) for q in "ABC"]
+        lines.append(draw(st.sampled_from(CHANNELS)).format(n=name, o=other))
+        receiver = draw(st.sampled_from(RECEIVERS))
+        lines.append(f"DEF CHL({other}.{name}) CHLTYPE(RCVR) {receiver}")
+        lines.append(f"DEF CHL(TO.{name}) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME(c)")
+        lines.append(draw(st.sampled_from(DEAD_LETTER_QUEUES)))
+        lines.append("DEF QL(FULL) MAXDEPTH(9)" if name == "QM1" else "DEF QR(FAR) RQMNAME(QM1)")
+        found.append(SourceText(f"{name}.mqsc", "\n".join(lines).encode()))
+    return (*found, BINDINGS)
+
+
+NETWORKS: Final = {
+    "mq": scripts(),
+    "mqe": sound_networks().map(
+        lambda one: (SourceText("network.yaml", network_text(one).encode()),)
+    ),
+}
+
+# Tables
+
+PATTERNS: Final = [
+    "", "REASON(2053)", "REASON(2085)", "DESTQ(A)", "DESTQ('*U*')", "DESTQ(FULL)", "PERSIST(1)"
+]  # fmt: skip
+KAFKA_PATTERNS: Final = [
+    "SIZE(>9)", "KEY(k)", "JSON('$.a',1)", "AGE(>10)", "HEADER(x,y)",
+    "SCHEME(redrive)", "SCHEME(redrive)", "SCHEME(connect*)", "GROUP(connect-sink)",
+]  # fmt: skip
+ACTIONS: Final = [
+    "ACTION(RETRY) RETRY(2)", "ACTION(RETRY)", "ACTION(FWD) FWDQ(B) HEADER(NO)",
+    "ACTION(FWD) FWDQ(&DESTQ) RETRY(3)", "ACTION(FWD) FWDQ(A) FWDQM(QM2)", "ACTION(DISCARD)",
+    "ACTION(IGNORE)",
+]  # fmt: skip
+KAFKA_ACTIONS: Final = [
+    "ACTION(QUARANTINE)", "ACTION(RETRY) TO(GROUP) RETRY(2)",
+    "ACTION(RETRY) RETRY(3) BACKOFF(1s,2,8s)",
+]  # fmt: skip
+
+
+def tables() -> st.SearchStrategy[str]:
+    """Tables of both rules dialects that match many of the messages."""
+    plain = _table("", PATTERNS, ACTIONS)
+    return plain | _table(
+        "DIALECT(KAFKA)", PATTERNS + KAFKA_PATTERNS, ACTIONS + KAFKA_ACTIONS + KAFKA_ACTIONS
+    )
+
+
+def _table(dialect: str, patterns: list[str], actions: list[str]) -> st.SearchStrategy[str]:
+    rule = st.tuples(st.sampled_from(patterns), st.sampled_from(actions)).map(" ".join)
+    rules = st.lists(rule, min_size=1, max_size=5)
+    return rules.map(lambda lines: "\n".join([f"{dialect} RETRYINT(5)", *lines, ""]))
+
+
+# Messages: pools of whole ones, one choice each, so that thousands are drawn in seconds
+
+
+def connect(queue: str, *, is_round: bool = False) -> Headers:
+    """The headers of what a sink connector could not write, in a round for its group or not."""
+    topic = f"{queue}.connect-sink.retry" if is_round else queue
+    texts = {"topic": topic, "partition": "0", "connector.name": "sink"}
+    headers: Headers = [(f"__connect.errors.{name}", it.encode()) for name, it in texts.items()]
+    return [*headers, (GROUP_TOPIC, GroupTopic(topic, queue, 0).value)] if is_round else headers
+
+
+HEADERS: Final[list[Headers]] = [
+    [*dead_letter(reason, queue), ("mqdlh.DestQMgrName", manager.encode())]
+    for reason, queue, manager in product(
+        (2053, 2085), ("A", "B", "C", "FULL", "GONE", ""), ("", "QM1", "QM2")
+    )
+]
+FAILURES: Final[list[Headers]] = [
+    *HEADERS,
+    *(connect(queue) for queue in ("A", "B", "GONE")),
+    *(connect(queue, is_round=True) for queue in ("A", "GONE")),
+    [],
+]
+MORE: Final[list[Headers]] = [
+    [],
+    [("JMS_IBM_MQMD_Persistence", b"1")],
+    [("x", b"y")],
+    [("redrive.id", b"DLQ:0:1"), ("redrive.hops", b"25")],
+]
+VALUES: Final = [None, b"", b'{"a":1}', b"x" * 12, b"x" * 4000, b"x" * 30_000]
+
+
+def letters_of(failures: list[Headers], more: list[Headers]) -> list[OutputRecord]:
+    """Dead letters with some headers, and every key, value and time."""
+    return [
+        OutputRecord(DEAD_LETTERS, key, value, [*failure, *further], timestamp)
+        for failure, further, value, key, timestamp in product(
+            failures, more, VALUES, (b"k", None), (77, 20_000, NOW)
+        )
+    ]
+
+
+ALIKE: Final = letters_of(HEADERS, [[]])
+"""All with the same header names: most of them the job writes as puts that it has prepared."""
+LETTERS: Final = [*ALIKE, *letters_of(FAILURES, MORE)]
+MANAGERS: Final = ("QM1", "QM2")
+PUTS: Final = [
+    (manager, NewMessage(queue=queue, queue_manager=to, persistent=is_persistent), bytes(length))
+    for manager, queue, to, is_persistent, length in product(
+        MANAGERS,
+        ("A", "B", "C", "QM2", "NONE"),
+        ("", *MANAGERS, "FAR"),
+        (None, True, False),
+        (4, 99),
+    )
+]
+TOPIC_FACTS: Final = [
+    TopicFacts(max_message_bytes=20_000), TopicFacts(wants_keys=True), TopicFacts(exists=False),
+    TopicFacts(silent="no leader"), TopicFacts(timestamp_before_max=60_000),
+    TopicFacts(partitions=1), TopicFacts(may_write=False),
+]  # fmt: skip
+TOPICS: Final = ["QM1--A", "QM1--B", "QM1--C", "QM2--A", "QM1--QM2", "QM1--DLQ", "QM2--DLQ"]
+CLUSTERS: Final = st.dictionaries(
+    st.sampled_from(TOPICS), st.sampled_from(TOPIC_FACTS), max_size=3
+).map(lambda topics: KnownCluster(topics, {"QM1--FULL": 7}))
+ORDERS: Final = [
+    Order(to=To.RULES), Order(to=To.ORIGINAL), Order(to=To.GROUP), Order(to=To.DISCARD),
+    Order(to=To.QUEUE, target=Names(queue="A", queue_manager="QM2")),
+]  # fmt: skip
+NOT_PLANNED: Final = {
+    Reason.MSG_TOO_BIG_FOR_Q, Reason.FORMAT_ERROR, Reason.RESOURCE_PROBLEM, Reason.Q_FULL,
+    Reason.PUT_INHIBITED,
+}  # fmt: skip
+
+
+def numbers_of(pool: Sequence[object], count: int) -> st.SearchStrategy[list[int]]:
+    """Some of a pool by their numbers, which keeps what Hypothesis prints short."""
+    return st.lists(st.integers(0, len(pool) - 1), min_size=count, max_size=count)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+@at_now
+def test_every_view_says_what_the_job_does(kind: str) -> None:
+    """Of 10,000 messages in networks of each kind: dead letters and puts."""
+
+    @settings(max_examples=100)
+    @given(
+        NETWORKS[kind],
+        st.tuples(tables(), tables()),
+        CLUSTERS,
+        numbers_of(ALIKE, 80) | numbers_of(LETTERS, 80),
+        numbers_of(PUTS, 20),
+        st.sampled_from(ORDERS),
+    )
+    def check(
+        definitions: tuple[SourceText, ...],
+        rules: tuple[str, str],
+        cluster: KnownCluster,
+        letters: list[int],
+        puts: list[int],
+        order: Order,
+    ) -> None:
+        job = MemoryJob(rules[0], definitions, cluster)
+        changed = replace(job, rules=rules[1])
+        check_dead_letters(job, [LETTERS[one] for one in letters], order, changed)
+        check_puts(job, [PUTS[one] for one in puts])
+
+    check()
+
+
+def check_dead_letters(
+    job: MemoryJob, letters: Sequence[OutputRecord], order: Order, changed: MemoryJob
+) -> None:
+    """All views of dead letters, until three attempts have failed, and under another table."""
+    identity = job.configuration.handlers[0].identity
+    first = decided = check_plan(job, DEAD_LETTERS, letters)
+    check_explanations(job, first)
+    rows = {one.row["origin"]: [one.row] for one in first}
+    for _ in range(2):
+        waiting = {topic: copies_of(decided, topic) for topic in identity.waiting_topics}
+        decided = []
+        for topic, parked in waiting.items():
+            check_plan(changed, topic, parked)
+            decided += check_plan(job, topic, parked)
+        check_history(job, rows, decided)
+    remaining = copies_of(first, identity.remaining_topic)
+    check_plan(changed, identity.remaining_topic, remaining)
+    check_replay_plan(changed, rows, remaining, order)
+
+
+def copies_of(decided: Sequence[Decided], topic: str) -> list[OutputRecord]:
+    """The copies that wait on a topic."""
+    written = (record for one in decided for record in one.written)
+    return [one for one in written if one.topic == topic and one.value is not None]
+
+
+def check_plan(job: MemoryJob, topic: str, records: Sequence[OutputRecord]) -> list[Decided]:
+    """``plan`` names rule, target and result of an attempt, and what follows if all fail."""
+    decided, tried = job.decide(topic, records), trial(job, topic, records)
+    pairs = {(id(one.decision), id(it)): (one, it) for one, it in zip(decided, tried, strict=True)}
+    for one, it in pairs.values():
+        row, verdict = one.row, verdict_of(job.decider, it)
+        assert (verdict.line, verdict.target) == (row["rule_line"], one.decision.target)
+        assert verdict.disposition == (row["action"] if row["rule_line"] else Disposition.REMAINS)
+        assert (verdict.reason, it.result) == (row["reason"], row["result"])
+        attempts, last = failing(job.decider, it)
+        course = [put.queue for put, number in verdict.course.steps for _ in range(number)]
+        assert course == [queue for _, queue in attempts]
+        assert verdict.course.discarded == isinstance(last, Discard)
+        assert verdict.course.quarantined == last.attempts.is_quarantined
+    return decided
+
+
+def trial(job: MemoryJob, topic: str, records: Sequence[OutputRecord]) -> list[Decision]:
+    """What a plan decides about records that it reads in two parts."""
+    half = len(records) // 2
+
+    def decide() -> list[Decision]:
+        batch = Trial(job.decider, SharedDecoder(), job.context)
+        halves = (records[:half], 0), (records[half:], half)
+        batches = [batch.decided(job.part(topic, *one)) for one in halves if one[0]]
+        return [one.decisions[code] for one in batches for code in one.codes]
+
+    return job.facts.answered(decide, job.cluster.answers)
+
+
+def failing(decider: RulesDecider, first: Decision) -> tuple[list[tuple[Rule, str]], Decision]:
+    """The attempts from a decision on if every put fails, by rule and queue, and the last one."""
+    attempts, decision = [], first
+    while True:
+        rule = decision.rule
+        is_tried = decision.attempt > 0 and not isinstance(decision, Wait)
+        if is_tried and rule is not None and rule.action.can_fail:
+            is_for_group = rule.to is RetryTo.GROUP  # a course has the original and TO(GROUP)
+            original = original_target(decision.profile.fields).queue
+            attempts.append((rule, original if is_for_group else decision.target.queue))
         if isinstance(decision, Put):
             decision = decider.on_refusal(decision, Refusal(2053, "it is full"))
-        if not isinstance(decision, Park):
-            assert isinstance(decision, Keep | Discard)
-            return found
-        decision = decider.decide_profile(profile, decision.attempts, hops=0)
-    return found
+        if isinstance(decision, Keep | Discard):
+            return attempts, decision
+        decision = decider.decide_profile(decision.profile, decision.attempts, hops=0)
+
+
+def check_explanations(job: MemoryJob, decided: Sequence[Decided]) -> None:
+    """``explain`` names the rules of all attempts, if each that can fail does."""
+    table, tried = job.decider.table, trial(job, DEAD_LETTERS, [one.read for one in decided])
+    courses = {id(one): failing(job.decider, one) for one in tried}
+    for one, first in zip(decided, tried, strict=True):
+        _, key, value, headers, timestamp, *_ = one.read
+        fields, problem = message_fields(
+            WrittenRecord(key, value, headers or [], timestamp), KNOWN, table
+        )
+        if problem:
+            assert one.decision.rule is None
+        elif one.decision.reason not in {LOOP, NO_PAYLOAD} and not one.row["hop"]:
+            # Loops and payloads that are gone are not in what patterns look at.
+            said = [
+                table.rules[turn.rule]
+                for turn in explain(table, fields).turns
+                if turn.rule is not None
+                for _ in range(turn.attempts)
+            ]
+            attempts, last = courses[id(first)]
+            applied = [rule for rule, _ in attempts]
+            if last.rule is not None and not last.rule.action.can_fail:
+                applied.append(last.rule)
+            assert [id(rule) for rule in said] == [id(rule) for rule in applied]
+            assert said[:1] == [one.decision.rule][: one.decision.rule is not None]
+
+
+def check_history(
+    job: MemoryJob, rows: Mapping[str, list[Row]], decided: Sequence[Decided]
+) -> None:
+    """``history`` names rule, target and time of the next attempt, if outcomes keep enough."""
+    for one in decided:
+        before, rule = rows[one.row["origin"]], one.decision.rule
+        said = what_next(before, {"dlq": job.decider})
+        if not missing_fields(job.decider.table):
+            place = TopicPartition(one.read.topic, one.read.partition or 0)
+            assert said.due == before[-1]["time"] + timedelta(seconds=job.decider.interval(place))
+            assert (said.rule_line or 0) == one.row["rule_line"]
+            target = f" to {one.decision.target}" if one.decision.target.queue else ""
+            assert rule is None or said.text.endswith(f": {rule.action}{target}")
+        before.append(one.row)
+
+
+def check_replay_plan(
+    job: MemoryJob, rows: Mapping[str, list[Row]], copies: Sequence[OutputRecord], order: Order
+) -> None:
+    """``replay plan`` names rule and target of what the job then does, if outcomes keep enough.
+
+    A plan does not know what depends on a body, a key, a time or a depth.
+    """
+    nowhere: Any = None
+    planner = Planner(job.configuration, nowhere, job.cluster.answers, entries={})
+    planned = planner.puts([rows[(one.key or b"").decode()][0] for one in copies], order)
+    for one, put in zip(job.replay(copies, order.replay("plan")), planned, strict=True):
+        said, done = put.decision, one.decision
+        if said is not None:
+            assert (said.rule and said.rule.line, put.names) == (
+                done.rule and done.rule.line,
+                done.target,
+            )
+            is_refused = isinstance(said, Put) and done.reason in NOT_PLANNED
+            assert is_refused or type(said) is type(done)
+            assert put.text.startswith(str(done.target))
+
+
+def check_puts(job: MemoryJob, puts: Sequence[tuple[str, NewMessage, bytes]]) -> None:
+    """``resolve`` and ``put`` name result, reason and topic where each message comes to rest."""
+    topology = topology_of(job.definitions)
+    tracer = PutTracer(topology, job.deciders, job.facts, job.cluster.answers, {})
+    places = {one.topic: one.role for one in topics_of(topology)}
+    for manager in MANAGERS:
+        intake, mine = put_topic(manager), [it[1:] for it in puts if it[0] == manager]
+        records = [
+            OutputRecord(intake, None, body, message.headers(), NOW) for message, body in mine
+        ]
+        for offset, steps in enumerate(job.follow(intake, records)):
+            trace, last = tracer.trace(manager, *mine[offset], offset=offset), steps[-1].row
+            code = trace.problem.code if trace.problem else 0
+            assert (trace.topic, code or 0) == (last["target_topic"], last["reason"])
+            is_sent = places.get(last["target_topic"]) is TopicRole.TRANSMISSION
+            ends = {Result.ROUTED: "stays on a transmission queue" if is_sent else "on a queue"}
+            ends[Result.DEAD_LETTERED] = "on a dead-letter queue"
+            assert trace.end == ends.get(last["result"], last["result"])

@@ -8,7 +8,8 @@ import pytest
 
 from redrive.diagnostics import Diagnostic
 from redrive.errors import ConfigurationError
-from redrive.settings import SCHEMA, read_settings
+from redrive.settings import read_settings
+from redrive.settings.findings import SCHEMA
 
 Check: TypeAlias = Callable[..., tuple[Diagnostic, ...]]
 """Every finding about a settings text."""

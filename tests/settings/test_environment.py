@@ -10,7 +10,8 @@ import pytest
 from tests.settings.conftest import GOOD, PASSWORD, Check
 
 from redrive.errors import ConfigurationError
-from redrive.settings import SCHEMA, Option, Settings, read_settings
+from redrive.settings import Option, Settings, read_settings
+from redrive.settings.findings import SCHEMA
 
 TABLES = """
 [clusters.eu-west]

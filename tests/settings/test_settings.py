@@ -23,7 +23,6 @@ from redrive.engine.names import HandlerIdentity
 from redrive.errors import ConfigurationError
 from redrive.rules import parse
 from redrive.settings import (
-    SCHEMA,
     Document,
     LogFormat,
     LogLevel,
@@ -32,6 +31,7 @@ from redrive.settings import (
     read_settings,
     settings_of,
 )
+from redrive.settings.findings import SCHEMA
 from redrive.settings.rules import separated
 from redrive.topology.put import QueueLimits
 

@@ -3,4 +3,7 @@
 from redrive.broker.embedded import BrokerState, BrokerStatus, EmbeddedBroker
 from redrive.broker.several import EmbeddedCluster
 
-__all__ = ["BrokerState", "BrokerStatus", "EmbeddedBroker", "EmbeddedCluster"]
+__all__ = [
+    "BrokerState", "BrokerStatus", "EmbeddedBroker", "EmbeddedCluster", "kafka_programs", "ports",
+    "process"
+]  # fmt: skip

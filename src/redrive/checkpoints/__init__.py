@@ -1,1 +1,6 @@
 """Progress and recovery of the job: the exactly-once protocol and held messages."""
+
+__all__ = [
+    "clock", "control", "epoch", "held", "instances", "machine", "own_topics", "positions",
+    "protocol", "registry", "states", "tables"
+]  # fmt: skip

@@ -20,6 +20,12 @@ from redrive import __version__
 from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError
 from redrive.printable import printable
 
+__all__ = [
+    "ack", "channel", "diff", "edits", "explain", "failures", "ls", "main", "message_file",
+    "opening", "plan", "put_options", "record", "replay_work", "restart", "selection", "show",
+    "status", "tables", "topology"
+]  # fmt: skip
+
 _FILE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 """Errors of the operating system that a user can fix."""
 

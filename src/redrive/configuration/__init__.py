@@ -19,6 +19,12 @@ from redrive.rules import GROUP_TOPIC
 from redrive.topology.files import SourceText
 from redrive.topology.put import QueueLimits
 
+__all__ = [
+    "Conflict", "DataLoss", "EmitterChoice", "HandlerConfiguration", "JobConfiguration",
+    "LedgerConfiguration", "LedgerFolder", "OnUndeliverable", "RegistryAccess", "RemoteFolder",
+    "deciders", "subscriptions", "transforms"
+]  # fmt: skip
+
 
 class EmitterChoice(StrEnum):
     """Where a batch is emitted."""

@@ -5,6 +5,6 @@ Script         the messages, and what an operator does while the job runs; see `
 reconcile      every message by its number, against the records on the broker
 """
 
-from redrive.demo.demonstration import Demonstration, Report
+from redrive.demo.demonstration import Demonstration
 
-__all__ = ["Demonstration", "Report"]
+__all__ = ["Demonstration", "script", "scripts"]

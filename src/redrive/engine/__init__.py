@@ -1,1 +1,7 @@
 """Decides records by facts, and makes the records to write, without Spark or Kafka's client."""
+
+__all__ = [
+    "attempts", "breaker", "cache", "commands", "context", "deciders", "decision", "edits", "facts",
+    "flood", "message", "names", "ordering", "outcome", "put_decider", "put_record", "putter",
+    "rule_targets", "rules_decider", "slice", "sources", "statistics", "transforms", "walk"
+]  # fmt: skip

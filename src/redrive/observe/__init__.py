@@ -3,3 +3,5 @@
 Everything here observes the job, and asks the broker and the ledger in its own thread: a page shows
 what is known when it is read, and never waits.
 """
+
+__all__ = ["observation"]

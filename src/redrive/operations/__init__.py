@@ -4,3 +4,10 @@ Functions that ask a cluster raise ``TransientFault`` if it does not answer in t
 ``EnvironmentFault`` if it cannot be reached, or if there is a ledger that cannot be read;
 docstrings name only further errors.
 """
+
+__all__ = [
+    "browse", "channel", "definitions", "depths", "durations", "dynamic_queues", "file_watch",
+    "first_table", "handler_states", "handlers", "identify", "network", "process", "put",
+    "put_trace", "record_view", "replay", "restart", "retention", "rights", "rule_targets",
+    "rules_file", "schema_registry", "states", "supervision", "tables", "topics", "undelivered"
+]  # fmt: skip

@@ -9,7 +9,6 @@ WatchedFiles.of(path, options) -> the content of all files of the settings
 
 from redrive.settings.document import Document, Option
 from redrive.settings.environment import with_environment
-from redrive.settings.findings import SCHEMA
 from redrive.settings.rules import RulesSource
 from redrive.settings.settings import (
     read_settings,
@@ -21,18 +20,7 @@ from redrive.settings.values import LogFormat, LogLevel, LogSettings, Settings
 from redrive.settings.watched import WatchedFiles
 
 __all__ = [
-    "SCHEMA",
-    "Document",
-    "LogFormat",
-    "LogLevel",
-    "LogSettings",
-    "Option",
-    "RulesSource",
-    "Settings",
-    "WatchedFiles",
-    "read_settings",
-    "read_settings_for_lookup",
-    "settings_of",
-    "topology_of",
-    "with_environment",
-]
+    "Document", "LogFormat", "LogLevel", "LogSettings", "Option", "RulesSource", "Settings",
+    "WatchedFiles", "connection", "document", "findings", "read_settings",
+    "read_settings_for_lookup", "rules", "settings_of", "topology_of", "values", "with_environment"
+]  # fmt: skip

@@ -3,3 +3,8 @@
 A pure library without Spark or a Kafka client. ``redrive.topology.mq`` and ``redrive.topology.mqe``
 are imported when their queue managers are.
 """
+
+__all__ = [
+    "document", "dot", "files", "kafka", "layout", "mq", "mqe", "names", "overview", "plan", "put",
+    "receiving", "trace", "triggers"
+]  # fmt: skip

@@ -5,8 +5,8 @@ Both tables are tried on every message by the job's own decision code; nothing i
 
 from __future__ import annotations
 
-from redrive.what_if.answer import Change, Sample, WhatIf
+from redrive.what_if.answer import WhatIf
 from redrive.what_if.question import Question, ask
 from redrive.what_if.sources import Over
 
-__all__ = ["Change", "Over", "Question", "Sample", "WhatIf", "ask"]
+__all__ = ["Over", "Question", "WhatIf", "ask", "document", "page", "text"]

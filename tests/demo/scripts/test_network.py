@@ -13,8 +13,8 @@ from rich.console import Console
 from tests.demo.scripts.prediction import Predictor
 
 from redrive.configuration import JobConfiguration
-from redrive.demo import Report
 from redrive.demo.cluster import Cluster
+from redrive.demo.demonstration import Report
 from redrive.demo.messages import End, Found, Message, Outcome, Record, State
 from redrive.demo.reconciliation import Trace, reconcile
 from redrive.demo.script import Operator

@@ -24,9 +24,10 @@ from redrive.messages import (
     remove_header,
     without_stacks,
 )
-from redrive.messages.schemes import SCHEME_NAMES, Origin, Scheme
+from redrive.messages.schemes import SCHEME_NAMES, Scheme
 from redrive.messages.schemes.encodings import ENCODINGS
 from redrive.messages.schemes.known import SCHEMES
+from redrive.messages.schemes.view import Origin
 
 
 def told_by(view: DeadLetterView, part: str) -> Any:

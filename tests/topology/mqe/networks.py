@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TypeVar
 
 from hypothesis import strategies as st
 
 from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.checks import check_network
 
 _D = TypeVar("_D", bound=mqe.Definition)
 MANAGERS = ("QM1", "QM2", "QM3")
@@ -78,6 +80,24 @@ def networks(draw: st.DrawFn) -> mqe.Network:
     """Networks of three managers, sound or not."""
     managers = tuple(draw(_queue_manager(name)) for name in MANAGERS)
     return mqe.Network(queue_managers=managers, options=draw(_options))
+
+
+def sound_networks() -> st.SearchStrategy[mqe.Network]:
+    """Networks of three managers that a job starts with."""
+    found = networks().map(_with_names_once)
+    return found.filter(lambda it: all(one.severity != "error" for one in check_network(it)))
+
+
+def _with_names_once(network: mqe.Network) -> mqe.Network:
+    managers = (
+        replace(
+            one,
+            queues=tuple({queue.name: queue for queue in one.queues}.values()),
+            aliases=tuple(alias for alias in one.aliases if alias.name != alias.of),
+        )
+        for one in network.queue_managers
+    )
+    return replace(network, queue_managers=tuple(managers))
 
 
 PUTS = tuple(itertools.product(MANAGERS, QUEUES, ("", *MANAGER_NAMES)))

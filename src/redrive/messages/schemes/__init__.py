@@ -9,21 +9,10 @@ from __future__ import annotations
 from redrive.messages.schemes.own import OwnScheme, PartPlace, PlaceError, schemes_id
 from redrive.messages.schemes.reading import GROUP_SCHEMES, KNOWN, SCHEME_NAMES, SchemeTable
 from redrive.messages.schemes.scheme import Message, Scheme
-from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView, Origin, consumer_group
+from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView, consumer_group
 
 __all__ = [
-    "GROUP_SCHEMES",
-    "KNOWN",
-    "NO_SCHEME",
-    "SCHEME_NAMES",
-    "DeadLetterView",
-    "Message",
-    "Origin",
-    "OwnScheme",
-    "PartPlace",
-    "PlaceError",
-    "Scheme",
-    "SchemeTable",
-    "consumer_group",
-    "schemes_id",
-]
+    "GROUP_SCHEMES", "KNOWN", "NO_SCHEME", "SCHEME_NAMES", "DeadLetterView", "Message", "OwnScheme",
+    "PartPlace", "PlaceError", "Scheme", "SchemeTable", "consumer_group", "encodings", "known",
+    "lines", "mqdlh", "own", "reading", "scheme", "schemes_id", "view"
+]  # fmt: skip

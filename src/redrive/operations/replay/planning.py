@@ -37,7 +37,9 @@ _SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Put:
+class PlannedPut:
+    """What the job would do with one message."""
+
     handler: str
     names: Names
     text: str
@@ -109,7 +111,7 @@ class Planner:
         if order.to is To.GROUP and (without := sum(not row["consumer_group"] for row in mine)):
             mine = [row for row in mine if row["consumer_group"]]
             notes.append(f"{without} messages are left out: their consumer group is unknown")
-        puts = self._puts(mine, order)
+        puts = self.puts(mine, order)
         return ReplayPlan(
             plan=new_plan_id(),
             application=self._job.application,
@@ -134,20 +136,25 @@ class Planner:
 
     # -- where messages go -----------------------------------------------------------------------
 
-    def _puts(self, rows: Sequence[Row], order: Order) -> Sequence[_Put]:
+    def puts(self, rows: Sequence[Row], order: Order) -> Sequence[PlannedPut]:
         """What the job would do with each message now, once all needed facts are known."""
         replay = order.replay("")
 
-        def decide() -> Sequence[_Put]:
+        def decide() -> Sequence[PlannedPut]:
             facts = SliceContext(self._facts, "", int(time.time() * 1000))
-            known: dict[object, _Put] = {}
+            known: dict[object, PlannedPut] = {}
             return [self._put_of(row, order, replay, facts, known) for row in rows]
 
         return self._facts.answered(decide, self._answers)
 
     def _put_of(
-        self, row: Row, order: Order, replay: Replay, facts: SliceContext, known: dict[object, _Put]
-    ) -> _Put:
+        self,
+        row: Row,
+        order: Order,
+        replay: Replay,
+        facts: SliceContext,
+        known: dict[object, PlannedPut],
+    ) -> PlannedPut:
         decider = self._deciders[row["handler"]]
         message = message_of(row)
         attempts = attempts_of([row], decider.table)
@@ -158,10 +165,13 @@ class Planner:
         put = known.get(key)
         if put is None:
             if why := self._why_undecidable(order, decider, attempts):
-                put = known[key] = _Put(row["handler"], Names(), f"depends on the rules: {why}")
+                put = known[key] = PlannedPut(
+                    row["handler"], Names(), f"depends on the rules: {why}"
+                )
             else:
-                decision = facts.cache.decide(decider, profile, attempts, message, replay)
-                put = known[key] = _Put(
+                matched = decider.profiles.shared(profile)
+                decision = facts.cache.decide(decider, matched, attempts, message, replay)
+                put = known[key] = PlannedPut(
                     row["handler"], decision.target, _text(decision, order), decision
                 )
         return put
@@ -178,7 +188,7 @@ class Planner:
             return "it depends on which rules have failed before"
         return ""
 
-    def _about_targets(self, puts: Sequence[_Put], order: Order) -> Iterator[Warned]:
+    def _about_targets(self, puts: Sequence[PlannedPut], order: Order) -> Iterator[Warned]:
         blank = sum(order.to is To.ORIGINAL and not put.names.queue for put in puts)
         if blank:
             text = "no original destination: they will remain"

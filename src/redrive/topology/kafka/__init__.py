@@ -8,6 +8,8 @@ from redrive.messages.reasons import Reason
 from redrive.topology.names import is_reserved
 from redrive.topology.put import UNLIMITED, Destination, QueueLimits, Refusal
 
+__all__ = ["KafkaResolver"]
+
 
 class KafkaResolver:
     """Resolves a queue name to the topic of exactly that name.

@@ -4,3 +4,8 @@
 resolve names at one of them, ``follow_route`` follows a message over all of them.
 docs/resolution.md describes the procedure with examples.
 """
+
+__all__ = [
+    "checks", "inserts", "mqweb", "network", "objects", "publications", "puts", "queue_manager",
+    "reader", "resolution", "resolver", "results", "script", "triggers"
+]  # fmt: skip
