@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
-from tests.commands import python
+from tests.commands import python, redrive
 from tests.conftest import PATIENCE, KafkaClient, eventually
 
 from redrive.broker import BrokerState, EmbeddedBroker
@@ -171,8 +171,10 @@ def test_wiping_leaves_strange_files_alone(tmp_path: Path) -> None:
 def test_the_command_starts_tells_stops_and_wipes(tmp_path: Path) -> None:
     """The broker outlives the command that started it, until another one stops it."""
     assert _redrive(tmp_path, "status")[:2] == (1, "stopped")
-    code, state, address = _redrive(tmp_path, "start")
-    assert (code, state) == (0, "running")
+    command = ["-m", "redrive", "broker", "start", "--json", "-d", tmp_path / "broker"]
+    started = json.loads(python(*command, code=0).stdout)
+    address = started["bootstrap_servers"]
+    assert started["state"] == "running"
     try:
         _write(address, b"by command")
         assert _redrive(tmp_path, "status") == (0, "running", address)
@@ -185,9 +187,9 @@ def test_the_command_starts_tells_stops_and_wipes(tmp_path: Path) -> None:
 
 def _redrive(tmp_path: Path, action: str) -> tuple[int, str, str]:
     """Exit code, state and address that ``redrive broker`` gives."""
-    result = python("-m", "redrive", "broker", action, "--json", "-d", tmp_path / "broker")
+    result = redrive("broker", action, "--json", "-d", tmp_path / "broker")
     answer = json.loads(result.stdout) if result.stdout else {}
-    return result.returncode, answer.get("state", ""), answer.get("bootstrap_servers", "")
+    return result.exit_code, answer.get("state", ""), answer.get("bootstrap_servers", "")
 
 
 def _write(address: str, value: bytes) -> None:
