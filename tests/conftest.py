@@ -39,7 +39,10 @@ PATIENCE = 240.0
 machine needs. Nothing that is to happen has a smaller bound."""
 
 _TESTS = Path(__file__).parent
-_LONGEST = ("streaming", "demo", "console", "outcomes", "simulation", "runtime", "deploy")
+_LONGEST = (
+    "streaming", "demo", "console", "outcomes", "simulation", "runtime", "deploy",
+    "conformance", "what_if", "logs",
+)  # fmt: skip
 """Folders whose files take longest, in this order: they start brokers, Spark, or a long search."""
 _numbers = itertools.count(1)
 _LARGEST_RECORD = 16 * 1024 * 1024
