@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -38,7 +39,10 @@ PATIENCE = 240.0
 machine needs. Nothing that is to happen has a smaller bound."""
 
 _TESTS = Path(__file__).parent
-_LONGEST = ("streaming", "demo", "console", "outcomes", "simulation", "runtime", "deploy")
+_LONGEST = (
+    "streaming", "demo", "console", "outcomes", "simulation", "runtime", "deploy",
+    "conformance", "what_if", "logs",
+)  # fmt: skip
 """Folders whose files take longest, in this order: they start brokers, Spark, or a long search."""
 _numbers = itertools.count(1)
 _LARGEST_RECORD = 16 * 1024 * 1024
@@ -141,7 +145,7 @@ class KafkaClient:
 
         Reading ends at the last stable offsets as they were when it began.
         """
-        return read_records(self.bootstrap_servers, *topics)
+        return read_records(self.bootstrap_servers, *topics, admin=self.admin)
 
     def values(self, *topics: str) -> list[Any]:
         """The values of every committed record of topics."""
@@ -252,18 +256,30 @@ def send_records(bootstrap_servers: str, topic: str, records: Iterable[Mapping[s
         producer.close()
 
 
-def read_records(bootstrap_servers: str, *names: str) -> list[Any]:
+def read_records(
+    bootstrap_servers: str, *names: str, admin: KafkaAdminClient | None = None
+) -> list[Any]:
     """What ``KafkaClient.read`` does."""
+    if admin is None:
+        with closing(KafkaAdminClient(bootstrap_servers=bootstrap_servers)) as own:
+            return read_records(bootstrap_servers, *names, admin=own)
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap_servers,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
-    try:
-        return list(_records_to_end(consumer, names))
-    finally:
-        consumer.close()
+    with closing(consumer):
+        return list(_records_to_end(consumer, partitions_of(admin, names)))
+
+
+def partitions_of(admin: KafkaAdminClient, names: Iterable[str]) -> list[TopicPartition]:
+    """The partitions of topics; a consumer would ask about every topic that the broker has."""
+    return [
+        TopicPartition(topic["name"], partition["partition_index"])
+        for topic in admin.describe_topics([*names])
+        for partition in topic["partitions"]
+    ]
 
 
 def ended_process() -> int:
@@ -273,14 +289,7 @@ def ended_process() -> int:
     return process.pid
 
 
-def _records_to_end(consumer: KafkaConsumer, topics: Iterable[str]) -> Iterator[Any]:
-    # A request for metadata that failed looks like a broker without topics.
-    eventually(consumer.topics, "the broker answers which topics it has")
-    partitions = [
-        TopicPartition(topic, number)
-        for topic in topics
-        for number in consumer.partitions_for_topic(topic) or ()
-    ]
+def _records_to_end(consumer: KafkaConsumer, partitions: list[TopicPartition]) -> Iterator[Any]:
     consumer.assign(partitions)
     consumer.seek_to_beginning(*partitions)
     ends = consumer.end_offsets(partitions)

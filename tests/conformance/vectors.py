@@ -36,7 +36,10 @@ def load(directory: Path, stem: str) -> list[Vector]:
         path = directory / f"{stem}{suffix}"
         if path.exists():
             text = path.read_text(encoding="utf-8")
-            vectors: list[Vector] = json.loads(text) if suffix == ".json" else yaml.safe_load(text)
+            if suffix == ".json":
+                vectors: list[Vector] = json.loads(text)
+            else:  # ten times as fast as what is written in Python, and each worker reads them
+                vectors = yaml.load(text, yaml.CSafeLoader)
             return vectors or []
     return []
 

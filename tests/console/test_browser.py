@@ -100,13 +100,11 @@ def running(log: Path, *arguments: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def demo(folder: Path, *arguments: str) -> Iterator[Path]:
-    """The settings of a job that runs, after a demo."""
+    """The settings of a job and its broker, after a demo."""
     made = redrive("demo", *arguments, "--keep", "--directory", str(folder))
     subprocess.run(made, check=True, capture_output=True)
-    config = folder / "redrive.toml"
     try:
-        with running(folder / "run.log", "run", "-c", str(config)):
-            yield config
+        yield folder / "redrive.toml"
     finally:
         subprocess.run(redrive("broker", "stop", "-d", str(folder / "broker")), check=True)
 
@@ -131,7 +129,10 @@ def console(settings: Path, *options: str) -> Iterator[str]:
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A job that handles dead letters of Kafka's programs."""
     folder = tmp_path_factory.mktemp("console") / "demo"
-    with demo(folder, "kafka", "--fast", "-n", "300") as config:
+    with (
+        demo(folder, "kafka", "--fast", "-n", "300") as config,
+        running(folder / "run.log", "run", "-c", str(config)),
+    ):
         yield config
 
 

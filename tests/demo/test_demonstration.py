@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from benchmarks.fault_proxy import HOST
+from tests.commands import redrive
 from tests.demo.delayed import late_answers
 from tests.demo.oracle import Walk
 from tests.demo.world import sample_table
@@ -196,22 +197,19 @@ def test_ctrl_c_stops_everything(
 def test_a_folder_in_use_is_a_usage_error(tmp_path: Path) -> None:
     """At once, and with what to do."""
     (tmp_path / "data").touch()
-    refused = _run("--directory", str(tmp_path), folder=tmp_path)
-    assert refused.returncode == 2
+    refused = redrive("demo", "--directory", tmp_path, code=2)
     assert "is not empty" in refused.stderr
     assert "hint: name a new folder" in refused.stderr
 
 
-def test_keeping_needs_a_folder(tmp_path: Path) -> None:
+def test_keeping_needs_a_folder() -> None:
     """A temporary one would stay for ever."""
-    refused = _run("--keep", folder=tmp_path)
-    assert refused.returncode == 2
+    refused = redrive("demo", "--keep", code=2)
     assert "redrive demo --keep --directory demo" in refused.stderr
 
 
-def test_a_network_has_no_fast_demo(tmp_path: Path) -> None:
+def test_a_network_has_no_fast_demo() -> None:
     """The option would have no effect, and an unknown network no demo."""
-    refused = _run("mq", "--fast", folder=tmp_path)
-    assert refused.returncode == 2
+    refused = redrive("demo", "mq", "--fast", code=2)
     assert "hint: --messages 100" in refused.stderr
-    assert _run("mqq", folder=tmp_path).returncode == 2
+    redrive("demo", "mqq", code=2)

@@ -8,9 +8,10 @@ from itertools import starmap
 from typing import Any
 
 from click.testing import Result
-from kafka import KafkaConsumer, TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.protocol.consumer.offsets import IsolationLevel
 from tests.commands import redrive, told
-from tests.conftest import KafkaClient, eventually
+from tests.conftest import KafkaClient, eventually, partitions_of
 
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import begin_run, fencer_of
@@ -98,23 +99,17 @@ class SmallJob:
         names = [identity.topic, identity.retry_topic, identity.remaining_topic]
         names.append(self.configuration.outcomes_topic)
         eventually(
-            lambda: self._ends(names, "read_committed") == self._ends(names, "read_uncommitted"),
+            lambda: (
+                self._ends(names, IsolationLevel.READ_COMMITTED)
+                == self._ends(names, IsolationLevel.READ_UNCOMMITTED)
+            ),
             "markers",
         )
 
-    def _ends(self, names: list[str], isolation_level: str) -> Any:
-        servers = self.configuration.connection.bootstrap_servers
-        consumer = KafkaConsumer(bootstrap_servers=servers, isolation_level=isolation_level)
-        try:
-            return consumer.end_offsets(
-                [
-                    TopicPartition(name, number)
-                    for name in names
-                    for number in consumer.partitions_for_topic(name) or ()
-                ]
-            )
-        finally:
-            consumer.close()
+    def _ends(self, names: list[str], isolation_level: IsolationLevel) -> Any:
+        admin = self.kafka.admin
+        latest = dict.fromkeys(partitions_of(admin, names), OffsetSpec.LATEST)
+        return admin.list_partition_offsets(latest, isolation_level)
 
     def close(self) -> None:
         if self._emission is not None:

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
-from tests.commands import python
+from tests.commands import redrive
 from tests.conftest import eventually, read_records, send_records
 from tests.streaming.served_job import ServedJob
 
@@ -51,8 +51,7 @@ def test_a_job_that_is_started_before_its_broker_handles_what_comes(
     eventually(lambda: job.health()["state"] == "waiting", "the page tells that it waits")
     assert [job.get(path)[0] for path in ("/readyz", "/livez", "/healthz")] == [503, 200, 200]
     assert job.health()["message"] == why
-    shown = python("-m", "redrive", "status", cwd=tmp_path)
-    assert (shown.returncode, why in shown.stdout) == (0, True), shown
+    assert why in redrive("status", "-c", tmp_path / "redrive.toml", code=0).stdout
     assert job.log.count(WAITS) == 1, job.log
 
     with EmbeddedBroker(tmp_path / "broker", port=port) as broker:

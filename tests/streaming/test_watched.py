@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.commands import python
+from tests.commands import redrive
 from tests.conftest import eventually
 from tests.streaming.conftest import Jobs, letter
 from tests.streaming.served_job import ServedJob
@@ -62,7 +62,7 @@ def test_a_table_that_a_config_map_brings_decides_and_a_broken_one_does_not(
         return sorted(jobs.values(target))
 
     def status() -> str:
-        return python("-m", "redrive", "status", "-c", path, code=0).stdout
+        return redrive("status", "-c", path, code=0).stdout
 
     mounted.write(redrive_toml=settings, orders_rul=KEEPS)
     path = mounted.folder / "redrive.toml"
@@ -88,6 +88,6 @@ def test_a_table_that_a_config_map_brings_decides_and_a_broken_one_does_not(
     job.says("restarted with", times=2)
     eventually(lambda: metric() == "1.0", "the refusal is over")
     eventually(lambda: "refused" not in status(), "status tells that it is over")
-    kept = python("-m", "redrive", "tables", "-c", path, "--json", code=0).stdout
+    kept = redrive("tables", "-c", path, "--json", code=0).stdout
     assert kept.count('"hash"') == 2, kept
     job.stopped()

@@ -20,7 +20,7 @@ import orjson
 import redrive
 from redrive.errors import ConfigurationError, FencedFault, OutcomeUnknown, TransientFault
 from redrive.kafka.cluster import Cluster, settled_ends
-from redrive.kafka.compacted import CompactedTopic
+from redrive.kafka.compacted import RARE_END_WAIT, CompactedTopic
 from redrive.kafka.producer import KafkaProducer
 from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition
@@ -246,7 +246,7 @@ class TableFollower:
 
     def __init__(self, cluster: Cluster, topic: str, share: str, run: int) -> None:
         """Follow one run of a share; changes within other runs do not count."""
-        self._topic = CompactedTopic(cluster, TopicPartition(topic, 0))
+        self._topic = CompactedTopic(cluster, TopicPartition(topic, 0), end_wait=RARE_END_WAIT)
         self._key, self._run = changed_key(share), run
         self._waits: Mapping[TopicPartition, Wait] = {}
 

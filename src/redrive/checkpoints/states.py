@@ -36,7 +36,7 @@ from redrive.engine.commands import NO_STATES, STATE_KINDS, Entry, Removal, Stat
 from redrive.engine.names import control_topic, tables_topic
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster, settled_ends
-from redrive.kafka.compacted import CompactedTopic
+from redrive.kafka.compacted import RARE_END_WAIT, CompactedTopic
 from redrive.kafka.deadline import CONNECT
 from redrive.kafka.producer import KafkaProducer
 from redrive.kafka.records import StoredRecord
@@ -57,7 +57,8 @@ class StatesFollower:
         self._is_complete = False
         self._cluster = cluster
         self._control_topic = control_topic(application)
-        self._topic = CompactedTopic(cluster, TopicPartition(tables_topic(application), 0))
+        lane = TopicPartition(tables_topic(application), 0)
+        self._topic = CompactedTopic(cluster, lane, end_wait=RARE_END_WAIT)
         self._known: dict[TopicPartition, int] = {}
         self._awaited: tuple[Mapping[TopicPartition, int], int] | None = None
 

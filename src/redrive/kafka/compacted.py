@@ -10,10 +10,12 @@ from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import LOOK, SILENCE
 from redrive.kafka.errors import translated
-from redrive.kafka.reader import Reader, Run
+from redrive.kafka.reader import END_WAIT, Reader, Run
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 
+RARE_END_WAIT: Final = 0.05
+"""``end_wait`` for a topic that seldom changes: an idle job fetches from it 20 times a second."""
 _AT_ONCE: Final = 1_000
 """Records read at a time."""
 
@@ -25,11 +27,16 @@ class CompactedTopic:
     call. Every question raises ``TransientFault`` if the broker does not answer in time.
     """
 
-    def __init__(self, cluster: Cluster, lane: TopicPartition) -> None:
-        """Open the consumer at the beginning of a partition of an existing topic."""
+    def __init__(
+        self, cluster: Cluster, lane: TopicPartition, *, end_wait: float = END_WAIT
+    ) -> None:
+        """Open the consumer at the beginning of a partition of an existing topic.
+
+        ``end_wait`` is that of ``Reader``.
+        """
         self._cluster = cluster
         self._lane = lane
-        self._reader = Reader(cluster.connection)
+        self._reader = Reader(cluster.connection, end_wait=end_wait)
         self._reader.assign({lane: 0})
 
     def records_to_end(self) -> Iterator[StoredRecord]:

@@ -25,6 +25,8 @@ from redrive.kafka.errors import STALE_METADATA, translated
 from redrive.kafka.records import StoredRecord, headers_of
 from redrive.messages import OffsetRange, Records, TopicPartition
 
+END_WAIT: Final = 0.01
+"""Seconds for which the broker holds a fetch open at the end of a partition."""
 _AT_ONCE: Final = 1_000
 """Messages to take from the client at a time."""
 _NAMED: Final = 3
@@ -63,7 +65,12 @@ class Reader:
     """
 
     def __init__(
-        self, connection: Connection, *, committed_only: bool = True, passes_gone: bool = True
+        self,
+        connection: Connection,
+        *,
+        committed_only: bool = True,
+        passes_gone: bool = True,
+        end_wait: float = END_WAIT,
     ) -> None:
         """Open the consumer.
 
@@ -71,6 +78,8 @@ class Reader:
             connection: The cluster.
             committed_only: Whether records of open and aborted transactions are left out.
             passes_gone: Whether records deleted by retention are skipped, or else are a fault.
+            end_wait: Seconds for which the broker holds a fetch open at the end of a partition. The
+                end is reported no sooner, and an idle partition is fetched again each time.
         """
         self._consumer = Consumer(
             {
@@ -78,7 +87,7 @@ class Reader:
                 "isolation.level": "read_committed" if committed_only else "read_uncommitted",
                 "auto.offset.reset": "earliest" if passes_gone else "error",
                 "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,  # the end of a partition is reported no sooner
+                "fetch.wait.max.ms": int(end_wait * 1000),
                 "queued.min.messages": 10_000,
                 # A client with a full queue waits a second before it fetches again.
                 "fetch.queue.backoff.ms": 5,
