@@ -31,7 +31,7 @@ ORDER = Content(b'{"amount":10.10,"id":7}', [("a", b"1"), ("b", b"\0"), ("a", No
         (["--set-header", "a"], "--set-header a has no value"),
         (["--set-header", "redrive.id=1"], "headers redrive.* are Redrive's own"),
         (["--drop-header", "redrive.hops"], "headers redrive.* are Redrive's own"),
-        (["--drop-header", ""], "can't be edited"),
+        (["--drop-header", ""], "cannot be edited"),
         (["--drop-header", "a", "--set-header", "a=1"], "a is set or dropped twice"),
         (["--json-patch", "missing.json"], "missing.json"),
         (["--json-patch", "text.json"], "text.json: the file is not JSON"),

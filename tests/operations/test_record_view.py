@@ -44,7 +44,7 @@ def test_numbers_in_bytes_are_told_as_numbers() -> None:
     text = "\n".join(lines(shown))
     assert "kafka_dlt-original-partition: 2 = 0x00000002  (spring-dlt)" in text
     assert "dead letter of spring-dlt" in text
-    assert "kafka_dlt-original-timestamp can't be read" in text
+    assert "kafka_dlt-original-timestamp cannot be read" in text
     assert "... 47 more lines" in text
     assert '    "a": 1' in text
 
