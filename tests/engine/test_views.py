@@ -195,7 +195,7 @@ ORDERS: Final = [
 ]  # fmt: skip
 NOT_PLANNED: Final = {
     Reason.MSG_TOO_BIG_FOR_Q, Reason.FORMAT_ERROR, Reason.RESOURCE_PROBLEM, Reason.Q_FULL,
-    Reason.PUT_INHIBITED,
+    Reason.PUT_INHIBITED, NO_PAYLOAD,
 }  # fmt: skip
 
 
@@ -362,7 +362,7 @@ def check_replay_plan(
 ) -> None:
     """``replay plan`` names rule and target of what the job then does, if outcomes keep enough.
 
-    A plan does not know what depends on a body, a key, a time or a depth.
+    A plan does not know what depends on a body, a key, a time or a depth, or on the original.
     """
     nowhere: Any = None
     planner = Planner(job.configuration, nowhere, job.cluster.answers, entries={})
