@@ -90,11 +90,13 @@ class MemoryJob:
 
     def part(self, topic: str, records: Sequence[OutputRecord], first: int = 0) -> PartitionRecords:
         """Records of one topic as the job reads them, from one partition and an offset on."""
-        columns = zip(
-            *((one.key, one.value, one.headers or [], one.timestamp) for one in records),
-            strict=True,
+        read = Records(
+            [one.key for one in records],
+            [one.value for one in records],
+            [one.headers or [] for one in records],
+            [one.timestamp for one in records],
+            list(range(first, first + len(records))),
         )
-        read = Records(*map(list, columns), list(range(first, first + len(records))))
         return PartitionRecords(TopicPartition(topic, 0), *self.deciders[topic], read)
 
     def decide(
