@@ -213,6 +213,8 @@ class Trial:
         )
         if part.kind is SourceKind.DEAD_LETTERS:
             closer |= state.returned
+        elif part.kind is SourceKind.REMAINING:
+            closer |= state.lengths == 0  # it may be a pointer, which its copy does not show
         for row in np.flatnonzero(closer).tolist():
             codes[row] = self._code_of_row(row)
         return BatchDecisions(self._decisions, codes)
