@@ -243,7 +243,7 @@ def test_one_name_for_managers_of_both_kinds_is_found(write: Write) -> None:
     [
         ("wide.mqsc", "DEF QL(A)\n".encode("utf-16"), "wide.mqsc: error: the script cannot be"),
         ("latin.mqsc", b"DEF QL(A)\nDEF QL(\xe4)\n", "latin.mqsc:2: error: the script cannot be"),
-        ("other.yaml", b"\nkind: other\n", "other.yaml:2:7: error: 'other' is no kind"),
+        ("other.yaml", b"\nkind: other\n", "other.yaml:2:7: error: 'other' is not a valid kind"),
         ("more.yaml", MQE.encode(), "shops.yaml: error: more.yaml already has kind mqe"),
         ("word.mqsc", b"DEF QL(A)\nMAKE QL(B)\n", "word.mqsc:2:1: error: "),
     ],

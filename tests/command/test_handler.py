@@ -45,7 +45,7 @@ def test_a_stopped_handler_is_listed_and_resumed(kafka: KafkaClient, folder: Pat
     said = handler("resume", "payments", "--from", "latest", "--because", "too late")
     assert (
         said
-        == f"{lane} goes on from the latest: 7 offsets gone unread, 5 offsets or more skipped\n"
+        == f"{lane} goes on from the latest: 7 offsets deleted unread, 5 offsets or more skipped\n"
     )
     answer = read_states(job, cluster).resumes["payments.dlq"]
     assert answer.answers(lane, 17)

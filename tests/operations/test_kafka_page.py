@@ -40,7 +40,8 @@ def test_the_schemes_of_the_page_read_what_it_shows(folder: Path) -> None:
     letter = decode_dead_letter(envelope, [], schemes=table)
     assert (letter.scheme, letter.fields["DESTQ"]) == ("envelope", "tickets")
     assert letter.view.error_class == "java.net.SocketTimeoutException"
-    assert (letter.view.origin.partition, letter.view.attempts) == (3, 5)
+    view = read_view(None, envelope, [], schemes=table)
+    assert (view.origin.partition, view.attempts) == (3, 5)
     value, _ = remove_header(letter, envelope, [])
     assert orjson.loads(value or b"") == {"ticket": 4711}
     headers: Headers = [("x-error", b"a.B: c"), ("x-topic", b"t"), ("x-partition", bytes(4))]
