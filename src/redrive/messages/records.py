@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from redrive.messages.fields import Headers
 
@@ -151,7 +150,7 @@ class Records:
 
 
 def _headers(column: pa.ListArray) -> list[Headers]:
-    lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     pairs = column.flatten()
     # Kafka has no null header names; an Arrow column may. Each distinct name is made once.
     encoded = pairs.field(0).fill_null("").dictionary_encode()
