@@ -270,7 +270,8 @@ def read_records(
         enable_auto_commit=False,
     )
     with closing(consumer):
-        return list(_records_to_end(consumer, partitions_of(admin, names)))
+        partitions = partitions_of(admin, names)
+        return list(_records_to_end(consumer, partitions)) if partitions else []
 
 
 def partitions_of(admin: KafkaAdminClient, names: Iterable[str]) -> list[TopicPartition]:

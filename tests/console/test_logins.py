@@ -201,7 +201,7 @@ def findings(error: ConfigurationError) -> str:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (f'[[tokens]]\nname="a"\nrole="root"\nsha256="{"0" * 64}"', "'root' is no role"),
+        (f'[[tokens]]\nname="a"\nrole="root"\nsha256="{"0" * 64}"', "'root' is not a valid role"),
         ('[[tokens]]\nname="a"\nrole="viewer"\nsha256="plain"', "64 hexadecimal"),
         (f'[[tokens]]\nrole="viewer"\nsha256="{"0" * 64}"', "needs name"),
         ('[[tokens]]\ntoken="x"', "has no key token"),
@@ -261,7 +261,7 @@ def test_all_errors_of_an_access_file_come_at_once_and_none_shows_a_secret(tmp_p
         read_access(path, {})
     found = findings(caught.value)
     for problem in (
-        "'root' is no role", "[[roles]] needs groups", "'a/b' is no an element of topics",
+        "'root' is not a valid role", "[[roles]] needs groups", "'a/b' is no an element of topics",
         "'http://example' is no issuer", "a secret does not belong in the settings file",
         "clock_skew is 4,000", "at the root of its host", "has no key scope", "needs client_id",
     ):  # fmt: skip

@@ -425,7 +425,7 @@ def test_an_identity_provider_that_is_away_says_so_on_the_page(provider: Mock) -
         port = taken.getsockname()[1]
     done = provider.browser(issuer=f"http://localhost:{port}").get("/sign-in/start")
     assert done.status_code == 503
-    assert "it can&#39;t be reached (ConnectError)" in done.text
+    assert "it cannot be reached (ConnectError)" in done.text
     assert "try again in a minute" in done.text
     assert "Traceback" not in done.text
 

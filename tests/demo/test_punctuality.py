@@ -57,5 +57,5 @@ def test_without_retries_there_is_nothing_to_measure() -> None:
     punctuality = Punctuality.of([_trace((0, "discarded"))], 6)
     assert str(punctuality) == "no retries"
     assert punctuality.document()["count"] == 0
-    with pytest.raises(ValueError, match="no retry"):
+    with pytest.raises(ValueError, match="no retries"):
         punctuality.percentile(50)

@@ -290,7 +290,7 @@ def test_a_ledger_says_for_good_that_outcomes_were_deleted_before_it_had_them(jo
 
 
 def test_a_ledger_of_another_topic_is_not_mixed_with_this_one(job: Job) -> None:
-    """One of another name, or one that was deleted and made again: a person decides."""
+    """One of another name, or one that was deleted and recreated: a person decides."""
     job.write(range(50))
     expected = job.expected()
     job.projected(len(expected))
@@ -303,7 +303,7 @@ def test_a_ledger_of_another_topic_is_not_mixed_with_this_one(job: Job) -> None:
     topics.delete([job.configuration.outcomes_topic])
     eventually(lambda: job.configuration.outcomes_topic not in topics.partitions(), "it is gone")
     create(job.configuration.outcomes_topic)
-    with pytest.raises(EnvironmentFault, match="was deleted and made again"):
+    with pytest.raises(EnvironmentFault, match="was deleted and recreated"):
         start_projection(job.spark, job.configuration)
     assert job.held() == expected
 

@@ -107,9 +107,9 @@ def test_compaction_changes_files_and_no_row(tmp_path: Path) -> None:
 def test_another_table_is_not_taken_for_a_ledger(tmp_path: Path) -> None:
     """It is neither appended to nor deleted."""
     write_deltalake(tmp_path / "ledger", pa.table({"x": [1]}))
-    with pytest.raises(EnvironmentFault, match="is no ledger"):
+    with pytest.raises(EnvironmentFault, match="is not a ledger"):
         LedgerTable.create(tmp_path / "ledger")
-    with pytest.raises(EnvironmentFault, match="is no ledger"):
+    with pytest.raises(EnvironmentFault, match="is not a ledger"):
         remove(tmp_path / "ledger")
     assert (tmp_path / "ledger" / "_delta_log").exists()
 

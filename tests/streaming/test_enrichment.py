@@ -180,8 +180,8 @@ def takes_away(frame: DataFrame) -> DataFrame:
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
-        (drops, "made 2 rows of 3"),
-        (doubles, "made 4 rows of 3"),
+        (drops, "returned 2 rows for 3"),
+        (doubles, "returned 4 rows for 3"),
         (sorts, "moves rows between tasks"),
         (moves, "moves rows between tasks"),
         (takes_away, "drops the columns headers"),

@@ -222,7 +222,7 @@ def test_the_report_of_a_wrong_end_names_the_message() -> None:
     wrong = replace(right[0], ends=[(End(REMAINING, "SOME@WHERE"), None)])
     text = shown(demo, [wrong, *right[1:]])
     assert "message 0 (" in text
-    assert "ended remaining SOME@WHERE, and not" in text
+    assert "ended remaining SOME@WHERE, not" in text
     assert "every message ended where" not in text
 
 
