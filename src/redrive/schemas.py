@@ -164,7 +164,7 @@ class Schema:
         elif keyword in {"minLength", "minItems"}:
             message = f"{name} is empty"
         else:
-            message = f"{written!r} is not a valid {name}"
+            message = f"{written!r} is not a valid {name.removeprefix('an ')}"
             if keyword == "enum":
                 known = [choice for choice in schema["enum"] if choice]
                 hint = did_you_mean(str(cast("Any", error.instance)), known)
