@@ -262,7 +262,8 @@ def test_all_errors_of_an_access_file_come_at_once_and_none_shows_a_secret(tmp_p
     found = findings(caught.value)
     for problem in (
         "'root' is not a valid role", "[[roles]] needs groups",
-        "'a/b' is not a valid element of topics", "'http://example' is not a valid issuer", "a secret does not belong in the settings file",
+        "'a/b' is not a valid element of topics", "'http://example' is not a valid issuer",
+        "a secret does not belong in the settings file",
         "clock_skew is 4,000", "at the root of its host", "has no key scope", "needs client_id",
     ):  # fmt: skip
         assert problem in found, problem
