@@ -45,8 +45,9 @@ class DecisionCache:
         """Begin a slice; drop decisions under other facts, and puts prepared for another batch.
 
         Args:
-            facts: Equal while no fact for a decision has changed.
-            batch: Equal while nothing else for a prepared put has changed.
+            facts: Equal to that of the last slice while the facts that decisions depend on are.
+            batch: Equal to that of the last slice while time and breakers, which only prepared puts
+                depend on, are.
         """
         is_full = len(self._decisions) + len(self._derived) > _REMEMBERED
         if facts != self._facts or is_full:

@@ -118,10 +118,13 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
         return None
     if put.replay is not None and put.replay.edit:
         return None
-    lacks_headers = put.rounds and profile.drops_headers
-    if put.returns and origin_partition_headers(profile) is None:
-        lacks_headers = True
-    if profile.is_wrapped or profile.view.pointer or lacks_headers:
+    depends_on_record = (
+        profile.is_wrapped,
+        profile.view.pointer,
+        put.rounds is not None and profile.drops_headers,
+        put.returns and origin_partition_headers(profile) is None,
+    )
+    if any(depends_on_record):
         return None
     earliest, latest = topic.timestamps(facts.now)
     if put.wait:
