@@ -97,6 +97,7 @@ def _ignored_attributes(manager: QueueManager) -> Iterator[Diagnostic]:
         manager.attributes,
         *manager.queues.values(),
         *manager.channels.values(),
+        *manager.client_channels.values(),
         *manager.topics.values(),
         *manager.subscriptions.values(),
     )

@@ -350,6 +350,11 @@ class Channel(Definition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientChannel(Channel):
+    """A channel with CHLTYPE(CLNTCONN); these have a name space of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueManagerAttributes(Definition):
     """QMGR: attributes of the queue manager itself."""
 
@@ -388,7 +393,8 @@ ATTRIBUTES: Final[Mapping[type[Definition], Mapping[str, Attribute]]] = {
     }
     for kind in (
         *(LocalQueue, ModelQueue, AliasQueue, RemoteQueue),
-        *(QueueManagerAttributes, Channel, Namelist, Process, Topic, Subscription),
+        *(QueueManagerAttributes, ClientChannel, Channel),
+        *(Namelist, Process, Topic, Subscription),
     )
 }
 """Attributes that resolution uses: object type to keyword to field and form."""

@@ -45,6 +45,8 @@ _TYPES: Final[Mapping[str, type[mq.Definition]]] = {
 _OTHERS: Final = """AUTHINFO BUFFPOOL CFSTRUCT COMMINFO LISTENER LSTR LOG MAXSMSGS POLICY PSID
 SECURITY SERVICE STGCLASS STC TRACE"""
 _OTHER_TYPES: Final = frozenset(_OTHERS.split())
+_CLIENT: Final = (("CHLTYPE", "CLNTCONN"), ("CHLTABLE", "CLNTTAB"))
+"""Parameters with which a command names the client connection of a name, not the channel."""
 _STATES: Final = frozenset({"EXISTS", "NOT_FOUND"})
 """Failures that IGNSTATE(YES) ignores."""
 
@@ -136,6 +138,10 @@ def is_mqsc(text: str) -> bool:
     return bool(manager_name(text)) or verb in VERBS
 
 
+def _is_client(parameters: Iterable[Parameter]) -> bool:
+    return any((one.keyword, (one.value or "").upper()) in _CLIENT for one in parameters)
+
+
 @dataclass(frozen=True, slots=True)
 class _Call:
     """One parsed command."""
@@ -205,6 +211,8 @@ class _Reader:
             hint = did_you_mean(subject.keyword, [*_TYPES, *_OTHER_TYPES])
             message = f"{subject.keyword} is not an object type"
             raise ScriptProblem.at("UNKNOWN_OBJECT_TYPE", message, subject, hint=hint)
+        if kind is mq.Channel and _is_client(parameters):
+            kind = mq.ClientChannel
         try:
             action(_Call(command, verb, kind, subject, parameters))
         except CommandFailed as problem:
