@@ -176,15 +176,25 @@ def _remote_findings(
     is_alias = queue.is_queue_manager_alias
     names = (_ANY_QUEUE, queue.name) if is_alias else (queue.name, "")
     findings = list(_route_findings(network, manager, queue, job_request(*names), others))
-    # A reply-to alias names a queue of its own manager, by a name of the manager that others
-    # resolve, and no XMITQ (Reply-to queue alias example).
-    is_reply_to = not queue.transmission_queue and manager.queue(queue.remote_queue) is not None
-    if not (findings and is_reply_to):
+    if not (findings and _is_reply_to_alias(manager, queue)):
         return findings
     target = f"{queue.remote_queue}@{queue.remote_queue_manager}"
     message = f"{queue} serves as a reply-to alias for {target}: a put to it would fail"
     hint = "reports of delivery (COD) never arrive there: Kafka does not record who read a message"
     return [_note(queue, "REPLY_TO_ALIAS", message, hint)]
+
+
+def _is_reply_to_alias(manager: QueueManager, definition: mq.RemoteQueue) -> bool:
+    """Whether replies to its RNAME stay here.
+
+    A reply-to alias names a queue of its own manager, by a name of the manager that others resolve,
+    and no XMITQ (Reply-to queue alias example). A remote definition holds no replies, itself
+    included.
+    """
+    queue = manager.queue(definition.remote_queue)
+    base = manager.queue(queue.target) if isinstance(queue, mq.AliasQueue) else queue
+    holds_replies = queue is not None and not isinstance(base, mq.RemoteQueue)
+    return holds_replies and not definition.transmission_queue
 
 
 def _publication_finding(manager: QueueManager, alias: mq.AliasQueue) -> Diagnostic:
