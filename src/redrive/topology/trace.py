@@ -17,7 +17,13 @@ from redrive.topology.files import Topology
 from redrive.topology.mq.queue_manager import ClusterRoute
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.resolver import topic_of_put
-from redrive.topology.mq.results import OpenRequest, Resolution, Target, job_request
+from redrive.topology.mq.results import (
+    OpenRequest,
+    Resolution,
+    Target,
+    job_request,
+    location_of,
+)
 from redrive.topology.mq.results import Step as MqStep
 from redrive.topology.mqe.message import Message
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
@@ -149,9 +155,10 @@ def _explanation(opened: Resolution, names: Names, reason: int) -> Explanation:
     if fault is None and not opened.is_failed and opened.path:
         disabled = (one for one in opened.path if not one.put_enabled)
         fault = next(disabled, opened.path[-1])
+    location = location_of(fault, reason) if reason and fault else None
     return Explanation(
         visits=(visit,),
-        location=str(fault.location) if reason and fault and fault.location.line else "",
+        location=str(location) if location and location.line else "",
         advice=opened.advice or ADVICE.get(reason, ""),
     )
 

@@ -239,7 +239,8 @@ class _Reader:
             made = kind(name=name, location=location, others=given.others, **given.fields)
         else:
             others = {**model.others, **given.others}
-            made = replace(model, name=name, location=location, others=others, **given.fields)
+            copied = replace(model, name=name, location=location, locations={}, others=others)
+            made = replace(copied, **given.fields)
         self.store.keep(made, subject)
 
     def _alter(self, call: _Call) -> None:
@@ -247,11 +248,8 @@ class _Reader:
         if misplaced := {"LIKE", "REPLACE", "NOREPLACE"}.intersection(given.options):
             keyword = min(misplaced)
             raise ScriptProblem.at("SYNTAX", f"ALTER takes no {keyword}", given.options[keyword])
-        location = SourceLocation(self.file, call.command.line)
+        altered_at = location = SourceLocation(self.file, call.command.line)
         existing: mq.Definition = self.store.attributes
-        if isinstance(existing, mq.QueueManagerAttributes):
-            set_here = dict.fromkeys(given.fields, location)
-            existing = replace(existing, locations={**existing.locations, **set_here})
         if call.kind is not mq.QueueManagerAttributes:
             existing = self.store.existing(call.kind, subject)
             location = existing.location if existing.location.line else location
@@ -262,10 +260,19 @@ class _Reader:
                 raise CommandFailed.at("EXISTS", f"{existing} has another CHLTYPE", subject)
             if self.store.refuses:
                 given.check_channel_type(existing.channel_type)
-        others = {**existing.others, **given.others}
-        self.store.keep(
-            replace(existing, location=location, others=others, **given.fields), subject
+        before = {
+            keyword: set_at
+            for keyword, set_at in existing.locations.items()
+            if keyword not in given.keywords
+        }
+        altered = replace(
+            existing,
+            location=location,
+            locations=before | dict.fromkeys(given.keywords, altered_at),
+            others={**existing.others, **given.others},
+            **given.fields,
         )
+        self.store.keep(altered, subject)
 
     def _delete(self, call: _Call) -> None:
         existing = self.store.existing(call.kind, call.subject)
