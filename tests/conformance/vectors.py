@@ -44,6 +44,8 @@ def load(directory: Path, stem: str) -> list[Vector]:
     return []
 
 
+OWN = Path(__file__).parent / "own"
+"""Vectors that go beyond any set that is given."""
 FURTHER_ROUTES, FURTHER_PUTS = (
     load(Path(__file__).parent / "traffic", stem) for stem in ("mq_routes", "mqe_puts")
 )
