@@ -144,8 +144,8 @@ def explain(
             put = open_queue(topology.mq, far.queue_manager, job_request(far.queue))
             bridged = _explanation(put, Names(queue=far.queue), reason)
             return replace(bridged, visits=(*visits, *bridged.visits))
-        case Failed(failure=failure) | Stored(undeliverable=Failure() as failure):
-            return Explanation(visits=visits, failure=str(failure), advice=failure.advice)
+        case (Failed() as failed) | Stored(refused=Failed() as failed):
+            return Explanation(visits=visits, failure=str(failed), advice=failed.advice)
     return Explanation(visits=visits, advice=ADVICE.get(reason, ""))
 
 
@@ -280,23 +280,23 @@ def _trace_to_end(topology: Topology, visits: tuple[Visit, ...], end: End) -> Re
             return ResolutionTrace(
                 visits=visits, end=words, is_good=not dead_letter, final=str(names), topic=topic
             )
-        case Stored(queue_manager=queue_manager, queue=queue, undeliverable=failure):
+        case Stored(queue_manager=queue_manager, queue=queue, refused=failed):
             detail = f"it cannot be passed on to {queue.queue_manager} for {end.names}"
             return ResolutionTrace(
                 visits=visits,
-                end=f"stays: {end}" if failure else f"stored: {end}",
-                is_good=failure is None,
+                end=f"stays: {end}" if failed else f"stored: {end}",
+                is_good=failed is None,
                 final=f"{queue.name}@{queue_manager}",
                 topic=transmission_topic(queue=queue.name, queue_manager=queue_manager, to=end.to),
-                problem=_problem(failure, detail) if failure else None,
+                problem=_problem(failed, detail) if failed else None,
             )
-        case Failed(failure=failure):
-            problem = _problem(failure, end.detail)
+        case Failed():
+            problem = _problem(end, end.detail)
             return ResolutionTrace(
                 visits=visits, end="the put fails", is_good=False, problem=problem
             )
     return ResolutionTrace(visits=visits, end=str(end), is_good=False)
 
 
-def _problem(failure: Failure, detail: str) -> Problem:
-    return Problem(name=str(failure), detail=detail, advice=failure.advice)
+def _problem(failed: Failed, detail: str) -> Problem:
+    return Problem(name=str(failed), detail=detail, advice=failed.advice)
