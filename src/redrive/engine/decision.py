@@ -21,6 +21,7 @@ from redrive.engine.outcome import FIELDS, Outcome, Result, replay_members, stat
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile, Headers
 from redrive.messages import own_headers as own
 from redrive.messages.own_headers import GroupTopic, Rounds
+from redrive.messages.reports import ReportKind, ReportOptions
 from redrive.rules import Action, Rule
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Destination
@@ -78,6 +79,12 @@ class Put(Decision):
     """Seconds from the failure of the processing to the put."""
     rounds: Rounds | None = None
     """The put's round counts, without its time; None if they are not counted."""
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether its messages ask for a report that they are on their queue (COA)."""
+        arrives = self.strip and self.destination.is_arrival
+        return arrives and ReportOptions(self.profile.report).asks_for(ReportKind.ARRIVAL)
 
     @property
     def is_round(self) -> bool:

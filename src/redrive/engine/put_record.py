@@ -123,6 +123,7 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
         profile.view.pointer,
         put.rounds is not None and profile.drops_headers,
         put.returns and origin_partition_headers(profile) is None,
+        put.is_reported,
     )
     if any(depends_on_record):
         return None

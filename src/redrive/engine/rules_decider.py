@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from redrive.engine.attempts import AttemptCounter
 from redrive.engine.breaker import BreakerSettings
@@ -33,6 +33,7 @@ from redrive.engine.outcome import Result
 from redrive.engine.pointers import original_of, own_headers_of_original, restore_dead_letter
 from redrive.engine.profiles import ProfileMatcher
 from redrive.engine.put_record import persistence_of, record_of
+from redrive.engine.reports import report_arrival
 from redrive.engine.rule_targets import Resolvers, RuleTargets
 from redrive.engine.transforms import Transform
 from redrive.messages import DeadLetterProfile, TopicPartition
@@ -44,6 +45,9 @@ from redrive.rules import Action, Rule, RulesTable
 from redrive.rules.backoff import jitter_of
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Refusal
+
+if TYPE_CHECKING:
+    from redrive.engine.put_decider import PutDecider
 
 NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
 """Reason of a dead letter whose referenced payload cannot be read."""
@@ -82,6 +86,7 @@ class RulesDecider:
         transforms: Mapping[str, Transform] = NO_TRANSFORMS,
         breaker: BreakerSettings | None = None,
         flood_limit: int = 0,
+        puts: PutDecider | None = None,
     ) -> None:
         """Build the index of the table.
 
@@ -94,6 +99,8 @@ class RulesDecider:
             transforms: The transforms that TRANSFORM of the table may name.
             breaker: When retries wait for their target; None for never.
             flood_limit: Maximum new dead letters to handle in a minute; 0 for no limit.
+            puts: Decides puts at the handler's queue manager, which reports arrivals; None where
+                there are no reports.
         """
         self.identity = identity
         self.table = table
@@ -102,7 +109,7 @@ class RulesDecider:
         self.schemes = schemes
         self.flood_limit = flood_limit
         self.profiles = ProfileMatcher(table, schemes)
-        self._transforms = transforms
+        self._transforms, self._puts = transforms, puts
         self._targets = RuleTargets(
             identity.topic, resolvers, hop_limit=hop_limit, is_kafka=self.profiles.is_kafka
         )
@@ -230,7 +237,13 @@ class RulesDecider:
         refusal = facts.check(entry, record, persistence_of(decision), decision.destination)
         if refusal is not None:
             return Decided(message, facts.cache.derive(self.on_refusal, decision, refusal))
-        return Decided(message, with_edit(decision, edit), ((entry, record),))
+        records = [(entry, record)]
+        if self._puts is not None and decision.is_reported:
+            arrived = source._replace(value=record.value, headers=record.headers or [])
+            report = report_arrival(entry, arrived, self._puts, facts)
+            decision = facts.cache.derive(with_detail, decision, report.detail)
+            records += report.entries
+        return Decided(message, with_edit(decision, edit), tuple(records))
 
     def _without_payload(self, put: Put, gone: Gone, facts: SliceContext) -> Decision:
         if gone.may_come:
