@@ -10,10 +10,11 @@ import pytest
 from tests.configurations import write_settings
 
 from redrive.checkpoints.held import HeldPartition
+from redrive.configuration.deciders import inhibited_queues
 from redrive.messages import TopicPartition
 from redrive.settings import read_settings
 from redrive.streaming.held_reader import read_held
-from redrive.streaming.kept_lanes import held_by_channels, inhibited_queues, kept_lanes
+from redrive.streaming.kept_lanes import held_by_channels, kept_lanes
 
 
 @pytest.mark.parametrize(("get", "is_held"), [("ENABLED", False), ("DISABLED", True)])

@@ -15,16 +15,15 @@ from redrive.checkpoints.held import HeldPartition
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import (
     identity_of,
+    inhibited_queues,
     sources_of,
     table_id_of,
     table_of,
-    topology_of,
 )
 from redrive.messages import TopicPartition
 from redrive.rules import RulesTable
 from redrive.rules.backoff import PARTITIONS
 from redrive.topology.layout import QueueTopic, TopicRole
-from redrive.topology.mq.objects import LocalQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,32 +62,6 @@ def owned_lanes(
     """The lanes of a topic of the layout that belong to this instance's share."""
     lanes = (TopicPartition(topic, number) for number in range(layout.get(topic, 0)))
     return [lane for lane in lanes if configuration.share.owns(lane)]
-
-
-def inhibited_queues(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
-    """The dead-letter queues with GET(DISABLED), by topic: their handlers wait.
-
-    As for a stopped channel nothing is taken from them (How the DLQ rules table is processed, note
-    6; MQGET would end with 2016).
-    """
-    if not configuration.topology:
-        return {}
-    managers = topology_of(configuration.topology).mq.queue_managers
-    inhibited: dict[str, QueueTopic] = {}
-    for handler in configuration.handlers:
-        one = handler.identity
-        manager = managers.get(one.queue_manager)
-        queue = manager.queue(one.queue) if manager else None
-        if isinstance(queue, LocalQueue) and not queue.get_enabled:
-            inhibited[one.topic] = QueueTopic(
-                topic=one.topic,
-                role=TopicRole.QUEUE,
-                queue=one.queue,
-                queue_manager=one.queue_manager,
-                channel=(one.queue_manager, f"GET({one.queue})"),
-                is_running=False,
-            )
-    return inhibited
 
 
 def kept_lanes(

@@ -18,7 +18,7 @@ from redrive.checkpoints.instances import Share
 from redrive.checkpoints.registry import Registration
 from redrive.checkpoints.tables import RunningTable, keep_tables
 from redrive.configuration import Conflict, HandlerConfiguration, JobConfiguration
-from redrive.configuration.deciders import table_of
+from redrive.configuration.deciders import inhibited_queues, table_of
 from redrive.errors import (
     ConfigurationError,
     EnvironmentFault,
@@ -32,7 +32,7 @@ from redrive.kafka.deadline import COORDINATOR, PATIENCE, PAUSE, DeadlineThread
 from redrive.operations.process import this_user
 from redrive.operations.rights import check_start
 from redrive.streaming.batch import BatchProcessor
-from redrive.streaming.kept_lanes import inhibited_queues, kept_lanes
+from redrive.streaming.kept_lanes import kept_lanes
 from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.losses import StoppedTopic
 from redrive.streaming.start import Start, StartFinder, read_topics
