@@ -58,6 +58,8 @@ _SETTINGS: Final = {
     "directory": ("application", "directory"),
     "instance": ("application", "instance"),
     "log_format": ("log", "format"),
+    "take_over": ("application", "take_over"),
+    "beside": ("application", "beside"),
     "log_level": ("log", "level"),
     "wait": ("supervision", "wait_for_broker"),
     "watch": ("job", "watch"),
@@ -116,6 +118,17 @@ class _Source:
 @click.option("--directory", metavar="DIR", help="The job's folder for local files.")
 @click.option("--instance", metavar="N/M", help="This instance's share, such as 1/2; or auto.")
 @choice_option("--log-format", values=LogFormat, help_text="Format of the log.")
+@click.option(
+    "--take-over",
+    metavar="NAME",
+    help="At the first start, continue where the application NAME, which has ended, has stopped.",
+)
+@click.option(
+    "--beside",
+    is_flag=True,
+    default=None,
+    help="At the first start, handle everything although another application handles it too.",
+)
 @choice_option("--log-level", values=LogLevel, help_text="Lowest level of the log.")
 @click.option(
     "--wait",

@@ -386,6 +386,7 @@ class Job:
         with under_way("change of tables"):
             start = self._preparation.change_tables(fresh, one.upkeep.start, one.processor)
         if start is None:
+            self._preparation.refuses_others = True
             self._replaced = before
             self._configure(fresh)
             return True

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.states import StatesFollower
+from redrive.configuration.deciders import read_topics
 from redrive.errors import FatalFault, ProtocolError, RedriveError
 from redrive.kafka.cluster import Cluster, next_offsets
 from redrive.kafka.deadline import pause_after
 from redrive.messages import TopicPartition
 from redrive.operations.dynamic_queues import delete_overdue, is_overdue
-from redrive.streaming.start import Start, read_topics
+from redrive.outcomes.status import invalid_remaining
+from redrive.streaming.start import Start
 from redrive.streaming.workers import keep_warm
 
 if TYPE_CHECKING:
