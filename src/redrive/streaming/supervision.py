@@ -26,7 +26,13 @@ from redrive.diagnostics import Severity
 from redrive.engine.breaker import BreakerState
 from redrive.engine.commands import NO_STATES
 from redrive.engine.flood import FloodState
-from redrive.errors import EXIT_STALLED, ConfigurationError, ProtocolError, RedriveError
+from redrive.errors import (
+    EXIT_STALLED,
+    ConfigurationError,
+    ProtocolError,
+    RedriveError,
+    RestartRequired,
+)
 from redrive.kafka.cluster import Cluster, next_offsets
 from redrive.kafka.deadline import MOST_ABANDONED, ONE_TRY, abandoned_calls, pause_after
 from redrive.messages import TopicPartition
@@ -283,6 +289,7 @@ class Supervisor(JobObserver):
         state = replace(
             self._state(now),
             ledger=self.ledger_problem,
+            self._control.fatal_error = RestartRequired(message, hint="nothing is lost")
             refused=self._refused,
             clusters=self.clusters_problem,
             forwards=self.forwards,
