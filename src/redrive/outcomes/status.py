@@ -132,6 +132,8 @@ class Status:
 
     @property
     def gap(self) -> str:
+    hidden: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Records that an open transaction hides now, by partition of the handlers' topics."""
         """Why numbers of waiting messages are unknown; empty if all are known."""
         known = [
             number
@@ -172,6 +174,7 @@ def status_of(
     )
 
 
+        hidden=queues.hidden,
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcomes:
     """The outcomes of a job, if all of them could be read."""
@@ -401,7 +404,9 @@ class _Queues:
         found = _first_records(cluster, waiting, dead_letters)
         first = {record.lane: record for record in found}
         instances = cluster.instances(configuration.application)
-        return cls(cluster, instances, starts, ends, first, silent)
+        written = cluster.ends(lanes, committed_only=False)
+        hidden = {lane: end - ends[lane] for lane, end in written.items() if end > ends[lane]}
+        return cls(cluster, instances, starts, ends, first, silent, hidden)
 
     def exists(self, topic: str) -> bool | None:
         """Whether a topic exists; None if unknown."""
@@ -409,6 +414,8 @@ class _Queues:
 
     def lag(self, topic: str) -> int | None:
         """Offsets between the job's position and the end of a topic; None if unknown."""
+    hidden: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Records behind the last stable offset, of each partition that has some."""
         if self.cluster is None or any(lane.topic == topic for lane in self.silent):
             return None
         return sum(
