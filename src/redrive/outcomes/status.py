@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 from redrive.configuration.deciders import sources_of, table_of
@@ -22,7 +23,7 @@ from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster, without_leader
 from redrive.kafka.deadline import ANSWER, CONNECT, GLIMPSE
 from redrive.kafka.records import StoredRecord
-from redrive.messages import TopicPartition
+from redrive.messages import DeadLetterDecoder, Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.outcomes.acknowledgements import ReadAcknowledgements, no_acknowledgements
 from redrive.outcomes.inventory import Inventory, State
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.engine.names import HandlerIdentity
 
+_AT_ONCE: Final = 1_000
+"""Records to decode at a time."""
 _BATCHES: Final = 5
 _SHOWN: Final = 10
 """Maximum topics in a note."""
@@ -129,11 +132,11 @@ class Status:
     """What is unknown, and why."""
     rates: Sequence[Row] | None = None
     """The rates asked for in ``status_of``; None without, or if the outcomes are unknown."""
+    hidden: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Records that an open transaction hides now, by partition of the handlers' topics."""
 
     @property
     def gap(self) -> str:
-    hidden: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Records that an open transaction hides now, by partition of the handlers' topics."""
         """Why numbers of waiting messages are unknown; empty if all are known."""
         known = [
             number
@@ -171,10 +174,10 @@ def status_of(
         unprojected=outcomes.unprojected,
         notes=(*notes, *outcomes.notes),
         rates=outcomes.rates,
+        hidden=queues.hidden,
     )
 
 
-        hidden=queues.hidden,
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcomes:
     """The outcomes of a job, if all of them could be read."""
@@ -295,6 +298,42 @@ def _count_on_topics(
     return counts
 
 
+def invalid_remaining(configuration: JobConfiguration, cluster: Cluster) -> dict[str, int]:
+    """Count the remaining messages without a valid dead-letter header, by dead-letter queue.
+
+    They are counted on their topics, one by one, so the number depends on no process and no ledger.
+
+    Raises:
+        TransientFault: The broker did not answer in time.
+    """
+    queues = {one.identity.remaining_topic: one.identity.queue for one in configuration.handlers}
+    cluster.topics()
+    lanes, _ = cluster.led(queues)
+    extents = cluster.extents(lanes)
+    starts = {lane: extent.first for lane, extent in extents.items()}
+    ends = {lane: extent.end for lane, extent in extents.items()}
+    decoder = DeadLetterDecoder(schemes=configuration.scheme_table)
+    invalid: set[tuple[TopicPartition, bytes | None]] = set()
+    remaining = cluster.read(starts, ends)
+    while records := list(islice(remaining, _AT_ONCE)):
+        codes, profiles = decoder.decode(
+            Records(
+                [record.key for record in records],
+                [record.value for record in records],
+                [record.headers for record in records],
+                [record.timestamp for record in records],
+                [record.offset for record in records],
+            )
+        )
+        for record, code in zip(records, codes, strict=True):
+            copy = record.lane, record.key
+            if record.value is None or profiles[code].is_dead_letter:
+                invalid.discard(copy)
+            else:
+                invalid.add(copy)
+    return dict(Counter(queues[lane.topic] for lane, _ in invalid))
+
+
 def _places(configuration: JobConfiguration) -> Iterator[tuple[str, tuple[str, State]]]:
     for handler in configuration.handlers:
         identity = handler.identity
@@ -373,6 +412,8 @@ class _Queues:
     """The first waiting record in each partition that has one."""
     silent: Collection[TopicPartition] = ()
     """Partitions without a leader."""
+    hidden: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Records behind the last stable offset, of each partition that has some."""
 
     @classmethod
     def of(cls, configuration: JobConfiguration) -> tuple[_Queues, list[str]]:
@@ -414,8 +455,6 @@ class _Queues:
 
     def lag(self, topic: str) -> int | None:
         """Offsets between the job's position and the end of a topic; None if unknown."""
-    hidden: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Records behind the last stable offset, of each partition that has some."""
         if self.cluster is None or any(lane.topic == topic for lane in self.silent):
             return None
         return sum(
