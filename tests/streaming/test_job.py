@@ -26,6 +26,8 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
     StreamingQueryListener,
 )
+from tests.commands import redrive
+from tests.configurations import write_settings
 from tests.conftest import eventually
 from tests.streaming.conftest import Jobs, RunningJob, letter
 
@@ -376,6 +378,13 @@ def test_second_application_is_refused_unless_it_handles_a_copy_on_purpose(jobs:
         if first.is_alive:
             first.stop()
     assert second.control_topic not in Cluster(second.connection).topics()
+    settings = write_settings(
+        jobs.folder, dlq, application=second.application, servers=jobs.bootstrap_servers
+    )
+    found = redrive("check", str(settings), code=0).stdout
+    assert f"{dlq} is handled by the application {dlq}.first (not running)" in found
+    assert "[OTHER_APPLICATION]" in found
+    assert f"a start of {dlq}.second is refused" in redrive("status", "-c", str(settings)).stdout
     copying = jobs.start(replace(second, beside=True))
     copying.wait_for_records(10)
     copying.stop()

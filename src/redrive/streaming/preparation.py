@@ -185,7 +185,7 @@ class Preparation:
             ConfigurationError: Another application has begun to handle the same topics.
         """
         processor.commit_positions(start.every_position, start.moved)
-        if self._new_topics.all:
+        if self._new_topics.all and not self.configuration.beside:
             # Two applications that start together see no positions of each other before.
             self._check_other_applications(start.layout)
         if start.topics or start.begins or self._new_topics.taken:
@@ -454,9 +454,9 @@ class Preparation:
                     " not see their groups",
                     applications=", ".join(others.hidden),
                 )
-            if configuration.take_over and self._predecessor is None:
+            if configuration.take_over and self.refuses_others and self._predecessor is None:
                 self._predecessor = others.named(configuration.take_over)
-                if self._predecessor is None:
+                if self._predecessor is None and names == layout.keys():
                     raise no_positions(configuration.take_over, names)
             for other in others.found:
                 if other.name == configuration.take_over:
