@@ -991,8 +991,9 @@ def test_an_open_transaction_that_hides_dead_letters_is_told_until_it_ends(
         assert "importer-7" in warnings()[0]
         seconds = int(warnings()[0].partition("seconds=")[2].split()[0])
         assert 60 <= seconds < 70
-        told = redrive("status", "--check", code=1)
-        assert "an open transaction on hidden.dlq:0 has hidden 31 records for 1 min" in told.stdout
+        problem = json.loads(redrive("status", "--check", "--json", code=1).stdout)["problem"]
+        assert "an open transaction on hidden.dlq:0 has hidden 31 records for 1 min" in problem
+        assert "importer-7" in problem
         hiding.commit_transaction()
         eventually(lambda: check_status() == 0, "it has ended")
         assert "the open transaction has ended" in Path("job.log").read_text()
