@@ -16,7 +16,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.outcomes.rows import moment
-from redrive.outcomes.status import Precision, _count_records, _Queues, status_of
+from redrive.outcomes.status import Precision, _count_records, _Queues, invalid_remaining, status_of
 from redrive.outcomes.storage import local_path
 
 
@@ -109,6 +109,26 @@ def test_numbers_are_those_of_a_plain_reader_after_every_batch(job: SmallJob, no
         "remains": 10,
     }
     assert _naive(job)["remaining"] == 5
+
+
+def test_messages_without_a_header_are_counted_from_what_remains(job: SmallJob, now: int) -> None:
+    """The number is that of ``redrive status``, without a ledger; what was placed is left out."""
+    with Cluster(job.configuration.connection) as cluster:
+        job.step(now - 400_000)
+        assert invalid_remaining(job.configuration, cluster) == {job.identity.queue: 1}
+        assert _answered(job)["invalid"] == 1
+        job.kafka.produce(
+            job.identity.remaining_topic, [{"key": b"another", "value": b"no header"}]
+        )
+        assert invalid_remaining(job.configuration, cluster) == {job.identity.queue: 2}
+        [invalid] = [
+            record
+            for record in job.kafka.read(job.identity.remaining_topic)
+            if record.value == b"no header" and record.key != b"another"
+        ]
+        tombstone = {"key": invalid.key, "value": None, "partition": invalid.partition}
+        job.kafka.produce(job.identity.remaining_topic, [tombstone])
+        assert invalid_remaining(job.configuration, cluster) == {job.identity.queue: 1}
 
 
 def test_the_next_retry_is_due_an_interval_after_the_failed_attempt(

@@ -319,6 +319,7 @@ class _Run:
         self._batches = 0
         query: Any = self  # which tells its progress
         spark: Any = None
+        invalid: Any = SimpleNamespace(look=lambda _: None)  # it only counts, in a thread
         self._upkeep = Upkeep(
             settings,
             instance.control,
@@ -328,6 +329,7 @@ class _Run:
             query=query,
             processor=self.processor,
             assigned_share=instance.assigned_share,
+            invalid=invalid,
         )
 
     def _take(self, start: Start) -> None:

@@ -408,6 +408,11 @@ def _to_be_opened_again() -> Iterator[None]:
         raise TransientFault(fault.message, hint=fault.hint) from fault
 
 
+def is_table_of(key: str, topic: str) -> bool:
+    """Whether an entry names the table of a partition of a topic; see ``set_tables``."""
+    return key.startswith(_TABLE) and key.removeprefix(_TABLE).rpartition("/")[0] == topic
+
+
 def value_of(value: Mapping[str, Any] | None) -> bytes | None:
     """The value of the record of an entry; None removes the entry."""
     return None if value is None else orjson.dumps(value)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import click
 
+from redrive.checkpoints.other_applications import notes_about_others
 from redrive.command.finding_formats import FORMATS, FileFindings
 from redrive.command.options import (
     STANDARD_INPUT,
@@ -18,9 +20,12 @@ from redrive.command.options import (
     lenient_option,
     read_file,
 )
-from redrive.configuration.deciders import table_of, topology_of
-from redrive.diagnostics import Diagnostic, Severity, in_order
-from redrive.errors import ConfigurationError
+from redrive.configuration import JobConfiguration
+from redrive.configuration.deciders import read_topics, table_of, topology_of
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation, in_order
+from redrive.errors import ConfigurationError, EnvironmentFault, ProtocolError
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import CONNECT
 from redrive.operations.definitions import read_sources, with_source_lines
 from redrive.operations.put_trace import assuming_tracer
 from redrive.operations.rule_targets import check_targets
@@ -105,8 +110,20 @@ def _check_settings(file: str) -> FileFindings:
             identity = handler.identity
             queue = Names(queue=identity.queue, queue_manager=identity.queue_manager)
             analysed += check_targets(rules, text, tracer, queue, name=handler.rules_name)
-    findings = tuple(dict.fromkeys([*settings.warnings, *analysed]))
+    findings = tuple(
+        dict.fromkeys([*settings.warnings, *analysed, *_other_applications(file, settings.job)])
+    )
     return FileFindings(file, "settings", findings)
+
+
+def _other_applications(file: str, job: JobConfiguration) -> Iterator[Diagnostic]:
+    """What a start would find about other applications, if the broker answers."""
+    with suppress(EnvironmentFault, ProtocolError):
+        with Cluster.open(job.connection, timeout=CONNECT) as cluster:
+            topics = read_topics(job.with_topics(cluster.topics()))
+            notes = notes_about_others(cluster, job.application, topics)
+        for note in notes:
+            yield SourceLocation(file).finding(Severity.WARNING, "OTHER_APPLICATION", note)
 
 
 @click.command()

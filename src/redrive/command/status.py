@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from redrive.checkpoints.instances import Share
+from redrive.checkpoints.other_applications import notes_about_others
 from redrive.checkpoints.registry import vacant_shares
 from redrive.command.options import (
     config_option,
@@ -27,17 +28,25 @@ from redrive.command.options import (
 )
 from redrive.command.output import console, print_json, print_uncut, table
 from redrive.configuration import JobConfiguration
-from redrive.configuration.deciders import sources_of
+from redrive.configuration.deciders import read_topics, sources_of
 from redrive.engine.breaker import BreakerState
 from redrive.engine.flood import FloodState
 from redrive.engine.outcome import Result
 from redrive.errors import TransientFault, UsageError
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import CONNECT
 from redrive.operations.channel import HeldMessages, held_messages
 from redrive.operations.durations import clock, duration
 from redrive.operations.retention import Waiting, expiring_of
 from redrive.operations.states import acknowledgements_in_effect
-from redrive.operations.supervision import Activity, SupervisionState, problem_of, supervision_file
+from redrive.operations.supervision import (
+    Activity,
+    HiddenRecords,
+    SupervisionState,
+    hidden_records,
+    problem_of,
+    supervision_file,
+)
 from redrive.operations.supervision import read as read_supervision
 from redrive.operations.tables import NextLook, next_looks
 from redrive.outcomes.ledger import Batch
@@ -97,8 +106,8 @@ def status(
 
     Exit codes: 0 shown, 1 error, 2 usage. With --check, which has to run on the machine of the
     job: 0 healthy, 1 the job is stalled or dead, a handler is stopped, its queue has messages and
-    GET(DISABLED), no instance works on a share, the broker does not answer, or the number of
-    waiting messages is unknown.
+    GET(DISABLED), no instance works on a share, a transaction has been open for a minute and hides
+    messages, the broker does not answer, or the number of waiting messages is unknown.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if check and watch:
         raise UsageError("--check runs once", hint="leave out --watch")
@@ -139,6 +148,10 @@ class StatusView:
     """What waits for channels that do not move it."""
     vacant: Sequence[Share] = ()
     """Fixed shares of the partitions without an instance, while another share has one."""
+    others: Sequence[str] = ()
+    """What is to be known of other applications on the same topics."""
+    hidden: Sequence[HiddenRecords] = ()
+    """Records that open transactions hide."""
 
     @classmethod
     def of(
@@ -163,7 +176,9 @@ class StatusView:
             reported = reported.masked(settings.mask)
         held = () if found.instances is None else _held(job)
         vacant = _vacant(job) if found.instances else ()
-        return cls(found, reported, looks, expiring, held, vacant)
+        others = () if found.instances is None else _notes_about_others(job)
+        hidden = _hidden(job, found, reported)
+        return cls(found, reported, looks, expiring, held, vacant, others, hidden)
 
     @property
     def problem(self) -> str:
@@ -171,10 +186,16 @@ class StatusView:
         now = self.now
         problem = problem_of(self.supervision, now.instances, now.time.timestamp())
         stopped = self.supervision.stopped if self.supervision is not None else {}
-        stops = [f"the handler of {topic} is stopped: {why}" for topic, why in stopped.items()]
-        stops += [one.why_held for one in now.handlers if one.why_held and one.depth]
+        seconds = now.time.timestamp()
+        problems = [
+            hidden.sentence(seconds) for hidden in self.hidden if hidden.is_problem(seconds)
+        ]
+        problems += [f"the handler of {topic} is stopped: {why}" for topic, why in stopped.items()]
+        problems += [
+            handler.why_held for handler in now.handlers if handler.why_held and handler.depth
+        ]
         gap = now.gap and f"the number of waiting messages is unknown: {now.gap}"
-        return problem or self._vacancy or next(iter(stops), gap)
+        return problem or self._vacancy or next(iter(problems), gap)
 
     @property
     def _vacancy(self) -> str:
@@ -214,7 +235,7 @@ class StatusView:
             parts.append("No outcomes yet. `redrive run` handles waiting messages.")
         state = self.supervision
         waits = [] if state is None else [state.ledger, state.clusters]
-        notes = [*now.notes, *_missing(now, state), *filter(None, waits)]
+        notes = [*now.notes, *self.others, *_missing(now, state), *filter(None, waits)]
         return Group(*parts, *(Text(printable(f"note: {note}"), style="yellow") for note in notes))
 
     def alarms(self) -> Iterator[str]:
@@ -237,6 +258,8 @@ class StatusView:
         yield from map(str, self.held)
         for alarm in alarms:
             yield f"{alarm.sentence} (for {duration(now - alarm.since)})"
+        for hidden in self.hidden:
+            yield hidden.sentence(now)
         for one in self.expiring:
             yield one.sentence(now)
 
@@ -259,7 +282,7 @@ class StatusView:
             "batches": [batch._asdict() for batch in now.batches],
             "outcomes": now.outcomes,
             "unprojected": now.unprojected,
-            "notes": [*now.notes, *_missing(now, state)],
+            "notes": [*now.notes, *self.others, *_missing(now, state)],
             "held": [
                 {
                     "place": one.place or None,
@@ -280,6 +303,7 @@ class StatusView:
                 }
                 for one in self.expiring
             ],
+            "hidden": [asdict(one) for one in self.hidden],
             "problem": self.problem,
             "supervision": state and asdict(state),
         }
@@ -298,6 +322,25 @@ def _vacant(job: JobConfiguration) -> Sequence[Share]:
         return ()
     with Cluster(job.connection) as cluster, suppress(TransientFault):
         return vacant_shares(cluster, job.application, job.control_topic, job.share)
+    return ()
+
+
+def _hidden(
+    job: JobConfiguration, now: Status, reported: SupervisionState | None
+) -> Sequence[HiddenRecords]:
+    """What is hidden now, and on other topics of the job what it reports."""
+    seconds = now.time.timestamp()
+    known = () if reported is None or reported.is_dead(seconds) else reported.hidden
+    handled = {topic for one in now.handlers for topic in one.identity.topics}
+    others = [one for one in known if one.topic not in handled or now.instances is None]
+    return [*hidden_records(job.connection, now.hidden, known, seconds), *others]
+
+
+def _notes_about_others(job: JobConfiguration) -> Sequence[str]:
+    if job.only_handlers is not None:
+        return ()  # names and processes of others are for users of the whole job
+    with Cluster(job.connection, timeout=CONNECT) as cluster, suppress(TransientFault):
+        return notes_about_others(cluster, job.application, read_topics(job))
     return ()
 
 

@@ -96,6 +96,12 @@ def _read_topics(sources: tuple[SourceText, ...]) -> Mapping[str, QueueTopic]:
     return {one.topic: one for one in topics_of(topology_of(sources)) if one.is_read}
 
 
+def read_topics(configuration: JobConfiguration) -> list[str]:
+    """The topics that the job reads but does not own: dead-letter queues and the topology's."""
+    handled = [handler.identity.topic for handler in configuration.handlers]
+    return [*handled, *(name for name in sources_of(configuration) if name not in handled)]
+
+
 def counts_depths(configuration: JobConfiguration) -> bool:
     """Whether any queue has a depth limit and a consumer group for its depth."""
     if any(limits.max_depth is not None for limits in configuration.limits.values()):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
-from redrive.topology.names import OWN_PREFIX, escape, shortened
+from redrive.topology.names import OWN_PREFIX, escape, shortened, unescape
+
+_CONTROL: Final = "-control"
 
 
 def own_prefix(application: str) -> str:
@@ -20,7 +23,17 @@ def outcomes_topic(application: str) -> str:
 
 def control_topic(application: str) -> str:
     """The control topic: which run may emit, and what the job knows of its topics."""
-    return f"{own_prefix(application)}control"
+    return f"{OWN_PREFIX}{escape(application)}{_CONTROL}"
+
+
+def applications_of(topics: Iterable[str]) -> frozenset[str]:
+    """The applications with a control topic among some topics."""
+    names = (
+        unescape(topic.removeprefix(OWN_PREFIX).removesuffix(_CONTROL))
+        for topic in topics
+        if topic.startswith(OWN_PREFIX) and topic.endswith(_CONTROL)
+    )
+    return frozenset(filter(None, names))
 
 
 def tables_topic(application: str) -> str:

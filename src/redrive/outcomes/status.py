@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 from redrive.configuration.deciders import inhibited_queues, sources_of, table_of
@@ -23,7 +23,7 @@ from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster, without_leader
 from redrive.kafka.deadline import ANSWER, CONNECT, GLIMPSE
 from redrive.kafka.records import StoredRecord
-from redrive.messages import TopicPartition
+from redrive.messages import DeadLetterDecoder, Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.outcomes.acknowledgements import ReadAcknowledgements, no_acknowledgements
 from redrive.outcomes.inventory import Inventory, State
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from redrive.engine.names import HandlerIdentity
     from redrive.topology.layout import QueueTopic
 
+_AT_ONCE: Final = 1_000
+"""Records to decode at a time."""
 _BATCHES: Final = 5
 _COUNTED: Final = 1_000
 """Offsets that are read at most to count the waiting messages of dead-letter queues."""
@@ -144,6 +146,8 @@ class Status:
     """What is unknown, and why."""
     rates: Sequence[Row] | None = None
     """The rates asked for in ``status_of``; None without, or if the outcomes are unknown."""
+    hidden: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Records that an open transaction hides now, by partition of the handlers' topics."""
 
     @property
     def gap(self) -> str:
@@ -187,6 +191,7 @@ def status_of(
         unprojected=outcomes.unprojected,
         notes=(*notes, *outcomes.notes),
         rates=outcomes.rates,
+        hidden=queues.hidden,
     )
 
 
@@ -310,6 +315,42 @@ def _count_on_topics(
     return counts
 
 
+def invalid_remaining(configuration: JobConfiguration, cluster: Cluster) -> dict[str, int]:
+    """Count the remaining messages without a valid dead-letter header, by dead-letter queue.
+
+    They are counted on their topics, one by one, so the number depends on no process and no ledger.
+
+    Raises:
+        TransientFault: The broker did not answer in time.
+    """
+    queues = {one.identity.remaining_topic: one.identity.queue for one in configuration.handlers}
+    cluster.topics()
+    lanes, _ = cluster.led(queues)
+    extents = cluster.extents(lanes)
+    starts = {lane: extent.first for lane, extent in extents.items()}
+    ends = {lane: extent.end for lane, extent in extents.items()}
+    decoder = DeadLetterDecoder(schemes=configuration.scheme_table)
+    invalid: set[tuple[TopicPartition, bytes | None]] = set()
+    remaining = cluster.read(starts, ends)
+    while records := list(islice(remaining, _AT_ONCE)):
+        codes, profiles = decoder.decode(
+            Records(
+                [record.key for record in records],
+                [record.value for record in records],
+                [record.headers for record in records],
+                [record.timestamp for record in records],
+                [record.offset for record in records],
+            )
+        )
+        for record, code in zip(records, codes, strict=True):
+            copy = record.lane, record.key
+            if record.value is None or profiles[code].is_dead_letter:
+                invalid.discard(copy)
+            else:
+                invalid.add(copy)
+    return dict(Counter(queues[lane.topic] for lane, _ in invalid))
+
+
 def _places(configuration: JobConfiguration) -> Iterator[tuple[str, tuple[str, State]]]:
     for handler in configuration.handlers:
         identity = handler.identity
@@ -398,6 +439,8 @@ class _Queues:
     """Waiting records of partitions whose records were all read."""
     silent: Collection[TopicPartition] = ()
     """Partitions without a leader."""
+    hidden: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Records behind the last stable offset, of each partition that has some."""
 
     @classmethod
     def of(cls, configuration: JobConfiguration) -> tuple[_Queues, list[str]]:
@@ -429,7 +472,9 @@ class _Queues:
         first: dict[TopicPartition, StoredRecord] = {}
         counts = _count_records(cluster, waiting, ends, dead_letters, first)
         instances = cluster.instances(configuration.application)
-        return cls(cluster, instances, starts, ends, first, counts, silent)
+        written = cluster.ends(lanes, committed_only=False)
+        hidden = {lane: end - ends[lane] for lane, end in written.items() if end > ends[lane]}
+        return cls(cluster, instances, starts, ends, first, counts, silent, hidden)
 
     def exists(self, topic: str) -> bool | None:
         """Whether a topic exists; None if unknown."""

@@ -172,7 +172,11 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
     )
     job.function("enrichment", hint="the folder of the package has to be on PYTHONPATH")
     handlers, subscriptions = reader.read()
-    conflict = {key: value for key, value in application.data.items() if key == "on_conflict"}
+    beginning = {
+        key: value
+        for key, value in application.data.items()
+        if key in {"on_conflict", "take_over", "beside"}
+    }
     transforms = root.section("transforms")
     beside = root.findings.document.directory / DEFAULT_DIRECTORY / name
     directory = (application.file("directory") or beside).absolute()
@@ -192,7 +196,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
         schemes=read_schemes(root.section("schemes")),
         transforms=tuple(_transform(transforms.section(name), name) for name in transforms.data),
         ledger=_ledger(root.section("ledger"), directory),
-        **_converted({**options, **conflict}),
+        **_converted({**options, **beginning}),
         **root.section("retry").data,
         **root.section("supervision").data,
         **root.section("observe").data,

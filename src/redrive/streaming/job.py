@@ -42,7 +42,7 @@ from redrive.streaming.query import RunningQuery, start_query
 from redrive.streaming.session import Spark
 from redrive.streaming.start import Start
 from redrive.streaming.supervision import Supervisor, cause_of
-from redrive.streaming.upkeep import Upkeep
+from redrive.streaming.upkeep import InvalidReport, Upkeep
 from redrive.streaming.wait import WaitRule, wait_rule
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Job:
         self._preparation = Preparation(configuration, control, self._supervisor)
         self._projection: Projection | None = None
         self._wait = WaitRule({}, 0)
-        self._invalid = 0
+        self._invalid = InvalidReport(control)
         self._alarms: dict[tuple[object, ...], BreakerState | FloodState] = {}
         self._is_started = False
         self._is_superseded = False
@@ -264,6 +264,7 @@ class Job:
             query=query,
             processor=processor,
             assigned_share=self._preparation.assigned_share,
+            invalid=self._invalid,
         )
         return _Run(query, processor, upkeep, forwarding)
 
@@ -325,7 +326,6 @@ class Job:
     def _batch_done(self, summary: BatchSummary) -> None:
         self._preparation.failures = 0
         self._wait.useful({key[0] for key in summary.results}, time.time())
-        self._invalid += summary.invalid
         self._control.batch(summary)
 
     def _run_to_end(self, one: _Run) -> str | None:
@@ -351,7 +351,6 @@ class Job:
                 problem = one.query.exception or "the query ended by itself"
                 raise _QueryFailed(one.processor.fault, problem)
             self._report_alarms(one.processor)
-            one.upkeep.invalid = self._invalid
             one.upkeep.look()
             if one.upkeep.ends_run:
                 return None
@@ -387,6 +386,7 @@ class Job:
             start = self._preparation.change_tables(fresh, one.upkeep.start, one.processor)
         if start is None:
             self._replaced = before
+            self._preparation.refuses_others = True
             self._configure(fresh)
             return True
         self._configure(self._preparation.configuration)

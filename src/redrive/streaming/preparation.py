@@ -15,10 +15,21 @@ from typing import Final
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import RunIdentity, check_current
 from redrive.checkpoints.instances import Share
+from redrive.checkpoints.other_applications import (
+    NewTopics,
+    OtherApplication,
+    kept_again,
+    new_topics,
+    no_positions,
+    other_applications,
+    refusal,
+    take_over,
+    waiting_messages,
+)
 from redrive.checkpoints.registry import Registration
 from redrive.checkpoints.tables import RunningTable, keep_tables
 from redrive.configuration import Conflict, HandlerConfiguration, JobConfiguration
-from redrive.configuration.deciders import inhibited_queues, table_of
+from redrive.configuration.deciders import inhibited_queues, read_topics, table_of
 from redrive.errors import (
     ConfigurationError,
     EnvironmentFault,
@@ -29,13 +40,14 @@ from redrive.errors import (
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import COORDINATOR, PATIENCE, PAUSE, DeadlineThread
+from redrive.messages import TopicPartition
 from redrive.operations.process import this_user
 from redrive.operations.rights import check_start
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.kept_lanes import kept_lanes
 from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.losses import StoppedTopic
-from redrive.streaming.start import Start, StartFinder, read_topics
+from redrive.streaming.start import Start, StartFinder
 from redrive.streaming.supervision import Supervisor
 from redrive.streaming.topics import check_own_topics, own_topics
 from redrive.streaming.wait import WaitRule
@@ -80,6 +92,14 @@ class Preparation:
             None if configuration.rebalances else configuration.share,
         )
         self._recorded_tables: tuple[RunningTable, ...] = ()
+        self.refuses_others = True
+        """Whether the next run must not begin on topics that other applications handle."""
+        self._new_topics = NewTopics()
+        """The topics that this application has not handled yet, at the last check."""
+        self._predecessor: OtherApplication | None = None
+        """The application whose positions on them the next run continues."""
+        self._taken: Mapping[TopicPartition, int] = {}
+        """These positions, on the partitions of all shares."""
         self._is_unclaimed = True
         """Whether this process has not requested its share yet."""
 
@@ -162,12 +182,20 @@ class Preparation:
 
         Raises:
             TransientFault: The broker gave no answer in time.
+            ConfigurationError: Another application has begun to handle the same topics.
         """
         processor.commit_positions(start.every_position, start.moved)
-        if start.topics or start.begins:
+        if self._new_topics.all and not self.configuration.beside:
+            # Two applications that start together see no positions of each other before.
+            self._check_other_applications(start.layout)
+        if start.topics or start.begins or self._new_topics.taken:
             with self._entries() as entries:
-                entries.set_begins(start.begins)
+                # Another share begins where the other application has stopped, too.
+                entries.set_begins({**self._taken, **start.begins})
                 entries.set_topics(start.topics)
+                entries.write(kept_again(self._new_topics.taken))
+        self._new_topics, self._predecessor, self._taken = NewTopics(), None, {}
+        self.refuses_others = False
         self._record_tables(self.configuration)
         processor.begin()
 
@@ -285,7 +313,8 @@ class Preparation:
                 ),
             )
             finder = StartFinder(configuration, self._control, self._cluster, entries)
-            start = finder.find(layout, self._denied)
+            self._take_positions()
+            start = finder.find(layout, self._denied, self._taken)
         self._report_missing(start.missing)
         self._report_stopped(start.stopped)
         return start, identity
@@ -394,11 +423,72 @@ class Preparation:
             for name in names
             if existing.get(name) and name not in self._denied
         }
+        if layout and not self.configuration.only_replays:
+            self._check_other_applications(layout)
         wanted = own_topics(self.configuration, layout, existing)
         check_own_topics(self._cluster, wanted, existing)
         if any(existing.get(topic.name, 0) < topic.partitions for topic in wanted):
             TopicAdministration(self.configuration.connection).ensure(wanted)
         return layout
+
+    def _check_other_applications(self, layout: Mapping[str, int]) -> None:
+        """Refuses a first start on topics that another application handles.
+
+        A topic that appears later is read by every application that subscribes to it.
+
+        Raises:
+            ConfigurationError: Another application handles some, and no setting says what to do.
+            TransientFault: The broker gave no answer in time: it is unknown.
+        """
+        configuration = self.configuration
+        # Once found, topics stay new until their positions are committed.
+        self._new_topics |= new_topics(self._cluster, configuration.application, layout)
+        names = self._new_topics.all & layout.keys()
+        if not names:
+            return
+        with Cluster(configuration.connection) as cluster:
+            others = other_applications(cluster, configuration.application, names)
+            if others.hidden:
+                self._control.warning(
+                    "whether other applications handle the same topics is unknown: this user may"
+                    " not see their groups",
+                    applications=", ".join(others.hidden),
+                )
+            if configuration.take_over and self.refuses_others and self._predecessor is None:
+                self._predecessor = others.named(configuration.take_over)
+                if self._predecessor is None and names == layout.keys():
+                    raise no_positions(configuration.take_over, names)
+            for other in others.found:
+                if other.name == configuration.take_over:
+                    continue
+                is_revoked = not self._new_topics.taken.isdisjoint(other.topics)
+                if not configuration.beside and (self.refuses_others or is_revoked):
+                    raise refusal(cluster, other)
+                self._control.warning(
+                    "another application handles the same messages",
+                    application=other.name,
+                    topics=", ".join(other.topics),
+                )
+
+    def _take_positions(self) -> None:
+        """Takes over the positions of another application, before the first run on its topics."""
+        other, configuration = self._predecessor, self.configuration
+        if other is None:
+            return
+        with Cluster(configuration.connection) as cluster:
+            cluster.topics()
+            topics = self._new_topics.all.intersection(other.topics)
+            self._taken = take_over(cluster, other, topics=topics, by=configuration.application)
+            waiting = waiting_messages(cluster, other.name)
+        parked, remaining = waiting or ("?", "?")
+        self._control.warning(
+            "the positions of another application are taken over; what it parked and what remains"
+            " stays with it: redrive parked now and redrive replay with its settings put it back",
+            application=other.name,
+            topics=", ".join(sorted(topics)),
+            parked=parked,
+            remaining=remaining,
+        )
 
     def _report_left_out(self, existing: Collection[str]) -> None:
         for one in self.configuration.subscriptions:

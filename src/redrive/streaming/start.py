@@ -24,7 +24,7 @@ from redrive.checkpoints.control import (
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import HeldPartition
 from redrive.configuration import JobConfiguration
-from redrive.configuration.deciders import sources_of
+from redrive.configuration.deciders import read_topics, sources_of
 from redrive.errors import ConfigurationError, TransientFault
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.messages import TopicPartition
@@ -106,12 +106,6 @@ class Start:
         return {held.lane: held.release for held in self.held if held.release}
 
 
-def read_topics(configuration: JobConfiguration) -> list[str]:
-    """The topics that the job reads but does not own: dead-letter queues and the topology's."""
-    handled = [handler.identity.topic for handler in configuration.handlers]
-    return [*handled, *(name for name in sources_of(configuration) if name not in handled)]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Positions:
     """The positions of all lanes at a start."""
@@ -144,13 +138,20 @@ class StartFinder:
         self._cluster = cluster
         self._entries = entries
         self._losses = Losses(configuration, control, cluster, entries)
+        self._taken: Mapping[TopicPartition, int] = {}
 
-    def find(self, layout: Mapping[str, int], denied: frozenset[str] = frozenset()) -> Start:
+    def find(
+        self,
+        layout: Mapping[str, int],
+        denied: frozenset[str] = frozenset(),
+        taken: Mapping[TopicPartition, int] | None = None,
+    ) -> Start:
         """The start.
 
         Args:
             layout: Partitions of the topics of ``read_topics`` that exist and may be read.
             denied: Those that may not be read.
+            taken: Positions taken over from another application, which precede own ones.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -158,6 +159,7 @@ class StartFinder:
                 allow, and there is no other handler.
         """
         clock = begin_clock(self._entries, self._configuration.share)
+        self._taken = taken or {}
         start = self._find(layout, denied)
         self._losses.record(start.lanes)
         if start.lost and not start.every_position:
@@ -291,6 +293,7 @@ class StartFinder:
             offset, extent = committed[lane], extents[lane]
             if lane in recovered:
                 offset = max(recovered[lane], extent.first)
+            offset = self._taken.get(lane, offset)
             is_anew = lane.topic in anew
             if offset is None and not is_anew:
                 positions[lane] = self._first_position(lane, extent, is_own=lane in own)
@@ -372,7 +375,8 @@ class StartFinder:
         "latest" only skips records from before the application's first start: topics that appear
         later and later partitions are read from their beginning.
         """
-        is_first_look = not is_own and self._entries.topic_of(lane.topic) is None
+        is_taken = any(lane.topic == taken.topic for taken in self._taken)
+        is_first_look = not (is_own or is_taken) and self._entries.topic_of(lane.topic) is None
         latest = is_first_look and self._configuration.starting_offsets == "latest"
         return extent.end if latest else extent.first
 
