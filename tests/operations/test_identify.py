@@ -20,7 +20,7 @@ from redrive.rules import parse
 VECTORS = Path(__file__).parents[1] / "vectors"
 MORE: dict[str, Headers] = {
     "smallrye-delayed-retry": [("delayed-retry-topic", b"t"), ("delayed-retry-count", b"1")],
-    "wolverine": [("exception-type", b"a.B")],
+    "wolverine": [("exception-type", b"a.B"), ("attempts", b"3")],
     "uforwarder": [("original_cluster", b"a")],
     "rabbitmq": [("x-death", b"[]")],
     "azure-service-bus": [("DeadLetterReason", b"MaxDeliveryCountExceeded")],
