@@ -198,6 +198,7 @@ SPRING_CLOUD_STREAM_EMBEDDED: Final = Scheme(
 _STREAMS: Final = "__streams.errors."
 KAFKA_STREAMS: Final = Scheme(
     name="kafka-streams",
+    can_point=True,
     drops_headers=True,  # they are copied as the application's processors left them
     leading=(f"{_STREAMS}exception", f"{_STREAMS}topic"),
     prefixes=(_STREAMS,),
