@@ -246,13 +246,10 @@ CASES: Final[Mapping[str, Sequence[Case]]] = {
 def versions(library: str) -> str:
     """The libraries and their versions, from the ``pom.xml``."""
     tree = ET.parse(FOLDER / library / "pom.xml")  # noqa: S314 - our own file
-    space = {"": "http://maven.apache.org/POM/4.0.0"}
-    version = tree.findtext("properties/library", namespaces=space)
+    version = tree.findtext("properties/library")
     named = []
-    for dependency in tree.iterfind("dependencies/dependency", space):
-        name, number = (
-            dependency.findtext(it, namespaces=space) or "" for it in ("artifactId", "version")
-        )
+    for dependency in tree.iterfind("dependencies/dependency"):
+        name, number = (dependency.findtext(it) or "" for it in ("artifactId", "version"))
         if not name.startswith("slf4j"):
             named.append(f"{name} {number.replace('${library}', version or '')}")
     return ", ".join(named)
