@@ -66,7 +66,7 @@ def smallrye(record: OutputRecord, offset: int, now: int) -> OutputRecord:
 
 
 def streams(record: OutputRecord, offset: int, now: int) -> OutputRecord:
-    """Kafka Streams: the headers of the record are gone, and its time stays."""
+    """Kafka Streams: an application that drops the record's headers; its time stays."""
     headers: Headers = [
         ("__streams.errors.exception", b"org.acme.WriteException: it failed"),
         ("__streams.errors.topic", record.topic.encode()),

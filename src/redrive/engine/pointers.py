@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from redrive.engine.facts import Facts, Gone, Original, RecordQuestion
 from redrive.engine.message import Message
 from redrive.engine.ordering import position_of
-from redrive.messages import cuts, decode_dead_letter, with_original
+from redrive.messages import Headers, cuts, decode_dead_letter, with_original
 from redrive.messages import own_headers as own
 from redrive.messages.cuts import Content
 from redrive.messages.dead_letters import read_view
-from redrive.messages.schemes import SchemeTable
+from redrive.messages.schemes import Scheme, SchemeTable
 
 
 def restore_message(message: Message, facts: Facts) -> Message | Gone:
@@ -62,6 +64,29 @@ def _original(message: Message, schemes: SchemeTable, facts: Facts) -> Original 
     return facts.record(RecordQuestion(origin.topic, origin.partition, origin.offset))
 
 
+def _joined_headers(message: Message, original: Headers, schemes: SchemeTable) -> Headers:
+    """The headers of an original, and those that its dead letter adds.
+
+    The dead letter may have copies of the original's headers, with values that the program changed:
+    each header is there once, as it was. Only headers of schemes may repeat, one for each failure.
+    """
+    profile = message.profile or decode_dead_letter(
+        message.value, message.headers, key=message.key, schemes=schemes
+    )
+    taken = [scheme for scheme in profile.taken if isinstance(scheme, Scheme)]
+    names, pairs = {name for name, _ in original}, Counter(original)
+    headers = [*original]
+    for pair in message.headers:
+        if any(scheme.owns(pair[0]) for scheme in taken):
+            pairs[pair] -= 1
+            is_added = pairs[pair] < 0
+        else:
+            is_added = pair[0] not in names
+        if is_added:
+            headers.append(pair)
+    return headers
+
+
 def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message | Gone:
     """The record that a dead letter refers to, with the headers that make it a dead letter.
 
@@ -78,7 +103,7 @@ def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message
     return message._replace(
         key=found.key,
         value=found.value,
-        headers=[*own.without_own(found.headers), *message.headers],
+        headers=_joined_headers(message, own.without_own(found.headers), schemes),
         timestamp=found.timestamp,
         # A service that loops only the original has not seen this dead letter before.
         hops=max(message.hops, own.read_own(found.headers).hops),

@@ -201,14 +201,17 @@ def _profile(
         return DeadLetterProfile(NO_VALID_SCHEME, problem, fields, None)
     if isinstance(scheme, Scheme):
         header = scheme.header(view)
-        taken = tuple(it for it in reading.schemes if isinstance(it, Scheme)) or (scheme,)
+        taken = tuple(it for it in reading.schemes if isinstance(it, Scheme))
+        origins = tuple(reading.origins(headers))
+        if scheme not in taken:
+            taken, origins = (scheme, *taken), (*origins, view.origin.topic or "")
         profile = DeadLetterProfile(
             scheme.name,
             "",
             _pattern_fields(last, header),
             header,
             view,
-            origins=tuple(reading.origins(headers)) or (view.origin.topic or "",),
+            origins=origins or (view.origin.topic or "",),
             taken=taken,
         )
         return with_original(profile, own.read_group_topic(last.get(own.GROUP_TOPIC)))
