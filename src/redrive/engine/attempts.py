@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from redrive.engine.decision import NO_PROFILE
+from redrive.engine.decision import NO_PROFILE, Put
+from redrive.engine.facts import Facts, Program
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.messages import DeadLetterProfile, with_original
 from redrive.messages import own_headers as own
@@ -127,10 +128,29 @@ class AttemptCounter:
             self._originals[key] = profile, with_original(profile, group_topic)
         return message._replace(profile=self._originals[key][1], group_topic=group_topic)
 
-    def may_lack_rounds(self, message: Message) -> bool:
-        """Whether a fresh dead letter has no rounds because its program drops headers."""
-        is_fresh = bool(message.failed_at) and not message.hops
-        return self._is_kafka and is_fresh and (message.profile or NO_PROFILE).drops_headers
+    def may_lack_rounds(self, message: Message, facts: Facts) -> bool:
+        """Whether a fresh dead letter may have no rounds because its program drops headers."""
+        profile = message.profile or NO_PROFILE
+        is_fresh = message.may_be_round or bool(message.failed_at)
+        if not self._is_kafka or not is_fresh or message.hops:
+            return False
+        if drops_headers(profile, facts):
+            return True
+        return message.may_be_round and not facts.copies_headers(program_of(profile))
+
+    def is_counted_by_body(self, put: Put, facts: Facts, *, names_record: bool) -> bool:
+        """Whether the outcome of a put has what its headers say, by a digest of key and body.
+
+        It is looked up if the message returns without its headers, and the record that failed can't
+        be asked. ``names_record`` is whether its dead letter says which record that is.
+        """
+        if put.rounds is None:
+            return False
+        topic = put.destination.topic
+        if facts.copies_headers(program_of(put.profile, topic)):
+            return False
+        target = facts.topic(topic)
+        return not names_record or not target.may_read or target.wants_keys
 
     def rounds_of_probe(self, rule: Rule, rounds: own.Rounds, attempts: Attempts) -> own.Rounds:
         """The rounds of a put that does not count: the earlier ones, or 0."""
@@ -150,6 +170,17 @@ class AttemptCounter:
             queue=self._queue,
             target=destination.topic,
         )
+
+
+def program_of(profile: DeadLetterProfile, topic: str = "") -> Program:
+    """The program that wrote a dead letter, or that would if its record came from a topic."""
+    group = profile.view.consumer_group or ""
+    return Program(profile.scheme, topic or profile.failed_on or "", group)
+
+
+def drops_headers(profile: DeadLetterProfile, facts: Facts) -> bool:
+    """Whether the program of a dead letter drops headers, by its scheme or by what was seen."""
+    return profile.drops_headers or program_of(profile) in facts.dropping
 
 
 def loop_of(profile: DeadLetterProfile, hops: int, counted: int, limit: int) -> Refusal | None:

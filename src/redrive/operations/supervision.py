@@ -78,6 +78,8 @@ class SupervisionState:
     """The breakers that are not closed; retries to their targets wait."""
     floods: tuple[FloodState, ...] = ()
     """The current floods: dead letters beyond a limit remain."""
+    dropping: tuple[str, ...] = ()
+    """What is said of programs whose dead letters lack the headers of the record that failed."""
 
     def is_dead(self, now: float) -> bool:
         """Whether the process ended or is silent for too long; ``now`` in seconds since 1970."""
@@ -109,6 +111,7 @@ class SupervisionState:
             stopped={topic: why for topic, why in self.stopped.items() if topic in topics},
             breakers=tuple(one for one in self.breakers if one.handler in names),
             floods=tuple(one for one in self.floods if one.handler in names),
+            dropping=(),
         )
 
     def describe(self, now: float) -> str:
@@ -164,7 +167,7 @@ def read(path: Path) -> SupervisionState | None:
         breakers = tuple(BreakerState(**one) for one in known["breakers"])
         floods = tuple(FloodState(**one) for one in known["floods"])
         read = {**known, "state": Activity(data["state"]), "breakers": breakers, "floods": floods}
-        return SupervisionState(**read)
+        return SupervisionState(**{**read, "dropping": tuple(data.get("dropping", ()))})
     except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError):
         return None
     except OSError as error:

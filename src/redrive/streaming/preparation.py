@@ -166,7 +166,7 @@ class Preparation:
         processor.commit_positions(start.every_position, start.moved)
         if start.topics or start.begins:
             with self._entries() as entries:
-                entries.set_begins(start.begins)
+                entries.set_begins(start.begins, start.since)
                 entries.set_topics(start.topics)
         self._record_tables(self.configuration)
         processor.begin()

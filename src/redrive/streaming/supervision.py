@@ -177,6 +177,8 @@ class Supervisor(JobObserver):
         """The breakers that are not closed."""
         self.floods: tuple[FloodState, ...] = ()
         """The current floods."""
+        self.dropping: tuple[str, ...] = ()
+        """What is said of programs that drop headers."""
         self._warned_at = -float("inf")
         self._ended = threading.Event()
         self._threads = (
@@ -289,6 +291,7 @@ class Supervisor(JobObserver):
             stopped=self._stopped,
             breakers=self.breakers,
             floods=self.floods,
+            dropping=self.dropping,
         )
         self._control.supervised(state)
         with contextlib.suppress(OSError):  # a full disk: status reports an old file
