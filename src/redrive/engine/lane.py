@@ -214,9 +214,12 @@ class Lane:
         self, row: int, message: Message, attempts: Attempts, replay: Replay | None
     ) -> Decided:
         if row in self._excess:
-            decider, profile = self._part.decider, message.profile or NO_PROFILE
+            decider = self._part.decider
             assert isinstance(decider, RulesDecider), "only dead-letter queues have a flood limit"
+            message, attempts, _ = decider.identify(message, attempts, self._facts)
+            decider.note_return(message, attempts, self._facts)  # else a probe seems to succeed
             why, derive = self._excess[row], self._facts.cache.derive
+            profile = message.profile or NO_PROFILE
             return Decided(message, derive(decider.keep_flooded, profile, attempts, why))
         return self._part.decider.decide(
             message, attempts, self._facts, entry=self._base + row, replay=replay

@@ -206,13 +206,21 @@ class RulesDecider:
         decision = facts.cache.decide(self, profile, attempts, message, replay)
         if self.guard is None or replay is not None:
             return self._attempt(message, decision, attempts, facts, entry=entry, gone=gone)
-        if message.put_at:
-            self.guard.note_return(profile, attempts, message.put_at, facts)
+        self.note_return(message, attempts, facts)
 
         def attempt(tried: Decision) -> Decided:
             return self._attempt(message, tried, attempts, facts, entry=entry, gone=gone)
 
         return self.guard.decide(message, decision, attempts, facts, attempt)
+
+    def note_return(self, message: Message, attempts: Attempts, facts: SliceContext) -> None:
+        """Count a message that may be a returned round, for its breaker."""
+        if self.guard is None or not message.put_at:
+            return
+        profile = message.profile or NO_PROFILE
+        if self.profiles.is_kafka:
+            profile = self.profiles.match(message, facts.now)
+        self.guard.note_return(profile, attempts, message.put_at, facts)
 
     def _attempt(
         self,
