@@ -177,6 +177,26 @@ def test_rounds_are_found_without_a_setting(
     assert [(one["rule_line"], one["attempt"]) for one in put] == [(2, 1), (2, 2), (2, 3), (3, 4)]
 
 
+def test_rounds_of_a_group_are_found_without_a_setting() -> None:
+    """The header with the original topic is gone too."""
+    table = TABLE.replace("ACTION(RETRY)", "TOPIC(orders) ACTION(RETRY) TO(GROUP)")
+    application = Application(dropping(spring), table, since=0, rounds="orders.billing.retry")
+    application.run(steps=40)
+    assert len(application.topics.topics["orders.billing.retry"]) == 3
+    assert len(application.topics.topics["dead"]) == 1
+
+
+def test_what_is_only_forwarded_is_not_asked() -> None:
+    """It never was on the topic where it failed by a put of this table."""
+    application = Application(
+        dropping(spring), "DIALECT(KAFKA)\nACTION(FWD) FWDT('dead')\n", since=0
+    )
+    application.driver.cluster = cluster = _Asked(records=application.known())
+    application.driver.step(BEGIN)
+    assert len(application.topics.topics["dead"]) == 1
+    assert cluster.records_asked == []
+
+
 @pytest.mark.parametrize("fail", [spring, watermill], ids=lambda it: it.__name__)
 def test_a_backlog_from_before_the_first_start_is_put_without_asking(fail: Fail) -> None:
     """It cannot be a round. What comes back of it is counted all the same."""

@@ -14,7 +14,7 @@ from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.messages import DeadLetterProfile, with_original
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
-from redrive.rules import Action, Dialect, Rule, RulesTable, select_rule, select_untried
+from redrive.rules import Action, Dialect, RetryTo, Rule, RulesTable, select_rule, select_untried
 from redrive.topology.put import Destination, Refusal
 
 LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
@@ -39,6 +39,8 @@ class AttemptCounter:
         self._table_id = table.hash[:16]
         self._queue = queue
         self._is_kafka = table.control.dialect is Dialect.KAFKA
+        self.has_group_topics = any(rule.to is RetryTo.GROUP for rule in table.rules)
+        """Whether rules put to topics of groups."""
         self._numbers = {id(rule): number for number, rule in enumerate(table.rules)}
         # Decisions are shared by a profile's id, so each profile gets one derived object.
         self._originals: dict[
@@ -138,18 +140,28 @@ class AttemptCounter:
             return True
         return message.may_be_round and not facts.copies_headers(program_of(profile))
 
+    def may_be_repeated(self, put: Put, facts: Facts) -> bool:
+        """Whether a put may have been made before, and its message have lost its headers.
+
+        A put to another topic than the one where the message failed can't: it was not there.
+        """
+        if put.rounds is None or put.rule is None:
+            return False
+        failed_on, topic = put.profile.failed_on, put.destination.topic
+        is_elsewhere = put.rule.action is not Action.RETRY and failed_on != topic
+        if is_elsewhere and not self.has_group_topics:
+            return False
+        return not facts.copies_headers(program_of(put.profile, topic))
+
     def is_counted_by_body(self, put: Put, facts: Facts, *, names_record: bool) -> bool:
         """Whether the outcome of a put has what its headers say, by a digest of key and body.
 
         It is looked up if the message returns without its headers, and the record that failed can't
         be asked. ``names_record`` is whether its dead letter says which record that is.
         """
-        if put.rounds is None:
+        if not self.may_be_repeated(put, facts):
             return False
-        topic = put.destination.topic
-        if facts.copies_headers(program_of(put.profile, topic)):
-            return False
-        target = facts.topic(topic)
+        target = facts.topic(put.destination.topic)
         return not names_record or not target.may_read or target.wants_keys
 
     def rounds_of_probe(self, rule: Rule, rounds: own.Rounds, attempts: Attempts) -> own.Rounds:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
-from redrive.engine.attempts import program_of
 from redrive.engine.decision import Put
 from redrive.engine.message import NO_ATTEMPTS, seed_of
 from redrive.engine.put_record import PreparedPut, put_bounds
@@ -153,7 +152,6 @@ class DecisionCache:
         if bounds is None:
             return None
         known, counter = facts.facts, decider.attempts
-        has_rounds = decision.rounds is not None and replay is None
         names_record = names_offset(profile, layout)
         return PreparedPut(
             decision,
@@ -161,7 +159,7 @@ class DecisionCache:
             bounds,
             facts,
             hops=hops,
-            may_lack_rounds=has_rounds and not known.copies_headers(program_of(profile)),
+            may_lack_rounds=replay is None and counter.may_be_repeated(decision, known),
             is_counted_by_body=counter.is_counted_by_body(
                 decision, known, names_record=names_record
             ),

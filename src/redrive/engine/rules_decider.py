@@ -166,7 +166,7 @@ class RulesDecider:
         if attempts != NO_ATTEMPTS or not self.attempts.may_lack_rounds(message, known):
             return message, attempts, None
         is_dropped = drops_headers(profile, known)
-        if not is_dropped and not self._is_put(message, facts):
+        if not is_dropped and not self._may_be_repeated(message, facts):
             return message, attempts, None
         mine = own_headers_of_original(message, self.schemes, known)
         if isinstance(mine, Gone):
@@ -182,12 +182,13 @@ class RulesDecider:
             known.note_dropped(program_of(profile))
         return *self.attempts.with_earlier_rounds(message, mine), None
 
-    def _is_put(self, message: Message, facts: SliceContext) -> bool:
-        """Whether a message is put unless rounds of it failed; otherwise they do not matter."""
-        profile = message.profile or NO_PROFILE
-        if self.profiles.is_kafka:
-            profile = self.profiles.match(message, facts.now)
-        return isinstance(facts.cache.decide(self, profile, NO_ATTEMPTS, message), Put)
+    def _may_be_repeated(self, message: Message, facts: SliceContext) -> bool:
+        """Whether the first put of a message by this table may be one that was made before."""
+        if self.attempts.has_group_topics:  # the rule of the original topic may be another one
+            return True
+        profile = self.profiles.match(message, facts.now)
+        first = facts.cache.decide(self, profile, NO_ATTEMPTS, message)
+        return isinstance(first, Put) and self.attempts.may_be_repeated(first, facts.facts)
 
     def _decide_known(
         self,
@@ -269,12 +270,14 @@ class RulesDecider:
         if refusal is not None:
             return Decided(message, facts.cache.derive(self.on_refusal, decision, refusal))
         decided = with_edit(decision, edit)
-        if decision.rounds is not None and self._is_counted_by_body(message, decision, facts):
+        if self._is_counted_by_body(message, decision, facts):
             digest = digest_of(record.key, record.value)
             decided = with_own_headers(decided, digest, record.headers or [])
         return Decided(message, decided, ((entry, record),))
 
     def _is_counted_by_body(self, message: Message, put: Put, facts: SliceContext) -> bool:
+        if not self.attempts.may_be_repeated(put, facts.facts):
+            return False
         names_record = failed_record(message, self.schemes) is not None
         return self.attempts.is_counted_by_body(put, facts.facts, names_record=names_record)
 
