@@ -98,7 +98,8 @@ class FollowedPuts:
             TransientFault: The broker did not answer in time.
         """
         oldest = int(time.time() * 1000) - _DAY
-        lanes = self._cluster.lanes([self._topic])
+        count = self._cluster.topics().get(self._topic, 0)
+        lanes = [TopicPartition(self._topic, number) for number in range(count)]
         ends = settled_ends(self._cluster, lanes)
         if new := [lane for lane in lanes if lane not in self._positions]:
             first = self._cluster.offsets_at(dict.fromkeys(new, oldest))
