@@ -28,7 +28,9 @@ from kafka.errors import MessageSizeTooLargeError
 from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.conftest import PATIENCE, RawName, eventually, read_records
+from tests.engine.failed_processing import ENVELOPE, NAMELESS
 from tests.streaming.conftest import Jobs, RunningJob, configuration_of, letter
+from tests.streaming.test_dialect import DROPPING, failing_consumer
 
 from redrive.broker import EmbeddedBroker, EmbeddedCluster
 from redrive.checkpoints.control import read_entries
@@ -1169,3 +1171,33 @@ def _lives(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+@BOTH_EMITTERS
+def test_a_program_that_drops_headers_has_its_rounds_and_no_more(
+    jobs: Jobs, emitter: EmitterChoice
+) -> None:
+    """It writes a JSON envelope, with or without the offset of its record; the job starts anew."""
+    dlq, dead, orders = jobs.topic("dlq"), jobs.topic("dead"), jobs.topic("orders")
+    table = f"DIALECT(KAFKA) RETRYINT(1)\nACTION(RETRY) RETRY(4)\nACTION(FWD) FWDT('{dead}')\n"
+    values = [f"{one.__name__} always {n}".encode() for one in DROPPING for n in range(5)]
+    configuration = jobs.configure({dlq: table}, schemes=(ENVELOPE, NAMELESS), emitter=emitter)
+    running = jobs.start(configuration)
+    jobs.produce(orders, [{"key": b"k", "value": it} for it in values])
+    with failing_consumer(jobs.bootstrap_servers, dlq, orders) as processing:
+        eventually(
+            lambda: len(jobs.read(orders)) >= 3 * len(values) or running.error or processing.done(),
+            "all have come back",
+        )
+        running.stop()
+        second = jobs.start(configuration)
+        eventually(
+            lambda: len(jobs.read(dead)) >= len(values) or second.error or processing.done(),
+            "all are given up",
+        )
+        second.stop()
+    processing.result()
+    assert Counter(jobs.values(dead)) == dict.fromkeys(values, 1)
+    assert Counter(jobs.values(orders)) == dict.fromkeys(values, 1 + 4)
+    told = {message for job in (running, second) for message, _ in job.warnings}
+    assert "a program drops headers" in told

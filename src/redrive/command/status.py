@@ -234,7 +234,7 @@ class StatusView:
         elif now.outcomes is not None:
             parts.append("No outcomes yet. `redrive run` handles waiting messages.")
         state = self.supervision
-        waits = [] if state is None else [state.ledger, state.clusters]
+        waits = [] if state is None else [state.ledger, state.clusters, *state.dropping]
         notes = [*now.notes, *self.others, *_missing(now, state), *filter(None, waits)]
         return Group(*parts, *(Text(printable(f"note: {note}"), style="yellow") for note in notes))
 

@@ -7,7 +7,7 @@ about a profile applies to all its messages.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import itemgetter
@@ -256,6 +256,13 @@ def origin_partition_headers(profile: DeadLetterProfile) -> frozenset[str] | Non
     parts = scheme.parts.get("origin.partition", ())
     is_known = all(part.place is Place.HEADER for part in parts)
     return frozenset(part.header for part in parts) if is_known else None
+
+
+def names_offset(profile: DeadLetterProfile, layout: Collection[str]) -> bool:
+    """Whether dead letters with these header names name the offset of the record that failed."""
+    scheme = profile.taken[0] if profile.taken else None
+    parts = scheme.parts.get("origin.offset", ()) if isinstance(scheme, Scheme) else ()
+    return any(part.place is Place.HEADER and part.header in layout for part in parts)
 
 
 def with_original(

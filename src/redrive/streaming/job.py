@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from redrive.checkpoints.epoch import RunIdentity
     from redrive.engine.breaker import BreakerState
+    from redrive.engine.facts import Program
     from redrive.engine.flood import FloodState
     from redrive.streaming.projection import Projection
 
@@ -139,6 +140,7 @@ class Job:
         self._wait = WaitRule({}, 0)
         self._invalid = InvalidReport(control)
         self._alarms: dict[tuple[object, ...], BreakerState | FloodState] = {}
+        self._dropping: frozenset[Program] = frozenset()
         self._is_started = False
         self._is_superseded = False
         self._replaced: JobConfiguration | None = None
@@ -375,6 +377,10 @@ class Job:
             self._control.notice(self._alarms[key].ended, **asdict(self._alarms[key]))
         self._alarms = alarms
         self._supervisor.breakers, self._supervisor.floods = breakers, floods
+        for program in sorted(processor.dropping - self._dropping):
+            self._control.warning("a program drops headers", because=program.sentence)
+        self._dropping |= processor.dropping
+        self._supervisor.dropping = tuple(one.sentence for one in sorted(self._dropping))
 
     def _accept(self, request: Restart, one: _Run) -> bool:
         fresh = self._control.load(request)

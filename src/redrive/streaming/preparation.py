@@ -191,7 +191,7 @@ class Preparation:
         if start.topics or start.begins or self._new_topics.taken:
             with self._entries() as entries:
                 # Another share begins where the other application has stopped, too.
-                entries.set_begins({**self._taken, **start.begins})
+                entries.set_begins({**self._taken, **start.begins}, start.since)
                 entries.set_topics(start.topics)
                 entries.write(kept_again(self._new_topics.taken))
         self._new_topics, self._predecessor, self._taken = NewTopics(), None, {}

@@ -68,6 +68,9 @@ class Start:
     """New facts about topics, to record once positions are committed."""
     begins: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Starts of new lanes and of lanes of recreated topics, to record before the topics."""
+    since: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where lanes ended before the job's first decision about their topic, as far as it is known:
+    no dead letter below is a round of the job's."""
     incarnations: Mapping[str, int] = field(default_factory=dict)
     """Recreated topics, and how many of the name were read, including this one."""
     lanes: frozenset[TopicPartition] = frozenset()
@@ -115,6 +118,7 @@ class _Positions:
     moved: frozenset[TopicPartition]
     topics: Mapping[str, TopicIdentity]
     begins: Mapping[TopicPartition, int]
+    since: Mapping[TopicPartition, int]
     incarnations: Mapping[str, int]
 
 
@@ -255,6 +259,7 @@ class StartFinder:
             moved=current.moved,
             topics={**current.topics, **awaited},
             begins=current.begins,
+            since=current.since,
         )
 
     def _positions_of(
@@ -312,8 +317,19 @@ class StartFinder:
                 for lane in every
                 if lane.topic in anew or self._entries.begin_of(lane) is None
             },
+            since={
+                one.source: self._first_end(one.source, committed[one.source], extents[one.source])
+                for one in kept
+                if one.source.topic not in anew
+            },
             incarnations=incarnations,
         )
+
+    def _first_end(self, lane: TopicPartition, committed: int | None, extent: Extent) -> int:
+        """See ``Start.since``; 0 if anything may have been decided about the topic before."""
+        if committed is None and not self._entries.topic_of(lane.topic):
+            return extent.end
+        return self._entries.first_end_of(lane)
 
     def _is_known(self, lane: TopicPartition) -> bool:
         entries = self._entries
