@@ -113,6 +113,11 @@ class HandlerIdentity:
         return self.retry_topic, self.backoff_topic
 
     @property
+    def own_topics(self) -> tuple[str, ...]:
+        """The handler's own topics, which may not all exist."""
+        return *self.waiting_topics, self.remaining_topic, self.replay_topic
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """The topics of dead letters that are not placed yet."""
         return self.topic, *self.waiting_topics, self.remaining_topic
