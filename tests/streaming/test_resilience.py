@@ -499,6 +499,32 @@ def test_what_remains_of_a_topic_outlives_its_recreation(jobs: Jobs) -> None:
     assert live == {f"{dlq}:0:0".encode(): b"old", f"{dlq}~2:0:0".encode(): b"new"}
 
 
+@pytest.mark.parametrize("partitions", [1, 0], ids=["fewer partitions", "deleted"])
+def test_what_is_parked_is_retried_whatever_became_of_its_topic(
+    jobs: Jobs, partitions: int
+) -> None:
+    """The partitions that the dead-letter topic no longer has are read like the others."""
+    dlq, orders = jobs.topic("dlq", partitions=4), jobs.topic("orders")
+    configuration = jobs.configure({dlq: "RETRYINT(1)\nACTION(RETRY) RETRY(1000000)\n"})
+    jobs.admin.delete_topics([orders])
+    eventually(lambda: orders not in jobs.admin.list_topics(), "the target is gone")
+    everything = sorted(b"%d" % number for number in range(20))
+    letters = [letter(2053, orders, body, partition=n % 4) for n, body in enumerate(everything)]
+    jobs.produce(dlq, letters)
+    job = jobs.start(configuration)
+    eventually(lambda: job.results().get("parked", 0) >= 20 or job.error, "all are parked")
+    job.stop()
+    jobs.admin.delete_topics([dlq])
+    eventually(lambda: dlq not in jobs.admin.list_topics(), "the dead-letter topic is gone")
+    if partitions:
+        jobs.create(dlq, partitions=partitions)
+    jobs.create(orders)
+    job = jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE))
+    eventually(lambda: job.results().get("retried", 0) >= 20 or job.error, "all were retried")
+    job.stop()
+    assert bodies(jobs.read(orders)) == everything
+
+
 # -- what operators do to targets ------------------------------------------------------------------
 
 

@@ -77,7 +77,12 @@ class LiveOrder:
             for group, topics in _processing(now).items()
         }
         processed = {one for one, known in now.items() if _is_processed(known, ends, passed)}
-        returned_to = {one.letters for one in processed}
+        there = self._cluster.topics() if processed else {}
+        returned_to = {
+            one.letters
+            for one in processed
+            if one.letters.partition < there.get(one.letters.topic, 0)
+        }
         returned, decided = self._ends(returned_to), self._passed(self._group, returned_to)
         return {
             one: _returned(now[one], returned, decided) if one in processed else now.get(one, one)
@@ -165,8 +170,13 @@ def _is_processed(one: Round, ends: _Offsets, passed: Mapping[str, _Offsets | No
 
 
 def _returned(one: Round, ends: _Offsets, passed: _Offsets) -> Round:
-    """A round whose message was processed; it is over once the job has passed what came back."""
-    end = ends[one.letters]
+    """A round whose message was processed; it is over once the job has passed what came back.
+
+    To a partition that is not there any more nothing can come back.
+    """
+    end = ends.get(one.letters)
+    if end is None:
+        return one._replace(is_over=True)
     returned = end if one.returned is None else min(one.returned, end)
     return one._replace(returned=returned, is_over=passed.get(one.letters, 0) >= returned)
 

@@ -20,6 +20,7 @@ from redrive.configuration.deciders import (
     table_of,
     topology_of,
 )
+from redrive.engine.names import HandlerIdentity
 from redrive.messages import TopicPartition
 from redrive.rules import RulesTable
 from redrive.rules.backoff import PARTITIONS
@@ -49,6 +50,14 @@ class KeptLane:
     GET(DISABLED); None if neither."""
     is_of_handler: bool = True
     """Whether a rules table decides the lane; otherwise definitions do."""
+    has_source: bool = True
+    """Whether the source has the lane; a topic that was deleted, or made anew with fewer
+    partitions, has left messages that wait."""
+
+    @property
+    def lanes(self) -> tuple[TopicPartition, ...]:
+        """All lanes with messages of the lane: its source, and where they wait."""
+        return (self.source, *self.waiting) if self.has_source else self.waiting
 
     @property
     def waiting(self) -> tuple[TopicPartition, ...]:
@@ -63,6 +72,30 @@ def owned_lanes(
     """The lanes of a topic of the layout that belong to this instance's share."""
     lanes = (TopicPartition(topic, number) for number in range(layout.get(topic, 0)))
     return [lane for lane in lanes if configuration.share.owns(lane)]
+
+
+def kept_identities(configuration: JobConfiguration) -> Iterator[HandlerIdentity]:
+    """The names of everything whose messages may wait: handlers, and sources of the topology."""
+    yield from (handler.identity for handler in configuration.handlers)
+    for source in sources_of(configuration).values():
+        yield identity_of(configuration.application, source)
+
+
+def count_kept_lanes(
+    identity: HandlerIdentity, layout: Mapping[str, int], existing: Mapping[str, int]
+) -> int:
+    """The number of lanes of a source: it may have had more partitions when messages were parked.
+
+    Args:
+        identity: The names of its topics.
+        layout: Partitions of the topics to read.
+        existing: Partitions of all topics.
+    """
+    topics = [identity.retry_topic, identity.remaining_topic, identity.replay_topic]
+    of_backoff = existing.get(identity.backoff_topic, 0) // PARTITIONS
+    return max(
+        layout.get(identity.topic, 0), of_backoff, *(existing.get(name, 0) for name in topics)
+    )
 
 
 def inhibited_queues(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
@@ -92,27 +125,36 @@ def inhibited_queues(configuration: JobConfiguration) -> Mapping[str, QueueTopic
 
 
 def kept_lanes(
-    configuration: JobConfiguration, layout: Mapping[str, int], existing: Collection[str]
+    configuration: JobConfiguration,
+    layout: Mapping[str, int],
+    existing: Mapping[str, int],
+    denied: Collection[str] = (),
 ) -> list[KeptLane]:
     """Every lane of this instance's share whose messages may wait.
 
-    The layout has the topics to read; ``existing`` has all, including the job's own.
+    Args:
+        configuration: The job.
+        layout: Partitions of the topics to read.
+        existing: Partitions of all topics, including the job's own.
+        denied: Topics that this user may not read; what waits for them stays.
     """
-    return [
+    every = [
         *_kept_by_handlers(configuration, layout, existing),
         *_kept_by_routers(configuration, layout, existing),
     ]
+    return [one for one in every if one.source.topic not in denied]
 
 
 def _kept_by_handlers(
-    configuration: JobConfiguration, layout: Mapping[str, int], existing: Collection[str]
+    configuration: JobConfiguration, layout: Mapping[str, int], existing: Mapping[str, int]
 ) -> Iterator[KeptLane]:
     inhibited = inhibited_queues(configuration)
     for handler in configuration.handlers:
         table, identity = table_of(handler), handler.identity
         # Messages may still wait by the BACKOFF of an earlier table.
         has_backoff = table.has_backoff or identity.backoff_topic in existing
-        for lane in owned_lanes(configuration, identity.topic, layout):
+        count = count_kept_lanes(identity, layout, existing)
+        for lane in owned_lanes(configuration, identity.topic, {identity.topic: count}):
             yield KeptLane(
                 lane,
                 table.hash + configuration.schemes_id,
@@ -126,18 +168,20 @@ def _kept_by_handlers(
                 if has_backoff
                 else {},
                 inhibited.get(identity.topic),
+                has_source=lane.partition < layout.get(identity.topic, 0),
             )
 
 
 def _kept_by_routers(
-    configuration: JobConfiguration, layout: Mapping[str, int], existing: Collection[str]
+    configuration: JobConfiguration, layout: Mapping[str, int], existing: Mapping[str, int]
 ) -> Iterator[KeptLane]:
     table = table_id_of(configuration.topology)
     for source in sources_of(configuration).values():
         identity = identity_of(configuration.application, source)
         # Messages may still wait for a receiver that no longer retries.
         has_retry = source.message_retries > 0 or identity.retry_topic in existing
-        for lane in owned_lanes(configuration, source.topic, layout):
+        count = count_kept_lanes(identity, layout, existing)
+        for lane in owned_lanes(configuration, source.topic, {source.topic: count}):
             yield KeptLane(
                 lane,
                 table,
@@ -146,6 +190,7 @@ def _kept_by_routers(
                 source.message_retry_interval / 1000,
                 channel=source if source.role is TopicRole.TRANSMISSION else None,
                 is_of_handler=False,
+                has_source=lane.partition < layout.get(source.topic, 0),
             )
 
 

@@ -32,7 +32,12 @@ from redrive.kafka.deadline import COORDINATOR, PATIENCE, PAUSE, DeadlineThread
 from redrive.operations.process import this_user
 from redrive.operations.rights import check_start
 from redrive.streaming.batch import BatchProcessor
-from redrive.streaming.kept_lanes import inhibited_queues, kept_lanes
+from redrive.streaming.kept_lanes import (
+    count_kept_lanes,
+    inhibited_queues,
+    kept_identities,
+    kept_lanes,
+)
 from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.losses import StoppedTopic
 from redrive.streaming.start import Start, StartFinder, read_topics
@@ -218,7 +223,7 @@ class Preparation:
         """
         if not self.configuration.rebalances:
             return self.configuration.share
-        return self._registration.assigned(sum(start.layout.values()))
+        return self._registration.assigned(_most_shares(start.layout))
 
     def lose_share(self) -> None:
         """Another instance took the share, or a part of it: the next run uses another."""
@@ -271,7 +276,7 @@ class Preparation:
         if layout is None:
             return None
         self._is_unclaimed = False
-        if self.configuration.rebalances and not self._take_share(sum(layout.values()), wait):
+        if self.configuration.rebalances and not self._take_share(_most_shares(layout), wait):
             return None
         configuration = self.configuration
         _check_room(configuration)
@@ -333,7 +338,9 @@ class Preparation:
             return None
         every = start.every_position
         kept = [
-            one for one in kept_lanes(configuration, start.layout, existing) if one.source in every
+            one
+            for one in kept_lanes(configuration, start.layout, existing, start.denied)
+            if one.remaining in every
         ]
         if not all(lane in every for one in kept for lane in one.waiting):
             return None  # a first BACKOFF, whose topic is not created yet
@@ -370,8 +377,8 @@ class Preparation:
     def _await_sources(self, wait: WaitRule) -> dict[str, int] | None:
         is_reported = False
         while True:
-            layout = self._ensured_layout()
-            if layout:
+            layout, has_lanes = self._ensured_layout()
+            if has_lanes:
                 return layout
             if not is_reported:
                 is_reported = True
@@ -382,8 +389,11 @@ class Preparation:
             if not self._sleep(_MISSING_AGE) or wait.is_over(time.time()):
                 return None
 
-    def _ensured_layout(self) -> dict[str, int]:
-        """Partitions of the topics that can be read; also creates the job's own topics."""
+    def _ensured_layout(self) -> tuple[dict[str, int], bool]:
+        """Partitions of the topics that can be read, and whether there is any lane to read.
+
+        The job's own topics are created; those of a deleted topic are still read.
+        """
         existing = self._cluster.topics()
         self.configuration = self.configuration.with_topics(existing)
         self._report_left_out(existing)
@@ -398,7 +408,12 @@ class Preparation:
         check_own_topics(self._cluster, wanted, existing)
         if any(existing.get(topic.name, 0) < topic.partitions for topic in wanted):
             TopicAdministration(self.configuration.connection).ensure(wanted)
-        return layout
+        has_lanes = any(
+            count_kept_lanes(one, layout, existing)
+            for one in kept_identities(self.configuration)
+            if one.topic not in self._denied
+        )
+        return layout, has_lanes
 
     def _report_left_out(self, existing: Collection[str]) -> None:
         for one in self.configuration.subscriptions:
@@ -441,6 +456,11 @@ class Preparation:
                 count=len(defined),
                 first=defined[0],
             )
+
+
+def _most_shares(layout: Mapping[str, int]) -> int:
+    """The maximum number of shares: messages may wait although every source was deleted."""
+    return max(1, sum(layout.values()))
 
 
 def _running_table(handler: HandlerConfiguration, job: JobConfiguration) -> RunningTable:

@@ -195,17 +195,17 @@ class StartFinder:
         return replace(start, held=held, replayed=start.replayed | replayed)
 
     def _find(self, layout: Mapping[str, int], denied: frozenset[str]) -> Start:
-        owned = kept_lanes(self._configuration, layout, self._cluster.topics())
-        lanes = frozenset(lane for one in owned for lane in (one.source, *one.waiting))
+        owned = kept_lanes(self._configuration, layout, self._cluster.topics(), denied)
+        lanes = frozenset(lane for one in owned for lane in one.lanes)
         leaderless = self._cluster.leaderless(lanes)
-        kept = [one for one in owned if leaderless.isdisjoint((one.source, *one.waiting))]
+        kept = [one for one in owned if leaderless.isdisjoint(one.lanes)]
         if owned and not kept:
             raise TransientFault(
                 f"no lane has leaders for its partitions, such as {min(leaderless)}"
             )
         identities = self._cluster.topic_ids(list(layout))
         current, kept = self._positions_of(kept, identities)
-        led = {one.source for one in kept}
+        led = {one.source for one in kept if one.has_source}
         channels = [
             (lane, source)
             for source in sources_of(self._configuration).values()
@@ -213,9 +213,13 @@ class StartFinder:
             for lane in owned_lanes(self._configuration, source.topic, layout)
             if lane in led
         ]
-        channels += [(one.source, one.channel) for one in kept if one.is_of_handler and one.channel]
+        channels += [
+            (one.source, one.channel)
+            for one in kept
+            if one.is_of_handler and one.channel and one.has_source
+        ]
         moving = {lane for lane, _ in channels}
-        free = [one.source for one in kept if one.source not in moving]
+        free = [one.source for one in kept if one.has_source and one.source not in moving]
         missing = frozenset(read_topics(self._configuration)) - denied - frozenset(layout)
         replayed = frozenset(
             one.remaining for one in kept if one.replay and current.extents[one.replay].end
@@ -269,7 +273,7 @@ class StartFinder:
     def _all_positions(
         self, kept: Collection[KeptLane], identities: Mapping[str, str]
     ) -> _Positions:
-        sources = {lane: one.source.topic for one in kept for lane in (one.source, *one.waiting)}
+        sources = {lane: one.source.topic for one in kept for lane in one.lanes}
         every, own = [*sources], {lane for one in kept for lane in one.waiting}
         committed = self._cluster.committed(self._configuration.application, every, stable=True)
         extents = self._cluster.extents(every)
