@@ -18,6 +18,7 @@ from redrive.command.options import (
     lenient_option,
     read_file,
 )
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import table_of, topology_of
 from redrive.diagnostics import Diagnostic, Severity, in_order
 from redrive.errors import ConfigurationError
@@ -45,6 +46,8 @@ _SEVERITIES: Final = tuple(Severity)
 _YAML_KINDS: Final = {"mqe": "MQ Everyplace network", "bindings": "bindings"}
 _KINDS_BY_SUFFIX: Final = {CONFIGURATION_SUFFIX: "qm.ini", JSON_SUFFIX: "MQSC commands in JSON"}
 _SETTINGS: Final = ".toml"
+_COMMON_PARTITIONS: Final = 6
+"""Assumed partitions of a topic: ``check`` asks no broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,23 @@ def _check_settings(file: str) -> FileFindings:
             queue = Names(queue=identity.queue, queue_manager=identity.queue_manager)
             analysed += check_targets(rules, text, tracer, queue, name=handler.rules_name)
     findings = tuple(dict.fromkeys([*settings.warnings, *analysed]))
-    return FileFindings(file, "settings", findings)
+    return FileFindings(file, f"settings, {_own_partitions(settings.job)}", findings)
+
+
+def _own_partitions(job: JobConfiguration) -> str:
+    """What the job's own topics take, for the common number of partitions of its sources."""
+    from redrive.streaming.kept_lanes import kept_identities  # noqa: PLC0415 - slow to import
+    from redrive.streaming.topics import count_own_partitions  # noqa: PLC0415 - slow to import
+
+    subscribed = (one.handler for one in job.subscriptions)
+    job = replace(job, handlers=(*job.handlers, *subscribed))
+    sources = [one.topic for one in kept_identities(job)]
+    count = count_own_partitions(job, dict.fromkeys(sources, _COMMON_PARTITIONS))
+    each = " each" if len(sources) > 1 else ""
+    return (
+        f"own topics with {counted(count, 'partition')}"
+        f" for {counted(len(sources), 'topic')} with {_COMMON_PARTITIONS}{each}"
+    )
 
 
 @click.command()
