@@ -307,8 +307,7 @@ class Rounds(Crash):
             seconds: float = rule.wait_before(tried, interval)
             if rule.backoff is not None:
                 jitter = jitter_of(identity, tried)
-                home = _home(b"k%d" % (number % self.keys))
-                place = waits.partition(home, int(seconds), jitter)
+                place = waits.partition(int(seconds), jitter)
                 seconds = waits.seconds(place)
             times.append((put_at, failed + 1000 * seconds))
         return times

@@ -114,6 +114,20 @@ def test_a_probe_is_due_once_for_each_interval() -> None:
     assert due == [15, 26, 37, 48, 59]
 
 
+@pytest.mark.parametrize("now", [6_000, -60_000], ids=["later", "the clock was set back"])
+def test_another_run_keeps_open_breakers_and_probes_at_once(now: int) -> None:
+    """A probe that was under way may have come back unseen meanwhile, so it closes nothing."""
+    settings = {"dlq": BreakerSettings(N, probe_interval=10)}
+    breakers = Breakers(settings)
+    breakers.learn({KEY: put(N)}, 0)
+    breakers.learn({KEY: BreakerCounts(returned=Counter({0: N}))}, 1_000)
+    breakers.learn({KEY: put()}, 5_000)
+    breakers.begin_run(settings, now)
+    assert breakers.opened(now + 30_000)[KEY].may_probe
+    breakers.begin_run({"dlq": BreakerSettings(N, probe_interval=20)}, now)
+    assert breakers.opened(now) == {}
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 9)), max_size=40))
 def test_it_opens_only_after_so_many_failures(batches: list[tuple[int, int, int]]) -> None:
     """Whatever is put, refused and comes back: fewer failures than the limit never open it."""

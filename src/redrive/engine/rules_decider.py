@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from redrive.engine import waiting
 from redrive.engine.attempts import AttemptCounter, drops_headers, program_of
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.breaker_guard import BreakerGuard
@@ -382,11 +383,11 @@ class RulesDecider:
         return self._decisions.write(Skip, result, profile, attempt=0, detail=detail, replay=replay)
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
-        """See ``Decider.waiting_place``; a BACKOFF chooses the partition by the wait."""
-        if decision.delay is None:
+        """See ``Decider.waiting_place``; under a BACKOFF the wait chooses the partition."""
+        if not self.table.has_backoff:
             return TopicPartition(self.identity.retry_topic, partition)
         jitter = jitter_of(message.identity, decision.attempts.failures)
-        partition = self.table.backoff_partitions.partition(partition, decision.delay, jitter)
+        partition = self.table.backoff_partitions.partition(decision.delay, jitter)
         return TopicPartition(self.identity.backoff_topic, partition)
 
     def park(self, message: Message, rule: Rule | None, attempts: Attempts) -> Park:
@@ -406,9 +407,7 @@ class RulesDecider:
 
     def interval(self, lane: TopicPartition) -> float:
         """See ``Decider.interval``."""
-        if lane.topic == self.identity.backoff_topic:
-            return self.table.backoff_partitions.seconds(lane.partition)
-        return self.table.control.retry_interval
+        return waiting.seconds_on(lane, self.identity, self.table)
 
     def _apply(self, case: _Case, rule: Rule) -> Decision:
         profile, attempts, replay = case.profile, case.attempts, case.replay

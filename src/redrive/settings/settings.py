@@ -215,7 +215,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
     configuration = JobConfiguration(
         application=name,
         connection=replace(read_connection(root.section("kafka")), group=name),
-        clusters=read_clusters(root.section("clusters"), name),
+        clusters=read_clusters(root.section("clusters"), name, (one.identity for one in handlers)),
         handlers=handlers,
         subscriptions=subscriptions,
         directory=directory,

@@ -65,6 +65,7 @@ class BatchProcessor:
         done: Callable[[BatchSummary], None],
         emitted: Callable[[Emitted], None],
         workers_first: bool = False,
+        breakers: Breakers | None = None,
     ) -> None:
         """Take the run.
 
@@ -77,6 +78,7 @@ class BatchProcessor:
             emitted: Called with the work of each batch, including failed ones.
             workers_first: Whether workers must emit the first batch, because a batch failed and may
                 have been too large for the driver.
+            breakers: Those of earlier runs.
         """
         self._configuration = configuration
         self._clock = start.clock
@@ -96,7 +98,8 @@ class BatchProcessor:
         self._done = done
         self._emitted = emitted
         self._enrichment = Enrichment.of(configuration)
-        self._breakers = Breakers(configuration.breakers)
+        self._breakers = Breakers({}) if breakers is None else breakers
+        self._breakers.begin_run(configuration.breakers, int(self._clock.now() * 1000))
         self._floods = Floods(configuration.flood_limits)
         self.dropping: frozenset[Program] = frozenset()
         """Programs that drop headers, as seen in this run."""

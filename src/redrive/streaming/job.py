@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from redrive.configuration import JobConfiguration
+from redrive.engine.breaker import Breakers
 from redrive.errors import (
     ConfigurationError,
     EnvironmentFault,
@@ -136,6 +137,8 @@ class Job:
         self._supervisor = Supervisor(configuration, control, end)
         self._end = EndDeadline(control, end)
         self._preparation = Preparation(configuration, control, self._supervisor)
+        self._breakers = Breakers({})
+        """They outlive a run: a new partition or a clock that was set does not close them."""
         self._projection: Projection | None = None
         self._wait = WaitRule({}, 0)
         self._invalid = InvalidReport(control)
@@ -219,6 +222,7 @@ class Job:
             done=self._batch_done,
             emitted=self._control.emitted,
             workers_first=self._preparation.failures > 0,
+            breakers=self._breakers,
         )
         query, cluster = None, Cluster(self._configuration.connection)
         forwarding = Forwarding(self._configuration, identity, self._control)
