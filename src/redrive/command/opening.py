@@ -112,7 +112,9 @@ def ask_inventory(
 ) -> Answer[_Answer]:
     """Ask a question about some dead letters of a job."""
     archive = Archive(settings.job)
-    inventory, notes = archive.inventory(partial(acknowledgements_in_effect, settings.job))
+    inventory, notes = archive.inventory(
+        partial(acknowledgements_in_effect, settings.job), settings.mask
+    )
     with inventory:
         found = question(inventory)
         quarantined = count_quarantined(inventory, selection)
