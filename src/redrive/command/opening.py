@@ -87,8 +87,8 @@ class Answer(NamedTuple, Generic[_Answer]):
         yield from self.notes
         if self.unread:
             yield (
-                f"up to {self.unread:,} messages are not in this list: the job has not read them"
-                " yet; redrive status shows whether it runs"
+                f"up to {counted(self.unread, 'message')} may be missing in this list: the job has"
+                " not read them yet; redrive status shows whether it runs"
             )
         yield from notes_about_quarantined(self.quarantined)
 

@@ -19,6 +19,7 @@ from redrive.console.routing import Console, as_json, wants_page
 from redrive.console.security import Access, Guard
 from redrive.console.sign_in import add_sign_in
 from redrive.errors import (
+    ConfigurationError,
     EnvironmentFault,
     NotFoundError,
     OutcomeUnknown,
@@ -88,7 +89,7 @@ def _status(error: RedriveError) -> int:
     match error:
         case RefusedError():
             return HTTPStatus.FORBIDDEN
-        case UsageError():
+        case UsageError() | ConfigurationError():
             return HTTPStatus.BAD_REQUEST
         case NotFoundError():
             return HTTPStatus.NOT_FOUND
