@@ -194,7 +194,7 @@ def test_what_a_topic_will_delete_is_told(
     monkeypatch.setattr("redrive.command.status.expiring_of", lambda *_: (soon,))
     result = status("--check", code=0)
     said = " ".join(result.stdout.split())
-    assert "orders.dlq deletes up to 1,204 messages before they are handled, the first in" in said
+    assert "orders.dlq deletes up to 1,204 messages before handling, the first in" in said
     assert "it keeps them for 7 d" in said
     (told,) = json.loads(status("--json").stdout)["expiring"]
     assert (told["topic"], told["at_most"], told["retention"]) == ("orders.dlq", 1204, 604_800.0)

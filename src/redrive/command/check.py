@@ -18,6 +18,7 @@ from redrive.command.options import (
     choice_option,
     json_option,
     lenient_option,
+    optional_config_option,
     read_file,
 )
 from redrive.configuration import JobConfiguration
@@ -145,7 +146,8 @@ def _other_applications(file: str, job: JobConfiguration) -> Iterator[Diagnostic
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="[QM=]FILE...")
+@click.argument("files", nargs=-1, metavar="[QM=]FILE...")
+@optional_config_option
 @lenient_option
 @click.option(
     "--input-queue",
@@ -173,6 +175,7 @@ def check(
     context: click.Context,
     files: Sequence[str],
     *,
+    config: Path | None,
     lenient: bool,
     input_queue: str,
     fail_on: str,
@@ -183,17 +186,24 @@ def check(
     """Check rules tables, settings and topologies: report all errors and warnings.
 
     \b
+    redrive check -c redrive.toml
     redrive check orders.rul redrive.toml
     redrive check QM1.mqsc QM2=second.mqsc network.yaml bindings.yaml
     redrive check --fail-on warning --quiet --format github *.rul
 
-    A rules table may be - for standard input. MQSC scripts (of queue manager QM), MQ Everyplace
-    networks and bindings, or folders of them, are one topology and are checked together.
+    Without a FILE redrive.toml is checked. A rules table may be - for standard input. MQSC scripts
+    (of queue manager QM), MQ Everyplace networks and bindings, or folders of them, are one topology
+    and are checked together.
 
     The comment * redrive: allow CODE above a rule allows a warning or note about it.
 
     Exit codes: 0 no finding that --fail-on names, 1 findings, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
+    if config is not None or not files:
+        from redrive.command.opening import settings_file  # noqa: PLC0415 - slow to import
+
+        path = settings_file(config, "")
+        files = (*files, str(path))
     has_settings = any(Path(name).suffix == _SETTINGS for name in files)
     options = _Options(strict=not lenient, input_queue=input_queue, has_settings=has_settings)
     checked = _without_duplicates(list(_check_files(files, options)))

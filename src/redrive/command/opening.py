@@ -92,8 +92,8 @@ class Answer(NamedTuple, Generic[_Answer]):
         yield from self.notes
         if self.unread:
             yield (
-                f"up to {self.unread:,} messages are not in this list: the job has not read them"
-                " yet; redrive status shows whether it runs"
+                f"up to {counted(self.unread, 'message')} may be missing in this list: the job has"
+                " not read them yet; redrive status shows whether it runs"
             )
         yield from notes_about_quarantined(self.quarantined)
 
@@ -117,7 +117,9 @@ def ask_inventory(
 ) -> Answer[_Answer]:
     """Ask a question about some dead letters of a job."""
     archive = Archive(settings.job)
-    inventory, notes = archive.inventory(partial(acknowledgements_in_effect, settings.job))
+    inventory, notes = archive.inventory(
+        partial(acknowledgements_in_effect, settings.job), settings.mask
+    )
     with inventory:
         found = question(inventory)
         quarantined = count_quarantined(inventory, selection)

@@ -86,7 +86,7 @@ def planned(
         selection = replace(selection, state=state)
     job = settings.job
     with open_cluster(job.connection) as cluster:
-        inventory, notes = Archive(job).inventory()
+        inventory, notes = Archive(job).inventory(mask=settings.mask)
         with inventory:
             rows = inventory.places(selection, limit=limit)
             quarantined = count_quarantined(inventory, selection)

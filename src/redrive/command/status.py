@@ -164,7 +164,7 @@ class StatusView:
         """
         job = settings.job
         read = partial(acknowledgements_in_effect, job)
-        found = status_of(job, acknowledgements=read, rates=rates, now=now)
+        found = status_of(job, acknowledgements=read, rates=rates, now=now, mask=settings.mask)
         reported = read_supervision(supervision_file(job))
         if reported is not None and job.only_handlers is not None:
             reported = reported.restricted_to(job)

@@ -25,6 +25,7 @@ from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CONNECT, GLIMPSE, PATIENCE
 from redrive.kafka.records import StoredRecord
+from redrive.masking import NO_MASK, Mask
 from redrive.messages import TopicPartition
 from redrive.outcomes.acknowledgements import (
     Acknowledgement,
@@ -174,9 +175,13 @@ class Archive:
         )
 
     def inventory(
-        self, acknowledgements: ReadAcknowledgements = no_acknowledgements
+        self,
+        acknowledgements: ReadAcknowledgements = no_acknowledgements,
+        mask: Mask = NO_MASK,
     ) -> tuple[Inventory, tuple[str, ...]]:
         """The dead letters of the job and their states; errors as for ``history``.
+
+        Conditions of users see columns as the mask shows them.
 
         Returns:
             The inventory, a context, and why it may lack outcomes.
@@ -189,7 +194,7 @@ class Archive:
             except TransientFault as fault:
                 note = f"{fault.message}; acknowledgements are unknown"
                 self._notes = (*self._notes, note)
-        return Inventory(ledger, current), self._all_notes(ledger)
+        return Inventory(ledger, current, mask), self._all_notes(ledger)
 
     def unread(self) -> int | None:
         """Records of the dead-letter topics that the job has not read, which have no outcomes.

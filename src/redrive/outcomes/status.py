@@ -24,6 +24,7 @@ from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster, without_leader
 from redrive.kafka.deadline import ANSWER, CONNECT, GLIMPSE
 from redrive.kafka.records import StoredRecord
+from redrive.masking import NO_MASK, Mask
 from redrive.messages import DeadLetterDecoder, Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.outcomes.acknowledgements import ReadAcknowledgements, no_acknowledgements
@@ -167,17 +168,19 @@ def status_of(
     acknowledgements: ReadAcknowledgements = no_acknowledgements,
     rates: AskRates = no_rates,
     now: datetime | None = None,
+    mask: Mask = NO_MASK,
 ) -> Status:
     """Ask the broker and the ledger for the state of a job.
 
-    The last minute and hour end at ``now``, by default the present. ``rates`` reads further rates.
+    The last minute and hour end at ``now``, by default the present. ``rates`` reads further rates;
+    conditions of acknowledgements see columns as the mask shows them.
 
     Raises:
         EnvironmentFault: The ledger exists and cannot be read, and the broker does not answer.
     """
     now = now or datetime.now(UTC)
     queues, notes = _Queues.of(configuration)
-    outcomes = _Outcomes.of(configuration, queues, acknowledgements, rates, now)
+    outcomes = _Outcomes.of(configuration, queues, acknowledgements, rates, now=now, mask=mask)
     inhibited = inhibited_queues(configuration)
     return Status(
         application=configuration.application,
@@ -226,7 +229,9 @@ class _Outcomes:
         queues: _Queues,
         acknowledgements: ReadAcknowledgements,
         ask_rates: AskRates,
+        *,
         now: datetime,
+        mask: Mask,
     ) -> Self:
         """Read the ledger and the later outcomes; errors as for ``status_of``."""
         path, topic = configuration.ledger.path, configuration.outcomes_topic
@@ -240,7 +245,7 @@ class _Outcomes:
                 now - timedelta(hours=1), now - timedelta(minutes=1)
             )
             known = None if cluster is None else acknowledgements(cluster)
-            with Inventory(ledger, known or ()) as inventory:
+            with Inventory(ledger, known or (), mask) as inventory:
                 standing, rates = inventory.standing(), ask_rates(inventory)
             parked, remaining = (
                 {name: one for (name, it), one in standing.items() if it is state}
