@@ -28,14 +28,19 @@ from kafka.errors import MessageSizeTooLargeError
 from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.conftest import PATIENCE, RawName, eventually, read_records
+from tests.engine.failed_processing import ENVELOPE, NAMELESS
 from tests.streaming.conftest import Jobs, RunningJob, configuration_of, letter
+from tests.streaming.test_dialect import DROPPING, failing_consumer
 
 from redrive.broker import EmbeddedBroker, EmbeddedCluster
 from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.instances import Share
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration, LedgerConfiguration
+from redrive.configuration.deciders import table_of
 from redrive.engine.commands import To
+from redrive.engine.message import Attempts, Message
+from redrive.engine.waiting import parked
 from redrive.errors import ConfigurationError, FatalFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import TRANSACTION
@@ -497,6 +502,64 @@ def test_what_remains_of_a_topic_outlives_its_recreation(jobs: Jobs) -> None:
     copies = jobs.read(configuration.handlers[0].identity.remaining_topic)
     live = {record.key: record.value[-3:] for record in copies}
     assert live == {f"{dlq}:0:0".encode(): b"old", f"{dlq}~2:0:0".encode(): b"new"}
+
+
+@pytest.mark.parametrize("partitions", [1, 0], ids=["fewer partitions", "deleted"])
+def test_what_is_parked_is_retried_whatever_became_of_its_topic(
+    jobs: Jobs, partitions: int
+) -> None:
+    """The partitions that the dead-letter topic no longer has are read like the others."""
+    dlq, orders = jobs.topic("dlq", partitions=4), jobs.topic("orders")
+    configuration = jobs.configure({dlq: "RETRYINT(1)\nACTION(RETRY) RETRY(1000000)\n"})
+    jobs.admin.delete_topics([orders])
+    eventually(lambda: orders not in jobs.admin.list_topics(), "the target is gone")
+    everything = sorted(b"%d" % number for number in range(20))
+    letters = [letter(2053, orders, body, partition=n % 4) for n, body in enumerate(everything)]
+    jobs.produce(dlq, letters)
+    job = jobs.start(configuration)
+    eventually(lambda: job.results().get("parked", 0) >= 20 or job.error, "all are parked")
+    job.stop()
+    jobs.admin.delete_topics([dlq])
+    eventually(lambda: dlq not in jobs.admin.list_topics(), "the dead-letter topic is gone")
+    if partitions:
+        jobs.create(dlq, partitions=partitions)
+    jobs.create(orders)
+    job = jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE))
+    eventually(lambda: job.results().get("retried", 0) >= 20 or job.error, "all were retried")
+    job.stop()
+    assert bodies(jobs.read(orders)) == everything
+
+
+def test_what_an_earlier_version_parked_by_backoff_is_retried_with_its_count(jobs: Jobs) -> None:
+    """Its topic had sixteen partitions for each of the source; it gets no more messages."""
+    dlq, orders = jobs.topic("dlq", partitions=2), jobs.topic("orders")
+    rules = "DIALECT(KAFKA)\nACTION(FWD) FWDT('{}') RETRY(3) BACKOFF(1s,2,4s)\n"
+    configuration = jobs.configure({dlq: rules.format(orders)})
+    identity = configuration.handlers[0].identity
+    first = jobs.start(configuration)
+    eventually(lambda: first.is_started.is_set() or first.error, "the table is recorded")
+    first.stop()
+    jobs.create(identity.earlier_backoff_topic, partitions=32)
+    table = table_of(configuration.handlers[0])
+    for number in range(8):
+        message = Message(b"k", b"%d" % number, [], 5, f"{dlq}:1:{number}", f"{dlq}:1:{number}", 0)
+        copy = parked(
+            message,
+            topic=identity.earlier_backoff_topic,
+            partition=16 + 2 * number,
+            table=table.hash[:16],
+            attempts=Attempts(1),
+            now=int(time.time() * 1000),
+        )
+        headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"x"), *(copy.headers or [])]
+        record = {"value": copy.value, "key": copy.key, "headers": headers}
+        jobs.produce(copy.topic, [{**record, "partition": copy.partition}])
+    job = jobs.start(configuration)
+    eventually(lambda: job.results().get("forwarded", 0) >= 8 or job.error, "all were retried")
+    job.stop()
+    assert any(facts.get("topic") == identity.earlier_backoff_topic for _, facts in job.notices)
+    assert bodies(jobs.read(orders)) == [b"%d" % number for number in range(8)]
+    assert {one["attempt"] for one in jobs.outcomes(configuration)} == {2}
 
 
 # -- what operators do to targets ------------------------------------------------------------------
@@ -1169,3 +1232,33 @@ def _lives(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+@BOTH_EMITTERS
+def test_a_program_that_drops_headers_has_its_rounds_and_no_more(
+    jobs: Jobs, emitter: EmitterChoice
+) -> None:
+    """It writes a JSON envelope, with or without the offset of its record; the job starts anew."""
+    dlq, dead, orders = jobs.topic("dlq"), jobs.topic("dead"), jobs.topic("orders")
+    table = f"DIALECT(KAFKA) RETRYINT(1)\nACTION(RETRY) RETRY(4)\nACTION(FWD) FWDT('{dead}')\n"
+    values = [f"{one.__name__} always {n}".encode() for one in DROPPING for n in range(5)]
+    configuration = jobs.configure({dlq: table}, schemes=(ENVELOPE, NAMELESS), emitter=emitter)
+    running = jobs.start(configuration)
+    jobs.produce(orders, [{"key": b"k", "value": it} for it in values])
+    with failing_consumer(jobs.bootstrap_servers, dlq, orders) as processing:
+        eventually(
+            lambda: len(jobs.read(orders)) >= 3 * len(values) or running.error or processing.done(),
+            "all have come back",
+        )
+        running.stop()
+        second = jobs.start(configuration)
+        eventually(
+            lambda: len(jobs.read(dead)) >= len(values) or second.error or processing.done(),
+            "all are given up",
+        )
+        second.stop()
+    processing.result()
+    assert Counter(jobs.values(dead)) == dict.fromkeys(values, 1)
+    assert Counter(jobs.values(orders)) == dict.fromkeys(values, 1 + 4)
+    told = {message for job in (running, second) for message, _ in job.warnings}
+    assert "a program drops headers" in told

@@ -170,6 +170,8 @@ class SupervisionState:
     """The current floods: dead letters beyond a limit remain."""
     hidden: tuple[HiddenRecords, ...] = ()
     """Records that open transactions hide."""
+    dropping: tuple[str, ...] = ()
+    """What is said of programs whose dead letters lack the headers of the record that failed."""
 
     def is_dead(self, now: float) -> bool:
         """Whether the process ended or is silent for too long; ``now`` in seconds since 1970."""
@@ -202,6 +204,7 @@ class SupervisionState:
             breakers=tuple(one for one in self.breakers if one.handler in names),
             floods=tuple(one for one in self.floods if one.handler in names),
             hidden=tuple(one for one in self.hidden if one.topic in topics),
+            dropping=(),
         )
 
     def describe(self, now: float) -> str:
@@ -253,12 +256,13 @@ def read(path: Path) -> SupervisionState | None:
     """The last report of a job, None if there is none; raises ``EnvironmentFault``."""
     try:
         data = orjson.loads(path.read_bytes())
-        known = {"breakers": (), "floods": (), "hidden": (), **data}
+        known = {"breakers": (), "floods": (), "hidden": (), "dropping": (), **data}
         breakers = tuple(BreakerState(**one) for one in known["breakers"])
         floods = tuple(FloodState(**one) for one in known["floods"])
         hidden = tuple(HiddenRecords(**one) for one in known["hidden"])
-        alarms = {"breakers": breakers, "floods": floods, "hidden": hidden}
-        return SupervisionState(**{**known, "state": Activity(data["state"]), **alarms})
+        dropping = tuple(known["dropping"])
+        lists = {"breakers": breakers, "floods": floods, "hidden": hidden, "dropping": dropping}
+        return SupervisionState(**{**known, "state": Activity(data["state"]), **lists})
     except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError):
         return None
     except OSError as error:

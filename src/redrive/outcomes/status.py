@@ -13,12 +13,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
-from redrive.configuration.deciders import sources_of, table_of
+from redrive.configuration.deciders import inhibited_queues, sources_of, table_of
 from redrive.engine.names import message_retry_topic, remaining_topic
 from redrive.engine.outcome import Result
+from redrive.engine.waiting import seconds_on
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster, without_leader
 from redrive.kafka.deadline import ANSWER, CONNECT, GLIMPSE
@@ -33,10 +34,13 @@ from redrive.outcomes.rows import Row, moment
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.engine.names import HandlerIdentity
+    from redrive.topology.layout import QueueTopic
 
 _AT_ONCE: Final = 1_000
 """Records to decode at a time."""
 _BATCHES: Final = 5
+_COUNTED: Final = 1_000
+"""Offsets that are read at most to count the waiting messages of dead-letter queues."""
 _SHOWN: Final = 10
 """Maximum topics in a note."""
 
@@ -74,7 +78,9 @@ class HandlerStatus:
     topic_exists: bool | None
     """None if the broker does not answer."""
     depth: int | None
-    """Dead letters not read yet: the lag of the application's group; None if unknown."""
+    """Dead letters not read yet; None if unknown."""
+    is_exact: bool
+    """Whether all of them were counted; else the depth is one of offsets, with markers."""
     parked: Count
     """Messages that wait for their next attempt."""
     held: int | None
@@ -95,6 +101,15 @@ class HandlerStatus:
     """Outcomes by result, in total."""
     last_hour: Mapping[str, int]
     last_minute: Mapping[str, int]
+    inhibited: str = ""
+    """``QUEUE@QM`` if nothing is taken from the queue, as it has GET(DISABLED)."""
+
+    @property
+    def why_held(self) -> str:
+        """Why its messages wait although the job runs; empty if they do not."""
+        if not self.inhibited:
+            return ""
+        return f"the handler {self.identity.name} waits: {self.inhibited} has GET(DISABLED)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,11 +178,14 @@ def status_of(
     now = now or datetime.now(UTC)
     queues, notes = _Queues.of(configuration)
     outcomes = _Outcomes.of(configuration, queues, acknowledgements, rates, now)
+    inhibited = inhibited_queues(configuration)
     return Status(
         application=configuration.application,
         time=now,
         instances=queues.instances,
-        handlers=tuple(_handler(handler, queues, outcomes) for handler in configuration.handlers),
+        handlers=tuple(
+            _handler(handler, queues, outcomes, inhibited) for handler in configuration.handlers
+        ),
         puts=_puts(configuration, outcomes),
         batches=outcomes.batches,
         outcomes=outcomes.totals.total() if outcomes.is_complete else None,
@@ -345,7 +363,12 @@ def _places(configuration: JobConfiguration) -> Iterator[tuple[str, tuple[str, S
         yield remaining_topic(application, source), (source, State.REMAINING)
 
 
-def _handler(handler: HandlerConfiguration, queues: _Queues, outcomes: _Outcomes) -> HandlerStatus:
+def _handler(
+    handler: HandlerConfiguration,
+    queues: _Queues,
+    outcomes: _Outcomes,
+    inhibited: Mapping[str, QueueTopic],
+) -> HandlerStatus:
     identity = handler.identity
     name = identity.name
 
@@ -354,10 +377,13 @@ def _handler(handler: HandlerConfiguration, queues: _Queues, outcomes: _Outcomes
             return Count(None, Precision.UNKNOWN)
         return Count(outcomes.standing.get((name, state), 0), outcomes.precision)
 
+    depth = queues.depth(identity.topic)
     return HandlerStatus(
         identity=identity,
         topic_exists=queues.exists(identity.topic),
-        depth=queues.lag(identity.topic),
+        depth=depth and depth[0],
+        is_exact=depth is not None and depth[1],
+        inhibited=inhibited[identity.topic].place if identity.topic in inhibited else "",
         parked=count(State.PARKED),
         held=None if outcomes.held is None else outcomes.held.get(name, 0),
         next_due=queues.next_due(handler),
@@ -410,6 +436,8 @@ class _Queues:
     ends: Mapping[TopicPartition, int]
     first: Mapping[TopicPartition, StoredRecord]
     """The first waiting record in each partition that has one."""
+    counts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Waiting records of partitions whose records were all read."""
     silent: Collection[TopicPartition] = ()
     """Partitions without a leader."""
     hidden: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -442,23 +470,28 @@ class _Queues:
         }
         ends = {lane: extent.end for lane, extent in extents.items()}
         waiting = {lane: start for lane, start in starts.items() if start < ends[lane]}
-        found = _first_records(cluster, waiting, dead_letters)
-        first = {record.lane: record for record in found}
+        first: dict[TopicPartition, StoredRecord] = {}
+        counts = _count_records(cluster, waiting, ends, dead_letters, first)
         instances = cluster.instances(configuration.application)
         written = cluster.ends(lanes, committed_only=False)
         hidden = {lane: end - ends[lane] for lane, end in written.items() if end > ends[lane]}
-        return cls(cluster, instances, starts, ends, first, silent, hidden)
+        return cls(cluster, instances, starts, ends, first, counts, silent, hidden)
 
     def exists(self, topic: str) -> bool | None:
         """Whether a topic exists; None if unknown."""
         return None if self.cluster is None else bool(self.cluster.partitions([topic]))
 
-    def lag(self, topic: str) -> int | None:
-        """Offsets between the job's position and the end of a topic; None if unknown."""
+    def depth(self, topic: str) -> tuple[int, bool] | None:
+        """Messages that the job has not read, and whether they were counted; None if unknown."""
         if self.cluster is None or any(lane.topic == topic for lane in self.silent):
             return None
-        return sum(
-            self.ends[lane] - start for lane, start in self.starts.items() if lane.topic == topic
+        lags = {
+            lane: self.ends[lane] - start
+            for lane, start in self.starts.items()
+            if lane.topic == topic and start < self.ends[lane]
+        }
+        return sum(self.counts.get(lane, lag) for lane, lag in lags.items()), (
+            lags.keys() <= self.counts.keys()
         )
 
     def next_due(self, handler: HandlerConfiguration) -> datetime | None:
@@ -469,10 +502,7 @@ class _Queues:
             return None
         table = table_of(handler)
         waits = {
-            lane: table.backoff_partitions.seconds(lane.partition)
-            if lane.topic == identity.backoff_topic
-            else table.control.retry_interval
-            for lane in {record.lane for record in parked}
+            lane: seconds_on(lane, identity, table) for lane in {record.lane for record in parked}
         }
         return min(
             moment(record.timestamp) + timedelta(seconds=waits[record.lane]) for record in parked
@@ -498,15 +528,36 @@ def _left_out(configuration: JobConfiguration, cluster: Cluster) -> Iterator[str
             )
 
 
-def _first_records(
-    cluster: Cluster, starts: Mapping[TopicPartition, int], dead_letters: set[str]
-) -> Iterator[StoredRecord]:
-    """The first record of each partition; tombstones count only on a dead-letter queue."""
+def _count_records(
+    cluster: Cluster,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    dead_letters: set[str],
+    first: dict[TopicPartition, StoredRecord],
+) -> Mapping[TopicPartition, int]:
+    """Find the first record of each partition, and count those of dead-letter queues with a few.
 
-    def counts(record: StoredRecord) -> bool:
-        return record.value is not None or record.lane.topic in dead_letters
+    Offsets also count markers of transactions. Tombstones count only on a dead-letter queue.
+    """
+    lags = {lane: ends[lane] - start for lane, start in starts.items()}
+    smallest = sorted((lag, lane) for lane, lag in lags.items() if lane.topic in dead_letters)
+    totals = accumulate(lag for lag, _ in smallest)
+    counts = {
+        lane: 0 for (_, lane), total in zip(smallest, totals, strict=True) if total <= _COUNTED
+    }
+
+    def is_enough(record: StoredRecord) -> bool:
+        if record.value is None and record.lane.topic not in dead_letters:
+            return False
+        first.setdefault(record.lane, record)
+        if record.lane not in counts:
+            return True
+        counts[record.lane] += 1
+        return False
 
     try:
-        yield from filter(counts, cluster.read(starts, seconds=GLIMPSE, until=counts))
+        for _ in cluster.read(starts, seconds=GLIMPSE, until=is_enough):
+            pass
     except TransientFault:
-        return  # the ages of the others stay unknown
+        return {}  # the ages of the others stay unknown
+    return counts

@@ -225,6 +225,8 @@ class Supervisor(JobObserver):
         """The breakers that are not closed."""
         self.floods: tuple[FloodState, ...] = ()
         """The current floods."""
+        self.dropping: tuple[str, ...] = ()
+        """What is said of programs that drop headers."""
         self._warned_at = -float("inf")
         self._hidden_warned: dict[TopicPartition, float] = {}
         self._ended = threading.Event()
@@ -340,6 +342,7 @@ class Supervisor(JobObserver):
             breakers=self.breakers,
             floods=self.floods,
             hidden=self._hidden(),
+            dropping=self.dropping,
         )
         self._warn_of_hidden(state.hidden, now)
         self._control.supervised(state)
