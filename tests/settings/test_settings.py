@@ -42,6 +42,8 @@ EVERYTHING = """\
 name = "orders"
 instance = "${INSTANCE}"
 on_conflict = "take over"
+take_over = "old-shop"
+beside = true
 directory = "state"
 [kafka]
 bootstrap_servers = "one:9092, two:9093"
@@ -219,7 +221,12 @@ def test_a_small_file_is_enough(folder: Path) -> None:
 def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     """A file with every key in it comes to a configuration with every value in it."""
     job = everything.job
-    assert (job.share, job.conflict) == (Share(2, 3), Conflict.TAKE_OVER)
+    assert (job.share, job.conflict, job.take_over, job.beside) == (
+        Share(2, 3),
+        Conflict.TAKE_OVER,
+        "old-shop",
+        True,
+    )
     assert job.directory == folder / "state"
     assert job.connection.bootstrap_servers == "one:9092,two:9093"
     assert job.connection.sasl_password == PASSWORD
