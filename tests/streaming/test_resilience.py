@@ -1240,7 +1240,10 @@ def test_a_program_that_drops_headers_has_its_rounds_and_no_more(
 ) -> None:
     """It writes a JSON envelope, with or without the offset of its record; the job starts anew."""
     dlq, dead, orders = jobs.topic("dlq"), jobs.topic("dead"), jobs.topic("orders")
-    table = f"DIALECT(KAFKA) RETRYINT(1)\nACTION(RETRY) RETRY(4)\nACTION(FWD) FWDT('{dead}')\n"
+    table = (
+        "DIALECT(KAFKA) RETRYINT(1)\nACTION(RETRY) RETRY(4)\n"
+        f"ACTION(FWD) FWDT('{dead}') HEADER(NO)\n"
+    )
     values = [f"{one.__name__} always {n}".encode() for one in DROPPING for n in range(5)]
     configuration = jobs.configure({dlq: table}, schemes=(ENVELOPE, NAMELESS), emitter=emitter)
     running = jobs.start(configuration)
