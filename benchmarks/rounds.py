@@ -307,7 +307,8 @@ class Rounds(Crash):
             seconds: float = rule.wait_before(tried, interval)
             if rule.backoff is not None:
                 jitter = jitter_of(identity, tried)
-                place = waits.partition(int(seconds), jitter)
+                home = _home(b"k%d" % (number % self.keys))
+                place = waits.partition(home, int(seconds), jitter)
                 seconds = waits.seconds(place)
             times.append((put_at, failed + 1000 * seconds))
         return times

@@ -74,7 +74,7 @@ def test_the_next_attempt_by_a_backoff_is_due_to_the_millisecond() -> None:
     rows = [row(**told, attempt=number) for number in (1, 2, 3)]
     found = what_next(rows, deciders(rules))
     partitions = table.backoff_partitions
-    waits_on = partitions.partition(240, jitter_of("dlq:0:7", 3))
+    waits_on = partitions.partition(0, 240, jitter_of("dlq:0:7", 3))
     assert found.due == NOON + timedelta(seconds=partitions.seconds(waits_on))
 
 

@@ -28,7 +28,6 @@ from tests.simulation.job import (
     RETRY,
     Instance,
     configuration,
-    waits_for_ever,
 )
 from tests.simulation.replays import apply, cancel_replay, plan_replay, write_order, write_replay
 from tests.simulation.scheduler import Process, Scheduler
@@ -881,12 +880,11 @@ class _World:
     def _is_done(self, instance: Instance) -> bool:
         """Whether an instance left nothing to do: none of the others worked on after it.
 
-        Where shares change it had all of them, as the last one. Others may also have parked
-        messages for its share, as they read lanes that all partitions share.
+        Where shares change it had all of them, as the last one.
         """
         if self.plan.rebalances and instance.settings.share != Share(1, 1):
             return False
-        if not instance.has_finished or self._is_left(instance.settings.share):
+        if not instance.has_finished:
             return False
         end = instance.processes[0].ended_at
         return not any(
@@ -894,16 +892,6 @@ class _World:
             for other in self.every
             if other is not instance and other.settings.share.overlaps(instance.settings.share)
             for process in other.processes
-        )
-
-    def _is_left(self, share: Share) -> bool:
-        """Whether parked messages are left on partitions of a share."""
-        return any(
-            share.owns(lane if topic == BACKOFF else TopicPartition(DEAD_LETTERS, lane.partition))
-            and offset >= self.cluster.offsets.get((APPLICATION, lane), 0)
-            and not waits_for_ever(self.cluster, record)
-            for topic in (BACKOFF, RETRY)
-            for lane, offset, _, record in self.cluster.visible(topic)
         )
 
     def look_at_ends(self, errors: list[tuple[str, BaseException]]) -> None:

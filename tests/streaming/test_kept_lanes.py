@@ -52,25 +52,22 @@ def test_a_held_partition_comes_through_the_options_of_its_source() -> None:
 
 @pytest.mark.parametrize("partitions", [0, 2, 4, 6])
 @pytest.mark.parametrize("total", [1, 3])
-@pytest.mark.parametrize("has_backoff", [False, True])
 def test_each_own_partition_belongs_to_one_share_whatever_became_of_its_source(
-    partitions: int, total: int, *, has_backoff: bool
+    partitions: int, total: int
 ) -> None:
     """The dead-letter topic had four partitions, and now has fewer or more, or is gone."""
-    rules = "DIALECT(KAFKA)\nACTION(RETRY) RETRY(3) BACKOFF(1s,2,4s)\n" if has_backoff else ""
-    handler = handled("dlq", rules or "ACTION(RETRY)\n", replay_topic="replay")
-    own = {"retry": 4, "remaining": 4, "replay": 4, "retry-backoff": 64, "retry-delays": 9}
+    handler = handled("dlq", "ACTION(RETRY)\n", replay_topic="replay")
+    own = {"retry": 4, "remaining": 4, "replay": 4, "retry-backoff": 64}
     layout = {"dlq": partitions} if partitions else {}
     job = job_of(handler)
     wanted = {one.name: one.partitions for one in own_topics(job, layout, own)}
-    existing = {**own, **{name: count for name, count in wanted.items() if name in own}}
     lanes = Counter(
         lane
         for number in range(1, total + 1)
-        for one in kept_lanes(replace(job, share=Share(number, total)), layout, existing)
+        for one in kept_lanes(replace(job, share=Share(number, total)), layout, own)
         for lane in one.lanes
     )
-    every = {**layout, **existing}
+    every = {**layout, **{name: wanted[name] for name in own}}
     assert lanes == {
         TopicPartition(name, number): 1 for name, count in every.items() for number in range(count)
     }
@@ -79,17 +76,3 @@ def test_each_own_partition_belongs_to_one_share_whatever_became_of_its_source(
 def test_what_waits_for_a_topic_that_may_not_be_read_stays() -> None:
     job = job_of(handled("dlq", "ACTION(RETRY)\n"))
     assert kept_lanes(job, {}, {"retry": 4, "remaining": 4}, denied={"dlq"}) == []
-
-
-@pytest.mark.parametrize("rules", ["BACKOFF(30s,2,10m)", "BACKOFF(1s,1.6,1h)"])
-@pytest.mark.parametrize("order", ["", "ORDER(KEY) "])
-@pytest.mark.parametrize("partitions", [1, 6, 100])
-def test_waiting_takes_at_most_two_partitions_for_each_of_the_source_and_sixteen(
-    partitions: int, order: str, rules: str
-) -> None:
-    """Whatever the delays are; the usual ones take seven."""
-    table = f"DIALECT(KAFKA) {order}\nACTION(RETRY) RETRY(12) {rules}\n"
-    job = job_of(handled("dlq", table, replay_topic="replay"))
-    before = sum(one.partitions for one in own_topics(job, {}))
-    after = sum(one.partitions for one in own_topics(job, {"dlq": partitions}))
-    assert after - before <= 2 * partitions + (7 if "10m" in rules and not order else 16)

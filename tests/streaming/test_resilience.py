@@ -37,10 +37,7 @@ from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.instances import Share
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration, LedgerConfiguration
-from redrive.configuration.deciders import table_of
 from redrive.engine.commands import To
-from redrive.engine.message import Attempts, Message
-from redrive.engine.waiting import parked
 from redrive.errors import ConfigurationError, FatalFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import TRANSACTION
@@ -528,38 +525,6 @@ def test_what_is_parked_is_retried_whatever_became_of_its_topic(
     eventually(lambda: job.results().get("retried", 0) >= 20 or job.error, "all were retried")
     job.stop()
     assert bodies(jobs.read(orders)) == everything
-
-
-def test_what_an_earlier_version_parked_by_backoff_is_retried_with_its_count(jobs: Jobs) -> None:
-    """Its topic had sixteen partitions for each of the source; it gets no more messages."""
-    dlq, orders = jobs.topic("dlq", partitions=2), jobs.topic("orders")
-    rules = "DIALECT(KAFKA)\nACTION(FWD) FWDT('{}') RETRY(3) BACKOFF(1s,2,4s)\n"
-    configuration = jobs.configure({dlq: rules.format(orders)})
-    identity = configuration.handlers[0].identity
-    first = jobs.start(configuration)
-    eventually(lambda: first.is_started.is_set() or first.error, "the table is recorded")
-    first.stop()
-    jobs.create(identity.earlier_backoff_topic, partitions=32)
-    table = table_of(configuration.handlers[0])
-    for number in range(8):
-        message = Message(b"k", b"%d" % number, [], 5, f"{dlq}:1:{number}", f"{dlq}:1:{number}", 0)
-        copy = parked(
-            message,
-            topic=identity.earlier_backoff_topic,
-            partition=16 + 2 * number,
-            table=table.hash[:16],
-            attempts=Attempts(1),
-            now=int(time.time() * 1000),
-        )
-        headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"x"), *(copy.headers or [])]
-        record = {"value": copy.value, "key": copy.key, "headers": headers}
-        jobs.produce(copy.topic, [{**record, "partition": copy.partition}])
-    job = jobs.start(configuration)
-    eventually(lambda: job.results().get("forwarded", 0) >= 8 or job.error, "all were retried")
-    job.stop()
-    assert any(facts.get("topic") == identity.earlier_backoff_topic for _, facts in job.notices)
-    assert bodies(jobs.read(orders)) == [b"%d" % number for number in range(8)]
-    assert {one["attempt"] for one in jobs.outcomes(configuration)} == {2}
 
 
 # -- what operators do to targets ------------------------------------------------------------------

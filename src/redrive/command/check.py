@@ -51,8 +51,6 @@ _SEVERITIES: Final = tuple(Severity)
 _YAML_KINDS: Final = {"mqe": "MQ Everyplace network", "bindings": "bindings"}
 _KINDS_BY_SUFFIX: Final = {CONFIGURATION_SUFFIX: "qm.ini", JSON_SUFFIX: "MQSC commands in JSON"}
 _SETTINGS: Final = ".toml"
-_COMMON_PARTITIONS: Final = 6
-"""Assumed partitions of a topic: ``check`` asks no broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,23 +114,7 @@ def _check_settings(file: str) -> FileFindings:
     findings = tuple(
         dict.fromkeys([*settings.warnings, *analysed, *_other_applications(file, settings.job)])
     )
-    return FileFindings(file, f"settings, {_own_partitions(settings.job)}", findings)
-
-
-def _own_partitions(job: JobConfiguration) -> str:
-    """What the job's own topics take, for the common number of partitions of its sources."""
-    from redrive.streaming.kept_lanes import kept_identities  # noqa: PLC0415 - slow to import
-    from redrive.streaming.topics import count_own_partitions  # noqa: PLC0415 - slow to import
-
-    subscribed = (one.handler for one in job.subscriptions)
-    job = replace(job, handlers=(*job.handlers, *subscribed))
-    sources = [one.topic for one in kept_identities(job)]
-    count = count_own_partitions(job, dict.fromkeys(sources, _COMMON_PARTITIONS))
-    each = " each" if len(sources) > 1 else ""
-    return (
-        f"own topics with {counted(count, 'partition')}"
-        f" for {counted(len(sources), 'topic')} with {_COMMON_PARTITIONS}{each}"
-    )
+    return FileFindings(file, "settings", findings)
 
 
 def _other_applications(file: str, job: JobConfiguration) -> Iterator[Diagnostic]:

@@ -98,10 +98,8 @@ class WaitingQuestion(NamedTuple):
     retry: TopicPartition
     """Where its messages are parked."""
     backoff: tuple[TopicPartition, ...]
-    """Where earlier versions parked messages with a BACKOFF."""
+    """Where messages wait by BACKOFF; the topic may not exist."""
     remaining: TopicPartition
-    shared: str = ""
-    """The topic where messages of all partitions wait. This and the others may not exist."""
 
     @classmethod
     def of(cls, identity: HandlerIdentity, home: int) -> Self:
@@ -109,19 +107,9 @@ class WaitingQuestion(NamedTuple):
         numbers = range(home * PARTITIONS, (home + 1) * PARTITIONS)
         return cls(
             TopicPartition(identity.retry_topic, home),
-            tuple(TopicPartition(identity.earlier_backoff_topic, number) for number in numbers),
+            tuple(TopicPartition(identity.backoff_topic, number) for number in numbers),
             TopicPartition(identity.remaining_topic, home),
-            identity.backoff_topic,
         )
-
-    def lanes(self, existing: Mapping[str, int]) -> list[TopicPartition]:
-        """Where its messages may be parked, of the topics that exist, with their partitions."""
-        own = [self.retry, *self.backoff]
-        shared = range(existing.get(self.shared, 0))
-        return [
-            *(lane for lane in own if lane.partition < existing.get(lane.topic, 0)),
-            *(TopicPartition(self.shared, number) for number in shared),
-        ]
 
 
 class Replayed(NamedTuple):

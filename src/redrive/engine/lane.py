@@ -25,7 +25,7 @@ from redrive.engine.decision import (
 from redrive.engine.facts import NO_LIMIT, WaitingQuestion
 from redrive.engine.held_keys import HeldKeys
 from redrive.engine.message import Attempts, Message
-from redrive.engine.ordering import KeyOrder, Place, Round, position_of
+from redrive.engine.ordering import KeyOrder, Place, Round
 from redrive.engine.outcome import key_members
 from redrive.engine.pointers import digest_of
 from redrive.engine.profiles import rule_input
@@ -115,17 +115,11 @@ class Lane:
         self, decider: RulesDecider, keys: HeldKeys, first: int
     ) -> Iterator[Entry]:
         """Like ``_decide_rows``, under a table with ORDER(KEY)."""
-        orders: dict[int, KeyOrder] = {}
-
-        def order_of(home: int) -> KeyOrder:
-            if home not in orders:
-                orders[home] = self._facts.order(WaitingQuestion.of(decider.identity, home))
-            return orders[home]
-
+        order = self._facts.order(WaitingQuestion.of(decider.identity, self._part.home))
         for row in self._source.rows(first):
             noted = self._round_at(row)
             if noted is not None:
-                yield from self._renew_note(keys, order_of(noted.letters.partition), row, noted)
+                yield from self._renew_note(keys, order, row, noted)
                 continue
             item = self._source.read(row)
             if item is None:
@@ -135,7 +129,6 @@ class Lane:
                 continue
             message, attempts, replay = item
             message, attempts, _ = decider.identify(message, attempts, self._facts)
-            order = order_of(self._home_of(message))
             yield from self._decide_or_hold(keys, order, row, (message, attempts, replay))
 
     def _decide_or_hold(
@@ -159,16 +152,11 @@ class Lane:
         if key is None:
             return
         order.remove(self._place_of(row))
-        begun = keys.round_of(decided, self._home_of(message), now)
+        begun = keys.round_of(decided, self._part.home, now)
         if begun is not None:
             yield INTERNAL, begun.note(message, keys.note_place(begun, now), now)
         if begun is not None or isinstance(decided.decision, (Park, Keep)):
             order.add(key, message.identity, now)
-
-    def _home_of(self, message: Message) -> int:
-        """The partition of the source that a message of the lane belongs to."""
-        home = self._part.home
-        return position_of(message.origin).partition if home is None else home
 
     def _place_of(self, row: int) -> Place:
         return Place(self._part.lane, self._part.records.offsets[row])
@@ -198,7 +186,7 @@ class Lane:
 
     def _renew_copy(self, row: int, message: Message, held: Hold) -> OutputRecord:
         """The copy of a message that still waits, which names the copy it replaces."""
-        place = self._part.decider.waiting_place(message, held, self._home_of(message))
+        place = self._part.decider.waiting_place(message, held, self._part.home)
         moved = f"{self._prefix}{self._part.records.offsets[row]}"
         changed = {own.BEHIND: held.behind.encode("ascii"), own.MOVED: moved.encode("ascii")}
         return self._rewrite(row, place, changed)
@@ -371,7 +359,7 @@ class Lane:
         )
 
     def _waiting_place(self, message: Message, decision: Park | Keep) -> TopicPartition:
-        decider, home = self._part.decider, self._home_of(message)
+        decider, home = self._part.decider, self._part.home
         if isinstance(decision, Park):
             return decider.waiting_place(message, decision, home)
         return TopicPartition(decider.identity.remaining_topic, home)

@@ -117,21 +117,13 @@ class HandlerIdentity:
 
     @property
     def backoff_topic(self) -> str:
-        """Where dead letters wait under a table with BACKOFF or ORDER(KEY), a partition each delay.
-
-        It is created when a table first has one.
-        """
-        return f"{self.retry_topic}-delays"
-
-    @property
-    def earlier_backoff_topic(self) -> str:
-        """Where they waited in earlier versions: 16 partitions for each one of the queue."""
+        """The topic of dead letters with a BACKOFF; created when a table first has one."""
         return f"{self.retry_topic}-backoff"
 
     @property
-    def waiting_topics(self) -> tuple[str, ...]:
-        """The topics where dead letters wait for their next attempt; not all of them exist."""
-        return self.retry_topic, self.backoff_topic, self.earlier_backoff_topic
+    def waiting_topics(self) -> tuple[str, str]:
+        """The topics where dead letters wait for their next attempt."""
+        return self.retry_topic, self.backoff_topic
 
     @property
     def own_topics(self) -> tuple[str, ...]:

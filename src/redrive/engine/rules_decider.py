@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from redrive.engine import waiting
 from redrive.engine.attempts import AttemptCounter, drops_headers, program_of
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.breaker_guard import BreakerGuard
@@ -383,11 +382,11 @@ class RulesDecider:
         return self._decisions.write(Skip, result, profile, attempt=0, detail=detail, replay=replay)
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
-        """See ``Decider.waiting_place``; under a BACKOFF the wait chooses the partition."""
-        if not self.table.has_backoff:
+        """See ``Decider.waiting_place``; a BACKOFF chooses the partition by the wait."""
+        if decision.delay is None:
             return TopicPartition(self.identity.retry_topic, partition)
         jitter = jitter_of(message.identity, decision.attempts.failures)
-        partition = self.table.backoff_partitions.partition(decision.delay, jitter)
+        partition = self.table.backoff_partitions.partition(partition, decision.delay, jitter)
         return TopicPartition(self.identity.backoff_topic, partition)
 
     def park(self, message: Message, rule: Rule | None, attempts: Attempts) -> Park:
@@ -407,7 +406,9 @@ class RulesDecider:
 
     def interval(self, lane: TopicPartition) -> float:
         """See ``Decider.interval``."""
-        return waiting.seconds_on(lane, self.identity, self.table)
+        if lane.topic == self.identity.backoff_topic:
+            return self.table.backoff_partitions.seconds(lane.partition)
+        return self.table.control.retry_interval
 
     def _apply(self, case: _Case, rule: Rule) -> Decision:
         profile, attempts, replay = case.profile, case.attempts, case.replay

@@ -82,14 +82,10 @@ class PartitionRecords:
     round; None in previews, which do not ask for rounds without headers."""
 
     @property
-    def home(self) -> int | None:
-        """The partition of the source that the records belong to; None if each has its own."""
-        match self.lane.topic:
-            case self.decider.identity.backoff_topic:
-                return None
-            case self.decider.identity.earlier_backoff_topic:
-                return self.lane.partition // PARTITIONS
-        return self.lane.partition
+    def home(self) -> int:
+        """The partition of the source that the records belong to."""
+        is_delayed = self.lane.topic == self.decider.identity.backoff_topic
+        return self.lane.partition // PARTITIONS if is_delayed else self.lane.partition
 
     @property
     def prefix(self) -> str:

@@ -210,8 +210,10 @@ class _Followed:
             self._pass(lane, committed[lane] or 0)
 
     def _lanes(self, cluster: Cluster) -> list[TopicPartition]:
-        # Do not miss a topic that was created meanwhile.
-        return self._question.lanes(cluster.topics())
+        question = self._question
+        there = cluster.topics()  # do not miss a topic that was created meanwhile
+        waiting = [one for one in question.backoff if one.partition < there.get(one.topic, 0)]
+        return [question.retry, *waiting]
 
     def _take(self, record: StoredRecord) -> None:
         lane = record.lane
@@ -225,21 +227,13 @@ class _Followed:
             if key is not None:
                 self._remaining[origin] = place, key
         else:
-            key = record.key if self._is_of_partition(record, headers) else None
+            key = record.key
             if key is not None:
                 self._parked.setdefault(lane, {})[record.offset] = key
         if key is not None:
             here = own.identity(*lane, record.offset)
             position = position_of(headers.identity or here)
             self.keys[key][place] = Waiting(position, record.timestamp)
-
-    def _is_of_partition(self, record: StoredRecord, headers: own.OwnHeaders) -> bool:
-        """Whether a copy or a note belongs to the partition: on a shared topic not all do."""
-        if record.lane.topic != self._question.shared:
-            return True
-        noted = Round.read(record.value, record.headers)
-        home = noted.letters if noted is not None else position_of(headers.origin)
-        return home.partition == self._question.remaining.partition
 
     def _pass(self, lane: TopicPartition, position: int) -> None:
         parked = self._parked.get(lane, {})

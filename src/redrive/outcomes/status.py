@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 from redrive.configuration.deciders import inhibited_queues, sources_of, table_of
 from redrive.engine.names import message_retry_topic, remaining_topic
 from redrive.engine.outcome import Result
-from redrive.engine.waiting import seconds_on
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster, without_leader
 from redrive.kafka.deadline import ANSWER, CONNECT, GLIMPSE
@@ -507,7 +506,10 @@ class _Queues:
             return None
         table = table_of(handler)
         waits = {
-            lane: seconds_on(lane, identity, table) for lane in {record.lane for record in parked}
+            lane: table.backoff_partitions.seconds(lane.partition)
+            if lane.topic == identity.backoff_topic
+            else table.control.retry_interval
+            for lane in {record.lane for record in parked}
         }
         return min(
             moment(record.timestamp) + timedelta(seconds=waits[record.lane]) for record in parked

@@ -12,7 +12,7 @@ from itertools import chain, repeat
 
 from redrive.checkpoints.control import TableIdentity
 from redrive.checkpoints.held import HeldPartition
-from redrive.configuration import HandlerConfiguration, JobConfiguration
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import (
     identity_of,
     inhibited_queues,
@@ -21,7 +21,6 @@ from redrive.configuration.deciders import (
     table_of,
 )
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.waiting import seconds_on
 from redrive.messages import TopicPartition
 from redrive.rules import RulesTable
 from redrive.rules.backoff import PARTITIONS
@@ -33,13 +32,10 @@ class KeptLane:
     """A lane of a topic where messages wait until definitions change, and its other lanes."""
 
     source: TopicPartition
-    """The lane whose messages it keeps. A lane where messages of all lanes of a topic wait keeps
-    its own."""
-    topic: str
-    """The dead-letter topic, or the other topic of its messages."""
+    """The lane whose messages it keeps."""
     table: str
     """Hash of the deciding rules table or definitions."""
-    remaining: TopicPartition | None
+    remaining: TopicPartition
     retry: TopicPartition | None = None
     """The lane where its messages wait for their next attempt."""
     interval: float | None = None
@@ -53,8 +49,6 @@ class KeptLane:
     GET(DISABLED); None if neither."""
     is_of_handler: bool = True
     """Whether a rules table decides the lane; otherwise definitions do."""
-    others: tuple[TopicPartition, ...] = ()
-    """Lanes that it may write to and that belong to other kept lanes."""
     has_source: bool = True
     """Whether the source has the lane; a topic that was deleted, or made anew with fewer
     partitions, has left messages that wait."""
@@ -97,20 +91,10 @@ def count_kept_lanes(
         existing: Partitions of all topics.
     """
     topics = [identity.retry_topic, identity.remaining_topic, identity.replay_topic]
-    of_backoff = existing.get(identity.earlier_backoff_topic, 0) // PARTITIONS
+    of_backoff = existing.get(identity.backoff_topic, 0) // PARTITIONS
     return max(
         layout.get(identity.topic, 0), of_backoff, *(existing.get(name, 0) for name in topics)
     )
-
-
-def count_shared_lanes(handler: HandlerConfiguration, existing: Mapping[str, int]) -> int:
-    """The number of lanes where messages of all partitions of a dead-letter queue wait.
-
-    ``existing`` has the partitions of all topics: messages may wait by an earlier table.
-    """
-    table = table_of(handler)
-    needed = table.backoff_partitions.count if table.has_backoff else 0
-    return max(needed, existing.get(handler.identity.backoff_topic, 0))
 
 
 def kept_lanes(
@@ -131,7 +115,7 @@ def kept_lanes(
         *_kept_by_handlers(configuration, layout, existing),
         *_kept_by_routers(configuration, layout, existing),
     ]
-    return [one for one in every if one.topic not in denied]
+    return [one for one in every if one.source.topic not in denied]
 
 
 def _kept_by_handlers(
@@ -140,47 +124,25 @@ def _kept_by_handlers(
     inhibited = inhibited_queues(configuration)
     for handler in configuration.handlers:
         table, identity = table_of(handler), handler.identity
+        # Messages may still wait by the BACKOFF of an earlier table.
+        has_backoff = table.has_backoff or identity.backoff_topic in existing
         count = count_kept_lanes(identity, layout, existing)
-        if not count:
-            continue
-        table_hash, channel = table.hash + configuration.schemes_id, inhibited.get(identity.topic)
-        remaining = [TopicPartition(identity.remaining_topic, number) for number in range(count)]
-        shared = [
-            TopicPartition(identity.backoff_topic, number)
-            for number in range(count_shared_lanes(handler, existing))
-        ]
-        retries = existing.get(identity.retry_topic, 0 if table.has_backoff else count)
         for lane in owned_lanes(configuration, identity.topic, {identity.topic: count}):
             yield KeptLane(
                 lane,
-                identity.topic,
-                table_hash,
-                remaining[lane.partition],
-                TopicPartition(identity.retry_topic, lane.partition)
-                if lane.partition < retries
-                else None,
+                table.hash + configuration.schemes_id,
+                TopicPartition(identity.remaining_topic, lane.partition),
+                TopicPartition(identity.retry_topic, lane.partition),
                 float(table.control.retry_interval),
                 TopicPartition(identity.replay_topic, lane.partition)
                 if identity.replay_topic
                 else None,
-                _earlier_lanes(lane.partition, identity, table, existing),
-                channel,
-                others=tuple(shared),
+                _backoff_lanes(lane.partition, identity.backoff_topic, table)
+                if has_backoff
+                else {},
+                inhibited.get(identity.topic),
                 has_source=lane.partition < layout.get(identity.topic, 0),
             )
-        for lane in shared:
-            if configuration.share.owns(lane):
-                yield KeptLane(
-                    lane,
-                    identity.topic,
-                    table_hash,
-                    None,
-                    lane,
-                    seconds_on(lane, identity, table),
-                    channel=channel,
-                    others=(*shared, *remaining),
-                    has_source=False,
-                )
 
 
 def _kept_by_routers(
@@ -195,7 +157,6 @@ def _kept_by_routers(
         for lane in owned_lanes(configuration, source.topic, {source.topic: count}):
             yield KeptLane(
                 lane,
-                source.topic,
                 table,
                 TopicPartition(identity.remaining_topic, lane.partition),
                 TopicPartition(identity.retry_topic, lane.partition) if has_retry else None,
@@ -236,14 +197,13 @@ def held_until_due(
     for one in kept:
         identity = tables[one.source]
         # Operators release messages that managers could not put; see operations.undelivered.
-        if one.remaining is not None:
-            yield HeldPartition(
-                *one.remaining,
-                positions[one.remaining],
-                identity.remaining_release,
-                None,
-                can_be_released=not one.is_of_handler,
-            )
+        yield HeldPartition(
+            *one.remaining,
+            positions[one.remaining],
+            identity.remaining_release,
+            None,
+            can_be_released=not one.is_of_handler,
+        )
         waits: list[tuple[TopicPartition, float | None, int]] = []
         if one.retry is not None:
             waits.append((one.retry, one.interval, identity.retry_release))
@@ -281,12 +241,9 @@ def instructions(
             yield HeldPartition(*one.replay, positions[one.replay], 0, None, behind=one.remaining)
 
 
-def _earlier_lanes(
-    source: int, identity: HandlerIdentity, table: RulesTable, existing: Mapping[str, int]
-) -> dict[TopicPartition, float]:
-    """The lanes where an earlier version parked messages of a partition with a BACKOFF."""
-    topic = identity.earlier_backoff_topic
-    first = source * PARTITIONS
-    numbers = range(first, min(first + PARTITIONS, existing.get(topic, 0)))
-    lanes = (TopicPartition(topic, number) for number in numbers)
-    return {lane: seconds_on(lane, identity, table) for lane in lanes}
+def _backoff_lanes(source: int, topic: str, table: RulesTable) -> dict[TopicPartition, float]:
+    numbers = range(source * PARTITIONS, (source + 1) * PARTITIONS)
+    return {
+        TopicPartition(topic, number): table.backoff_partitions.seconds(number)
+        for number in numbers
+    }

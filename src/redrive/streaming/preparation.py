@@ -79,8 +79,6 @@ class Preparation:
         self.missing: tuple[str, ...] = ()
         """Dead-letter topics that did not exist at the last check."""
         self._stopped: Mapping[str, StoppedTopic] = {}
-        self._earlier_topics: set[str] = set()
-        """Topics of an earlier version that were reported."""
         self._left_out: dict[str, int] = {}
         """Topics above the maximum of each subscription at the last check."""
         self._denied: frozenset[str] = frozenset()
@@ -319,7 +317,6 @@ class Preparation:
             start = finder.find(layout, self._denied, self._taken)
         self._report_missing(start.missing)
         self._report_stopped(start.stopped)
-        self._report_earlier_topics()
         return start, identity
 
     def _take_share(self, partitions: int, wait: WaitRule) -> bool:
@@ -363,12 +360,14 @@ class Preparation:
         configuration = configuration.with_topics(existing)
         if not _differ_in_tables_only(self.configuration, configuration):
             return None
-        wanted = own_topics(configuration, start.layout, existing)
-        kept = kept_lanes(configuration, start.layout, existing, start.denied)
-        is_known = all(start.lanes.issuperset(one.waiting) for one in kept)
-        if not is_known or any(existing.get(one.name, 0) < one.partitions for one in wanted):
-            return None  # other delays, or a first BACKOFF, whose partitions are not there yet
-        kept = [one for one in kept if start.every_position.keys() >= {*one.waiting}]
+        every = start.every_position
+        kept = [
+            one
+            for one in kept_lanes(configuration, start.layout, existing, start.denied)
+            if one.remaining in every
+        ]
+        if not all(lane in every for one in kept for lane in one.waiting):
+            return None  # a first BACKOFF, whose topic is not created yet
         self._record_tables(configuration)
         with self._entries() as entries:
             check_current(entries.entries, processor.run)
@@ -513,34 +512,6 @@ class Preparation:
                     first=topics[0],
                 )
             self._left_out[one.name] = len(topics)
-
-    def _report_earlier_topics(self) -> None:
-        """Says which topics of an earlier version may be deleted; they have many partitions."""
-        existing = self._cluster.topics()
-        names = {one.identity.earlier_backoff_topic for one in self.configuration.handlers}
-        topics = sorted(names & existing.keys() - self._earlier_topics)
-        if not topics:
-            return
-        self._earlier_topics.update(topics)
-        lanes = [
-            TopicPartition(name, number) for name in topics for number in range(existing[name])
-        ]
-        committed = self._cluster.committed(self.configuration.application, lanes)
-        extents = self._cluster.extents(lanes)
-        full = {
-            lane.topic
-            for lane in lanes
-            if extents[lane].position(committed[lane]) < extents[lane].end
-        }
-        for name in topics:
-            self._control.notice(
-                "a topic of an earlier version is read until it is empty; then it can be deleted"
-                if name in full
-                else "a topic of an earlier version is empty and no longer used: delete it",
-                topic=name,
-                partitions=existing[name],
-                hint=f"kafka-topics --delete --topic {name}",
-            )
 
     def _report_stopped(self, stopped: Mapping[str, StoppedTopic]) -> None:
         for topic, lost in stopped.items():

@@ -75,11 +75,9 @@ class Start:
     """Recreated topics, and how many of the name were read, including this one."""
     lanes: frozenset[TopicPartition] = frozenset()
     """Every lane of this instance's share, and those where its messages wait."""
-    needed: frozenset[TopicPartition] = frozenset()
-    """These, and lanes of other shares to which their messages may move."""
     leaderless: frozenset[TopicPartition] = frozenset()
-    """Those of ``needed`` without a leader. A lane is left out of the run together with all lanes
-    where its messages wait, or would: Spark's source and a transaction need all partitions."""
+    """Those of them without a leader. A lane is left out of the run together with all lanes where
+    its messages wait, or would: Spark's source and a transaction need all partitions or none."""
     replayed: frozenset[TopicPartition] = frozenset()
     """Lanes with remaining copies that may have been replayed before this run."""
     lost: Mapping[TopicPartition, LostPosition] = field(default_factory=dict)
@@ -197,7 +195,7 @@ class StartFinder:
         self._record_tables(changed, entry if changed else {})
         # Read after planners see the entry: what they planned before has no later instruction, and
         # what they plan from now on has none beside the released messages.
-        replays = {one.replay: one.remaining for one in kept if one.replay and one.remaining}
+        replays = {one.replay: one.remaining for one in kept if one.replay}
         instructed = self._cluster.ends(replays, committed_only=False)
         replayed = {remaining for lane, remaining in replays.items() if instructed[lane]}
         return replace(start, held=held, replayed=start.replayed | replayed)
@@ -205,9 +203,8 @@ class StartFinder:
     def _find(self, layout: Mapping[str, int], denied: frozenset[str]) -> Start:
         owned = kept_lanes(self._configuration, layout, self._cluster.topics(), denied)
         lanes = frozenset(lane for one in owned for lane in one.lanes)
-        needed = lanes.union(*(one.others for one in owned))
-        leaderless = self._cluster.leaderless(needed)
-        kept = [one for one in owned if leaderless.isdisjoint((*one.lanes, *one.others))]
+        leaderless = self._cluster.leaderless(lanes)
+        kept = [one for one in owned if leaderless.isdisjoint(one.lanes)]
         if owned and not kept:
             raise TransientFault(
                 f"no lane has leaders for its partitions, such as {min(leaderless)}"
@@ -231,9 +228,7 @@ class StartFinder:
         free = [one.source for one in kept if one.has_source and one.source not in moving]
         missing = frozenset(read_topics(self._configuration)) - denied - frozenset(layout)
         replayed = frozenset(
-            one.remaining
-            for one in kept
-            if one.remaining and one.replay and current.extents[one.replay].end
+            one.remaining for one in kept if one.replay and current.extents[one.replay].end
         )
         start = Start(
             positions={},
@@ -244,7 +239,6 @@ class StartFinder:
             identities=identities,
             incarnations=current.incarnations,
             lanes=lanes,
-            needed=needed,
             leaderless=leaderless,
             replayed=replayed,
             lost=self._losses.lost,
@@ -279,14 +273,14 @@ class StartFinder:
         stopped = {one.source for one in self._losses.lost.values()}
         if not stopped:
             return current, kept
-        kept = [one for one in kept if one.topic not in stopped]
+        kept = [one for one in kept if one.source.topic not in stopped]
         running = {name: one for name, one in identities.items() if name not in stopped}
         return self._all_positions(kept, running), kept
 
     def _all_positions(
         self, kept: Collection[KeptLane], identities: Mapping[str, str]
     ) -> _Positions:
-        sources = {lane: one.topic for one in kept for lane in one.lanes}
+        sources = {lane: one.source.topic for one in kept for lane in one.lanes}
         every, own = [*sources], {lane for one in kept for lane in one.waiting}
         committed = self._cluster.committed(self._configuration.application, every, stable=True)
         extents = self._cluster.extents(every)
@@ -376,39 +370,11 @@ class StartFinder:
             identity = self._entries.table_of(one.source)
             if identity is None or identity.table != one.table:
                 parked = ends[one.retry] if one.retry else 0
-                remaining = ends[one.remaining] if one.remaining else 0
                 delayed = [ends[lane] for lane in one.backoff]
-                if identity is None and one.remaining is None:
-                    parked = 0  # other instances may have parked messages there before
-                identity = TableIdentity(one.table, parked, remaining, delayed)
+                identity = TableIdentity(one.table, parked, ends[one.remaining], delayed)
                 changed[one.source] = identity
             tables[one.source] = identity
-        return tables, {**changed, **self._looked_at_again(kept, changed)}
-
-    def _looked_at_again(
-        self, kept: Collection[KeptLane], changed: Mapping[TopicPartition, TableIdentity]
-    ) -> dict[TopicPartition, TableIdentity]:
-        """Identities of other instances' lanes that already have a table of this instance.
-
-        What this instance kept by its earlier table, from lanes where messages of all partitions
-        wait, was written after that table changed there: it is evaluated in their next run.
-        """
-        tables = {
-            TopicPartition(one.topic, lane.partition): (one.table, lane)
-            for one in kept
-            if one.remaining is None and one.source in changed
-            if self._entries.table_of(one.source) is not None
-            for lane in one.others
-            if lane.topic != one.source.topic
-        }
-        own = {one.source for one in kept}
-        known = {lane: self._entries.table_of(lane) for lane in tables.keys() - own}
-        stale = {lane: one for lane, one in known.items() if one and one.table == tables[lane][0]}
-        ends = self._cluster.ends([tables[lane][1] for lane in stale], committed_only=False)
-        return {
-            lane: replace(one, remaining_release=ends[tables[lane][1]])
-            for lane, one in stale.items()
-        }
+        return tables, changed
 
     def _record_tables(
         self,

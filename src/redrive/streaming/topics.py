@@ -18,7 +18,8 @@ from redrive.engine import names
 from redrive.errors import ConfigurationError
 from redrive.kafka.administration import NewTopic
 from redrive.kafka.cluster import Cluster
-from redrive.streaming.kept_lanes import count_kept_lanes, count_shared_lanes
+from redrive.rules.backoff import PARTITIONS
+from redrive.streaming.kept_lanes import count_kept_lanes
 
 _POLICY: Final = "cleanup.policy"
 
@@ -51,17 +52,10 @@ def own_topics(
         partitions = count_kept_lanes(handler.identity, sources, existing)
         if not partitions:
             continue
-        retry = handler.identity.retry_topic
-        if shared := count_shared_lanes(handler, existing):
-            topics.append(waiting_topic(handler.identity.backoff_topic, shared))
-        if not table_of(handler).has_backoff:
-            topics.append(waiting_topic(retry, partitions))
-        earlier = (retry, handler.identity.earlier_backoff_topic)
-        topics += [
-            waiting_topic(name, existing[name])
-            for name in earlier
-            if name in existing and name not in {topic.name for topic in topics}
-        ]
+        topics.append(waiting_topic(handler.identity.retry_topic, partitions))
+        name = handler.identity.backoff_topic
+        if name in existing or table_of(handler).has_backoff:
+            topics.append(waiting_topic(name, partitions * PARTITIONS))
         topics.append(remaining_topic(handler.identity.remaining_topic, partitions))
         if handler.identity.replay_topic:
             topics.append(waiting_topic(handler.identity.replay_topic, partitions))
@@ -73,14 +67,6 @@ def own_topics(
             if source.message_retries or identity.retry_topic in existing:
                 topics.append(waiting_topic(identity.retry_topic, partitions))
     return topics
-
-
-def count_own_partitions(configuration: JobConfiguration, sources: Mapping[str, int]) -> int:
-    """How many partitions the own topics have of a job that starts for the first time.
-
-    ``sources`` has the partitions of its dead-letter topics and of the topology's.
-    """
-    return sum(topic.partitions for topic in own_topics(configuration, sources))
 
 
 def check_own_topics(

@@ -17,7 +17,6 @@ from redrive.kafka.deadline import pause_after
 from redrive.messages import TopicPartition
 from redrive.operations.dynamic_queues import delete_overdue, is_overdue
 from redrive.outcomes.status import invalid_remaining
-from redrive.streaming.kept_lanes import kept_lanes
 from redrive.streaming.start import Start
 from redrive.streaming.workers import keep_warm
 
@@ -178,8 +177,6 @@ class Upkeep:
         is_other = (layout, denied) != (self.start.layout, self.start.denied)
         is_other |= self._leaders_changed()
         self.ends_run |= is_other or self._cluster.topic_ids(list(layout)) != self.start.identities
-        kept = kept_lanes(self._configuration, layout, topics, denied)
-        self.ends_run |= not all(self.start.lanes.issuperset(one.waiting) for one in kept)
 
     def _check_share(self) -> None:
         """Ends a run once another share is assigned, at two checks in a row."""
@@ -199,7 +196,7 @@ class Upkeep:
     def _leaders_changed(self) -> bool:
         """Whether the lanes without a leader changed since the start, at two checks in a row."""
         before = self.backlog.leaderless
-        now = self.backlog.leaderless = self._cluster.leaderless(self.start.needed)
+        now = self.backlog.leaderless = self._cluster.leaderless(self.start.lanes)
         return before == now != self.start.leaderless
 
     def _warn_of_leaderless(self) -> None:
