@@ -438,17 +438,25 @@ def test_parked_messages_that_are_gone_stop_the_start_unless_allowed(jobs: Jobs)
 
 
 def test_own_topics_that_would_lose_messages_stop_the_start(jobs: Jobs) -> None:
-    """Every topic with another cleanup policy than its own is named, with what it needs."""
+    """Every topic that deletes or stamps what waits is named, with the command that corrects it."""
     dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "ACTION(DISCARD)\n"})
     remaining = configuration.handlers[0].identity.remaining_topic
-    wrong = {remaining: "delete", configuration.outcomes_topic: "compact"}
+    retry = configuration.handlers[0].identity.retry_topic
+    wrong = {
+        remaining: {"cleanup.policy": "delete"},
+        configuration.outcomes_topic: {"cleanup.policy": "compact"},
+        retry: {"retention.ms": "60000", "message.timestamp.type": "LogAppendTime"},
+    }
     jobs.admin.create_topics(
-        [NewTopic(name, 1, 1, topic_configs={"cleanup.policy": one}) for name, one in wrong.items()]
+        [NewTopic(name, 1, 1, topic_configs=settings) for name, settings in wrong.items()]
     )
-    said = str(refused_start(jobs.start(configuration)))
-    assert f"{remaining} has cleanup.policy=delete and needs compact" in said
-    assert f"{configuration.outcomes_topic} has cleanup.policy=compact and needs delete" in said
+    refusal = refused_start(jobs.start(configuration))
+    assert f"{remaining} has cleanup.policy=delete, not compact" in str(refusal)
+    assert f"{configuration.outcomes_topic} has cleanup.policy=compact, not delete" in str(refusal)
+    assert (
+        f"--entity-name {retry} --add-config retention.ms=-1,message.timestamp.type=CreateTime"
+    ) in str(refusal.hint)
 
 
 def test_latest_loses_no_record_of_what_is_born_later(jobs: Jobs) -> None:
