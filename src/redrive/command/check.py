@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -18,12 +19,18 @@ from redrive.command.options import (
     lenient_option,
     read_file,
 )
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import table_of, topology_of
 from redrive.diagnostics import Diagnostic, Severity, in_order
-from redrive.errors import ConfigurationError
+from redrive.engine.decision import TimestampMode
+from redrive.engine.facts import Questions, TopicFacts
+from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import CONNECT
+from redrive.kafka.facts import ClusterFacts
 from redrive.operations.definitions import read_sources, with_source_lines
 from redrive.operations.put_trace import assuming_tracer
-from redrive.operations.rule_targets import check_targets
+from redrive.operations.rule_targets import check_lives, check_targets, known_topics
 from redrive.printable import counted
 from redrive.rules import decode_source
 from redrive.rules.analysis import analyse
@@ -105,8 +112,31 @@ def _check_settings(file: str) -> FileFindings:
             identity = handler.identity
             queue = Names(queue=identity.queue, queue_manager=identity.queue_manager)
             analysed += check_targets(rules, text, tracer, queue, name=handler.rules_name)
+    analysed += _check_lives(settings.job) if tracer is None else []
     findings = tuple(dict.fromkeys([*settings.warnings, *analysed]))
     return FileFindings(file, "settings", findings)
+
+
+def _check_lives(job: JobConfiguration) -> list[Diagnostic]:
+    """What the targets that rules name do with the records put there, if the broker answers."""
+    handlers = [*job.handlers, *(one.handler for one in job.subscriptions)]
+    names = {name for one in handlers for name in known_topics(table_of(one))}
+    topics: Mapping[str, TopicFacts] = {}
+    with suppress(EnvironmentFault, TransientFault):
+        if names:
+            with Cluster.open(job.connection, timeout=CONNECT) as cluster:
+                topics = ClusterFacts(cluster).answers(Questions(frozenset(names))).topics
+    return [
+        finding
+        for one in handlers
+        for finding in check_lives(
+            table_of(one),
+            one.rules,
+            topics,
+            keeps=one.timestamps is TimestampMode.KEEP,
+            name=one.rules_name,
+        )
+    ]
 
 
 @click.command()

@@ -204,6 +204,7 @@ class DeciderFactory:
             transforms={one.name: one for one in self._configuration.transforms},
             breaker=settings.breaker,
             flood_limit=settings.flood_limit,
+            timestamps=settings.timestamps,
         )
 
     def resolver_for(

@@ -250,12 +250,14 @@ class Lane:
                 continue
             here, key = f"{prefix}{records.offsets[row]}", records.keys[row]
             identity = here.encode("ascii")
-            partition, headers = put.place(records.headers[row], identity)
-            body = value[put.cut :]
-            written = OutputRecord(put.topic, key, body, headers, timestamp, partition)
-            yield base + row, written
-            decisions[put.decision] += 1
-            outcome = self._outcome(row, identity, here, here, 0, key, value, put.decision)
+            written = put.written(key, value, records.headers[row], timestamp, identity)
+            if written is None:
+                yield from self._outputs_of(row)
+                continue
+            record, decision = written
+            yield base + row, record
+            decisions[decision] += 1
+            outcome = self._outcome(row, identity, here, here, 0, key, value, decision)
             yield INTERNAL, outcome
 
     def _write_instructions(self, source: InstructionSource, first: int) -> Iterator[Entry]:
@@ -263,13 +265,13 @@ class Lane:
         for row, profile in enumerate(self._profiles(source.letters, first), first):
             put = source.prepared_put(row, profile)
             message = None if put is None else source.plain(row, put.hops)
-            written = None if put is None or message is None else put.record(message)
-            if put is None or message is None or written is None:
+            written = None if put is None or message is None else put.put(message)
+            if message is None or written is None:
                 yield from self._outputs_of(row)
                 continue
             self._facts.replayed.add(message.origin)
-            yield self._base + row, written
-            yield from self._copies_and_outcome(row, message, put.decision)
+            yield self._base + row, written[0]
+            yield from self._copies_and_outcome(row, message, written[1])
 
     def _profiles(self, source: DeadLetterSource, first: int) -> Iterable[DeadLetterProfile]:
         matcher, now = source.decider.profiles, self._facts.now

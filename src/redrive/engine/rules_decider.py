@@ -21,6 +21,7 @@ from redrive.engine.decision import (
     Park,
     Put,
     Skip,
+    TimestampMode,
     Wait,
     with_detail,
     with_edit,
@@ -32,7 +33,7 @@ from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import Result
 from redrive.engine.pointers import original_of, own_headers_of_original, restore_dead_letter
 from redrive.engine.profiles import ProfileMatcher
-from redrive.engine.put_record import persistence_of, record_of
+from redrive.engine.put_record import PutTimes, persistence_of, record_of
 from redrive.engine.rule_targets import Resolvers, RuleTargets
 from redrive.engine.transforms import Transform
 from redrive.messages import DeadLetterProfile, TopicPartition
@@ -82,6 +83,7 @@ class RulesDecider:
         transforms: Mapping[str, Transform] = NO_TRANSFORMS,
         breaker: BreakerSettings | None = None,
         flood_limit: int = 0,
+        timestamps: TimestampMode = TimestampMode.AUTO,
     ) -> None:
         """Build the index of the table.
 
@@ -94,6 +96,7 @@ class RulesDecider:
             transforms: The transforms that TRANSFORM of the table may name.
             breaker: When retries wait for their target; None for never.
             flood_limit: Maximum new dead letters to handle in a minute; 0 for no limit.
+            timestamps: The timestamps of the records that are put.
         """
         self.identity = identity
         self.table = table
@@ -103,6 +106,7 @@ class RulesDecider:
         self.flood_limit = flood_limit
         self.profiles = ProfileMatcher(table, schemes)
         self._transforms = transforms
+        self._timestamps = timestamps
         self._targets = RuleTargets(
             identity.topic, resolvers, hop_limit=hop_limit, is_kafka=self.profiles.is_kafka
         )
@@ -199,7 +203,8 @@ class RulesDecider:
             if gone is not None:
                 return Decided(message, self._without_payload(decision, gone, facts))
             if message.failed_at and facts.is_waiting(message, decision.wait):
-                return Decided(message, facts.cache.derive(self.wait, decision))
+                put = PutTimes.of(decision, facts).decided(message, decision, facts)
+                return Decided(message, facts.cache.derive(self.wait, put))
             return self._put(message, decision, attempts, facts, entry)
         if gone is not None and isinstance(decision, Keep):
             decision = with_detail(decision, gone.detail)
@@ -227,10 +232,11 @@ class RulesDecider:
         record, edit = record_of(source, decision, partition, facts, self._transforms)
         if isinstance(record, Refusal):  # not cached, as the text may be specific to this message
             return Decided(message, self.on_refusal(decision, record))
+        record, put = PutTimes.of(decision, facts).applied(record, source, decision, facts)
         refusal = facts.check(entry, record, persistence_of(decision), decision.destination)
         if refusal is not None:
             return Decided(message, facts.cache.derive(self.on_refusal, decision, refusal))
-        return Decided(message, with_edit(decision, edit), ((entry, record),))
+        return Decided(message, with_edit(put, edit), ((entry, record),))
 
     def _without_payload(self, put: Put, gone: Gone, facts: SliceContext) -> Decision:
         if gone.may_come:
@@ -306,7 +312,10 @@ class RulesDecider:
             rule=decision.rule,
             target=decision.target,
             detail=f"{name} is {decision.wait} s after the failure",
-            of_kind={"delay": self.attempts.delay(decision.rule, decision.attempts)},
+            of_kind={
+                "delay": self.attempts.delay(decision.rule, decision.attempts),
+                "put": decision,
+            },
         )
 
     def keep_flooded(self, profile: DeadLetterProfile, attempts: Attempts, why: str) -> Keep:
@@ -385,6 +394,7 @@ class RulesDecider:
                 "returns": target.returns,
                 "group_topic": target.group_topic,
                 "strip": is_retry or not rule.header,
+                "timestamps": self._timestamps,
                 "wait": self.attempts.wait(rule, attempts) if is_retry and replay is None else 0,
                 "rounds": self.attempts.rounds(rule, attempts, destination),
                 "headers": (

@@ -26,7 +26,7 @@ from redrive.engine.context import SliceContext
 from redrive.engine.deciders import Decided, Decider
 from redrive.engine.decision import NO_PROFILE
 from redrive.engine.facts import TAKEN_AWAY, Copies, ReplayedQuestion
-from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
+from redrive.engine.message import NO_ATTEMPTS, UNKNOWN_TIME, Attempts, Message
 from redrive.engine.ordering import Round
 from redrive.engine.outcome import Result
 from redrive.engine.put_descriptor import NAMES, by_priority
@@ -43,6 +43,7 @@ from redrive.messages import (
     with_original,
 )
 from redrive.messages import own_headers as own
+from redrive.messages.schemes.scheme import Stamp
 from redrive.rules.backoff import PARTITIONS
 
 _PLACED: Final = "it no longer remains"
@@ -185,14 +186,15 @@ class DeadLetterSource:
         mine = self.own_headers.own(row)
         if mine is own.NO_OWN_HEADERS:
             message = Message(
-                key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp
+                key, value, headers, timestamp, here, here, 0, "", "", profile,
+                _failure_time(profile, timestamp),
             )  # fmt: skip
             return message, NO_ATTEMPTS, None
         headers = self.own_headers.others(row)
         if part.kind is SourceKind.DEAD_LETTERS:
             message = Message(
-                key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp,
-                mine.group_topic,
+                key, value, headers, timestamp, here, here, 0, "", "", profile,
+                _failure_time(profile, timestamp), mine.group_topic,
             )  # fmt: skip
             return *self.decider.attempts.with_earlier_rounds(message, mine), None
         if part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}:
@@ -210,8 +212,15 @@ class DeadLetterSource:
         is_set_free = part.kind is SourceKind.RETRIES and not part.counts(row, mine)
         # The delays of another table apply, or the message was not tried yet.
         if part.kind is SourceKind.REMAINING or is_set_free or mine.behind:
-            message = message._replace(failed_at=message.timestamp)
+            has_time = (message.profile or NO_PROFILE).stamp is Stamp.FAILURE
+            # The failure was before the copy.
+            message = message._replace(failed_at=message.timestamp if has_time else timestamp)
         return message, attempts, None
+
+
+def _failure_time(profile: DeadLetterProfile, timestamp: int) -> int:
+    """When the processing of a fresh dead letter failed, as far as its timestamp says so."""
+    return timestamp if profile.stamp is Stamp.FAILURE else UNKNOWN_TIME
 
 
 class RemainingSource:
@@ -339,6 +348,7 @@ class InstructionSource:
             name if identity == origin else own.read_identity(identity),
             name,
             hops,
+            record_time=own.own_timestamp(self.columns.record_times[row], 0),
         )
         is_plain = message.identity and name and name not in self._facts.replayed
         return message if is_plain else None
@@ -459,6 +469,7 @@ class PutSource:
         if part.kind is SourceKind.PUTS:
             # The remaining copy of an unreadable message has readable names.
             unreadable = own.unreadable(records.headers[row])
+            timestamp = timestamp if mine.timestamp is None else mine.timestamp
             message = Message(
                 key, value, headers, timestamp, mine.identity or here, here, mine.hops, "",
                 unreadable,
