@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.engine import jobs
 from tests.engine.failed_processing import connect, spring, spring_retry_topic, streams
+from tests.engine.jobs import MemoryJob
 from tests.engine.known_cluster import KnownCluster
 from tests.engine.samples import handler_of, outcomes_in, slice_of, written
 
@@ -20,6 +22,9 @@ from redrive.engine.facts import Original, RecordQuestion, TopicFacts
 from redrive.engine.sources import SourceKind
 from redrive.messages import DeadLetterDecoder, Headers, OutputRecord, Records, SchemeTable
 from redrive.messages.schemes import OwnScheme
+from redrive.operations.put import NewMessage
+from redrive.topology.files import SourceText
+from redrive.topology.names import put_topic
 
 DAY: Final = 86_400_000
 NOW: Final = 20_000 * DAY
@@ -215,3 +220,37 @@ def test_now_gives_every_record_the_time_of_the_put() -> None:
     life = decided(parked, SourceKind.RETRIES, now, KnownCluster(), TimestampMode.NOW)
     assert (life.puts[0].timestamp, own_time_of(life.puts[0])) == (now, NOW - 5000)
     assert life.details == ["with the time of the put"]
+
+
+def test_a_record_that_came_back_from_connect_is_as_old_as_it_was() -> None:
+    """Connect's dead letter has the timestamp of the put, its header that of the record."""
+    cluster = KnownCluster({"orders": TopicFacts(retention=DAY)})
+    letter = connect(OutputRecord("orders", b"k", b"{}", [], NOW - 12 * DAY), 0, NOW)
+    parked = decided(letter, SourceKind.DEAD_LETTERS, NOW, cluster).parked[0]
+    (put,) = decided(parked, SourceKind.RETRIES, NOW + 3000, cluster).puts
+    assert put.timestamp == NOW + 3000
+    by_age = "DIALECT(KAFKA)\nAGE(>11d) ACTION(FWD) FWDT('orders') HEADER(NO)\nACTION(IGNORE)\n"
+    back = connect(put, 1, NOW + 4000)
+    kind = SourceKind.DEAD_LETTERS
+    assert decided(back, kind, NOW + 5000, cluster, table=by_age).puts
+
+
+def test_puts_of_applications_live_too() -> None:
+    """On the topic of their queue; headers that an application copied say nothing of its own."""
+    facts = TopicFacts(retention=100_000)
+    source = SourceText("QM1.mqsc", b"DEFINE QLOCAL(A)\n", queue_manager="QM1")
+    job = MemoryJob("ACTION(IGNORE)\n", (source,), KnownCluster({"QM1--A": facts}))
+    headers = [
+        *NewMessage(queue="A").headers(),
+        ("redrive.id", b"orders:0:1"),
+        ("redrive.timestamp", b"5"),
+    ]
+    old = OutputRecord(put_topic("QM1"), None, b"x", headers, 77)
+    for record, timestamp, own_time in (
+        (old, jobs.NOW, 77),
+        (old._replace(timestamp=80_000), 80_000, 80_000),
+    ):
+        (one,) = job.decide(put_topic("QM1"), [record])
+        (put,) = one.written
+        assert (put.topic, put.timestamp, own_time_of(put)) == ("QM1--A", timestamp, own_time)
+        assert ("with the time of the put" in one.row["detail"]) is (timestamp != own_time)

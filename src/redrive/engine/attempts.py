@@ -13,6 +13,7 @@ from redrive.engine.message import NO_ATTEMPTS, UNKNOWN_TIME, Attempts, Message
 from redrive.messages import DeadLetterProfile, with_original
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
+from redrive.messages.schemes.scheme import Stamp
 from redrive.rules import Action, Dialect, Rule, RulesTable, select_rule, select_untried
 from redrive.topology.put import Destination, Refusal
 
@@ -107,6 +108,8 @@ class AttemptCounter:
             hops=mine.hops,
             record_time=mine.timestamp or 0,
         )
+        if profile.stamp is Stamp.RECORD and mine.timestamp is not None:
+            known = known._replace(timestamp=mine.timestamp)  # not that of the put
         if rounds is None or not self._is_kafka:
             return known, NO_ATTEMPTS
         if profile.comes_from_kafka and profile.failed_on != rounds.target:

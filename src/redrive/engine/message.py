@@ -49,6 +49,11 @@ class Message(NamedTuple):
     """Milliseconds; the own timestamp of the record that failed, from Redrive's header; 0 if the
     dead letter has none."""
 
+    @property
+    def own_time(self) -> int:
+        """Milliseconds; the own timestamp of a put."""
+        return self.record_time or self.timestamp
+
 
 class Attempts(NamedTuple):
     """The failed attempts on a message under one table."""

@@ -323,7 +323,7 @@ class _PutAttempt:
         if isinstance(record, Refusal):
             return record
         stream, copies = put.destination.stream, list[Entry]()
-        problem = renewal_detail(record, self._message.timestamp)
+        problem = renewal_detail(record, self._message.own_time)
         if stream is not None:
             copy = make_stream_copy(stream, self._entry, record, self._descriptor, self._putter)
             if not isinstance(copy, Refusal):

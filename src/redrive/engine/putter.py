@@ -224,4 +224,4 @@ class Putter:
                 self._facts.facts.topic(topic), self._facts.now
             )
         put = OutputRecord(topic, message.key, value, headers, message.timestamp)
-        return times.note(put, message.timestamp)
+        return times.note(put, message.own_time)

@@ -29,6 +29,7 @@ from redrive.engine.facts import TAKEN_AWAY, Copies, ReplayedQuestion
 from redrive.engine.message import NO_ATTEMPTS, UNKNOWN_TIME, Attempts, Message
 from redrive.engine.ordering import Round
 from redrive.engine.outcome import Result
+from redrive.engine.put_decider import PutDecider
 from redrive.engine.put_descriptor import NAMES, by_priority
 from redrive.engine.put_record import PreparedPut
 from redrive.engine.rules_decider import RulesDecider
@@ -469,10 +470,9 @@ class PutSource:
         if part.kind is SourceKind.PUTS:
             # The remaining copy of an unreadable message has readable names.
             unreadable = own.unreadable(records.headers[row])
-            timestamp = timestamp if mine.timestamp is None else mine.timestamp
             message = Message(
                 key, value, headers, timestamp, mine.identity or here, here, mine.hops, "",
-                unreadable,
+                unreadable, record_time=(mine.timestamp or 0) if self._is_own(mine) else 0,
             )  # fmt: skip
             return message, NO_ATTEMPTS, None
         if part.kind is SourceKind.UNDELIVERED:
@@ -480,3 +480,10 @@ class PutSource:
         message = waiting.restore(key, value, headers, timestamp=timestamp, mine=mine, here=here)
         attempts = part.attempts(row, mine) if part.kind is SourceKind.RETRIES else NO_ATTEMPTS
         return message, attempts, None
+
+    def _is_own(self, mine: own.OwnHeaders) -> bool:
+        """Whether Redrive put a record there: an application may copy headers to its own puts."""
+        decider, rounds = self._part.decider, mine.rounds
+        if isinstance(decider, PutDecider) and not decider.receiver.takes_puts:
+            return True  # a transmission queue
+        return rounds is not None and rounds.target == self._part.lane.topic
