@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from redrive.checkpoints.other_applications import notes_about_others
 from redrive.command.finding_formats import FORMATS, FileFindings
 from redrive.command.options import (
     STANDARD_INPUT,
@@ -20,11 +21,11 @@ from redrive.command.options import (
     read_file,
 )
 from redrive.configuration import JobConfiguration
-from redrive.configuration.deciders import table_of, topology_of
-from redrive.diagnostics import Diagnostic, Severity, in_order
+from redrive.configuration.deciders import read_topics, table_of, topology_of
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation, in_order
 from redrive.engine.decision import TimestampMode
 from redrive.engine.facts import Questions, TopicFacts
-from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault
+from redrive.errors import ConfigurationError, EnvironmentFault, ProtocolError, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CONNECT
 from redrive.kafka.facts import ClusterFacts
@@ -52,6 +53,8 @@ _SEVERITIES: Final = tuple(Severity)
 _YAML_KINDS: Final = {"mqe": "MQ Everyplace network", "bindings": "bindings"}
 _KINDS_BY_SUFFIX: Final = {CONFIGURATION_SUFFIX: "qm.ini", JSON_SUFFIX: "MQSC commands in JSON"}
 _SETTINGS: Final = ".toml"
+_COMMON_PARTITIONS: Final = 6
+"""Assumed partitions of a topic: ``check`` asks no broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +116,36 @@ def _check_settings(file: str) -> FileFindings:
             queue = Names(queue=identity.queue, queue_manager=identity.queue_manager)
             analysed += check_targets(rules, text, tracer, queue, name=handler.rules_name)
     analysed += _check_lives(settings.job) if tracer is None else []
-    findings = tuple(dict.fromkeys([*settings.warnings, *analysed]))
-    return FileFindings(file, "settings", findings)
+    findings = tuple(
+        dict.fromkeys([*settings.warnings, *analysed, *_other_applications(file, settings.job)])
+    )
+    return FileFindings(file, f"settings, {_own_partitions(settings.job)}", findings)
+
+
+def _own_partitions(job: JobConfiguration) -> str:
+    """What the job's own topics take, for the common number of partitions of its sources."""
+    from redrive.streaming.kept_lanes import kept_identities  # noqa: PLC0415 - slow to import
+    from redrive.streaming.topics import count_own_partitions  # noqa: PLC0415 - slow to import
+
+    subscribed = (one.handler for one in job.subscriptions)
+    job = replace(job, handlers=(*job.handlers, *subscribed))
+    sources = [one.topic for one in kept_identities(job)]
+    count = count_own_partitions(job, dict.fromkeys(sources, _COMMON_PARTITIONS))
+    each = " each" if len(sources) > 1 else ""
+    return (
+        f"own topics with {counted(count, 'partition')}"
+        f" for {counted(len(sources), 'topic')} with {_COMMON_PARTITIONS}{each}"
+    )
+
+
+def _other_applications(file: str, job: JobConfiguration) -> Iterator[Diagnostic]:
+    """What a start would find about other applications, if the broker answers."""
+    with suppress(EnvironmentFault, ProtocolError):
+        with Cluster.open(job.connection, timeout=CONNECT) as cluster:
+            topics = read_topics(job.with_topics(cluster.topics()))
+            notes = notes_about_others(cluster, job.application, topics)
+        for note in notes:
+            yield SourceLocation(file).finding(Severity.WARNING, "OTHER_APPLICATION", note)
 
 
 def _check_lives(job: JobConfiguration) -> list[Diagnostic]:

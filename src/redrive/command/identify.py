@@ -114,6 +114,8 @@ def _lines(found: Identification) -> Iterator[str]:
         if one.name == NO_VALID_SCHEME:
             yield f"           {one.problem or 'no header of a known scheme'}"
             yield "  see      docs/kafka.md, 'Your own format': describe it by [schemes.NAME]"
+            for index, line in enumerate(one.draft.splitlines()):
+                yield f"  {'' if index else 'draft':8} {line}"
             continue
         if one.view is not None:
             yield from (f"           {line}" for line in _parts(one.view))
@@ -156,6 +158,7 @@ def _scheme_as_json(one: SchemeFound, of: int) -> dict[str, Any]:
         "share": one.count / of,
         "example": one.example,
         "problem": one.problem,
+        "draft": one.draft,
         "view": view,
         **{
             name: dict(getattr(one, name).most_common())

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from redrive.command.output import print_notes
 from redrive.errors import UsageError
 from redrive.kafka.connection import Connection
 from redrive.masking import NO_MASK, Mask
@@ -17,7 +18,7 @@ from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.printable import counted
 from redrive.rules import GROUP_TOPIC
-from redrive.settings import Settings, read_settings
+from redrive.settings import Settings, read_settings_for_topic
 
 DEFAULT_SETTINGS: Final = Path("redrive.toml")
 
@@ -37,11 +38,15 @@ class TopicSource(NamedTuple):
 
     @classmethod
     def of(cls, config: Path | None, bootstrap_server: str) -> TopicSource:
-        """The source that the options of a command name; errors as for ``settings_file``."""
+        """The source that the options of a command name; errors as for ``settings_file``.
+
+        A note on standard error names errors of the settings that do not concern the topic.
+        """
         path = settings_file(config, bootstrap_server)
         if path is None:
             return cls(Connection(bootstrap_servers=bootstrap_server), SchemeTable(), NO_MASK)
-        settings = read_settings(path)
+        settings, problem = read_settings_for_topic(path)
+        print_notes([problem] if problem else [])
         job = settings.job
         return cls(
             job.connection, job.scheme_table, settings.mask, job.application, job.group_topic

@@ -286,6 +286,7 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
         put.returns and origin_partition_headers(profile) is None,
         put.strip and origin_time_parts(profile) is None,
         put.wait and profile.stamp is not Stamp.FAILURE,
+        put.is_reported,
     )
     if any(depends_on_record):
         return None
@@ -299,7 +300,7 @@ class PreparedPut:
     __slots__ = (
         "_added", "_columns", "_edits", "_endings", "_facts", "_gaps", "_left", "_strips",
         "_time_columns", "_times", "_topic", "_variants", "cut", "decision", "earliest", "hops",
-        "latest", "room", "topic",
+        "is_counted_by_body", "latest", "may_lack_rounds", "room", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -310,12 +311,18 @@ class PreparedPut:
         facts: SliceContext,
         *,
         hops: int,
+        may_lack_rounds: bool = False,
+        is_counted_by_body: bool = False,
     ) -> None:
         """Prepare puts of messages with these header names, without Redrive's own, in order.
 
         ``bounds`` are those of ``put_bounds``, ``hops`` Redrive's earlier puts of every message.
+        ``may_lack_rounds`` is whether messages that may be rounds need an individual decision. For
+        ``is_counted_by_body`` see ``AttemptCounter``.
         """
         self.decision = put
+        self.may_lack_rounds = may_lack_rounds
+        self.is_counted_by_body = is_counted_by_body
         self.hops = hops
         self.topic = put.destination.topic
         self.room, self.earliest, self.latest = bounds
