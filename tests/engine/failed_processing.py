@@ -40,6 +40,7 @@ def spring(record: OutputRecord, offset: int, now: int) -> OutputRecord:
         (f"{prefix}original-topic", record.topic.encode()),
         (f"{prefix}original-partition", bytes(4)),
         (f"{prefix}original-offset", offset.to_bytes(8, "big")),
+        (f"{prefix}original-timestamp", record.timestamp.to_bytes(8, "big")),
         (f"{prefix}original-consumer-group", b"billing"),
         (f"{prefix}exception-fqcn", b"org.acme.WriteException"),
     ]
@@ -54,6 +55,7 @@ def spring_retry_topic(record: OutputRecord, offset: int, now: int) -> OutputRec
         (f"{prefix}original-topic", record.topic.encode()),
         (f"{prefix}original-partition", bytes(4)),
         (f"{prefix}original-offset", offset.to_bytes(8, "big")),
+        (f"{prefix}original-timestamp", record.timestamp.to_bytes(8, "big")),
         ("kafka_dlt-original-consumer-group", b"billing"),
         (f"{prefix}exception-fqcn", b"org.acme.WriteException"),
         ("retry_topic-attempts", bytes([0, 0, 0, 4])),
@@ -228,5 +230,6 @@ GROUPS = {
     share_group: "billing",
 }
 """The consumer group that failed, of the schemes that tell it."""
+
 LATE = (connect, streams)
-"""They do not say when the processing failed: it is counted from when the job sees it."""
+"""Their dead letters have the time of the record, not that of the failure."""

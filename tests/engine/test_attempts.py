@@ -24,6 +24,7 @@ from tests.engine.samples import (
     written,
 )
 
+from redrive.engine.decision import TimestampMode
 from redrive.engine.facts import TopicFacts
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import SourceKind
@@ -321,16 +322,25 @@ def test_a_topic_that_takes_nothing_now_refuses_with_the_reason_why() -> None:
 
 
 @pytest.mark.parametrize("field", ["timestamp_before_max", "timestamp_after_max"])
-def test_a_message_from_too_long_ago_or_the_future_is_refused_before_it_is_sent(field: str) -> None:
-    """With MQRC_FORMAT_ERROR, and only where its topic says so; the others are put."""
+@pytest.mark.parametrize("mode", TimestampMode)
+def test_a_timestamp_that_a_topic_refuses_becomes_that_of_the_put_unless_it_is_kept(
+    field: str, mode: TimestampMode
+) -> None:
+    """If it is kept, the put fails before it is sent, with MQRC_FORMAT_ERROR; others are put."""
     limits: dict[str, Any] = {field: 50_000}
     offset = 50_001 if field == "timestamp_after_max" else -50_001
     headers: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q1")]
     stamps = [NOW, NOW + offset, NOW]
     records = Records([None] * 3, [b"x"] * 3, [list(headers)] * 3, stamps, [0, 1, 2])
     cluster = KnownCluster({"Q1": TopicFacts(**limits)})
-    outputs = outputs_of(records, handler_of(), cluster=cluster)
-    assert [put.timestamp for put in written(outputs, "Q1")] == [NOW, NOW]
+    outputs = outputs_of(records, handler_of(timestamps=mode), cluster=cluster)
+    puts = written(outputs, "Q1")
+    assert {put.timestamp for put in puts} == {NOW}
+    if mode is not TimestampMode.KEEP:
+        assert dict(puts[1].headers or [])["redrive.timestamp"] == b"%d" % (NOW + offset)
+        assert outcomes_in(outputs)[1]["detail"].startswith("with the time of the put")
+        return
+    assert len(puts) == 2
     refused = outcomes_in(outputs)[1]
     assert (refused["offset"], refused["reason"]) == (1, 2110)
     assert f"a timestamp of {NOW + offset}" in refused["detail"]

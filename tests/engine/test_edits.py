@@ -272,7 +272,11 @@ def transformed(action: str, change: Transform | None) -> list[Entry]:
         hop_limit=25,
         transforms={} if change is None else {"t": change},
     )
-    letter = record(BODY, [("trace", b"1"), *dead_letter(2053, "Q")])
+    failure = [
+        ("topic_poisoned", b"Q"),
+        ("reason_poisoned", b"no"),
+    ]  # its time is that of the failure
+    letter = record(BODY, [("trace", b"1"), *failure])
     return OPEN.decided(slice_of(letter, decider))
 
 

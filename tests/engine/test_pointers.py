@@ -226,7 +226,8 @@ def test_an_envelope_of_ones_own_may_point_too() -> None:
         payload="$.payload",
         parts={"origin.topic": "$.t", "origin.partition": "$.p", "origin.offset": "$.o"},
     )
-    table: RulesTable = parse("DIALECT(KAFKA)\nACTION(RETRY)").required()
+    text = "DIALECT(KAFKA)\nACTION(FWD) FWDT('&TOPIC') HEADER(NO)"
+    table: RulesTable = parse(text).required()
     handler = RulesDecider(
         IDENTITY,
         table,

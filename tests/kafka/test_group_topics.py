@@ -13,7 +13,7 @@ from tests.configurations import handled, job_of
 from tests.engine.failed_processing import spring
 
 from redrive.configuration.deciders import DeciderFactory
-from redrive.engine.facts import Facts
+from redrive.engine.facts import Facts, Questions, TopicFacts
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords
 from redrive.kafka.administration import NewTopic
@@ -46,7 +46,8 @@ class Topics:
         topic = SimpleNamespace(partitions=partitions, authorized_operations=None)
         return {name: topic if name in known else None for name in names}
 
-    def settings_of(self, names: Any) -> dict[str, Any]:
+    def settings_of(self, names: Any, *, explicit_only: bool = False) -> dict[str, Any]:
+        del explicit_only
         return dict.fromkeys(names, self.settings)
 
     def create(self, topic: NewTopic, *, validate_only: bool) -> KafkaError | None:
@@ -91,11 +92,38 @@ def test_it_is_created_with_the_partitions_and_replicas_of_the_original() -> Non
     assert topics.created == [NEW]
 
 
-def test_it_takes_messages_as_large_as_the_original() -> None:
-    """Else a message that fits there would not fit here."""
-    topics = Topics(settings={"max.message.bytes": "5000000"})
+def test_it_keeps_and_accepts_what_the_original_does() -> None:
+    """Else a message that lives there would be deleted or refused here."""
+    inherited = {
+        "max.message.bytes": "5000000",
+        "retention.ms": "-1",
+        "cleanup.policy": "compact,delete",
+        "message.timestamp.type": "LogAppendTime",
+    }
+    topics = Topics(settings={**inherited, "segment.ms": "1000"})
     decided(topics)
-    assert topics.created[0].settings == {"max.message.bytes": "5000000"}
+    assert topics.created[0].settings == inherited
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"retention.ms": "86400000"}, TopicFacts(retention=86_400_000)),
+        ({"retention.ms": "-1"}, TopicFacts()),
+        ({"retention.ms": "5", "cleanup.policy": "compact"}, TopicFacts(wants_keys=True)),
+        (
+            {"retention.ms": "5", "cleanup.policy": "compact,delete"},
+            TopicFacts(wants_keys=True, retention=5),
+        ),
+        ({"message.timestamp.type": "LogAppendTime"}, TopicFacts(stamps_records=True)),
+    ],
+)
+def test_facts_say_how_a_record_lives(settings: dict[str, str], expected: TopicFacts) -> None:
+    cluster: Any = Topics(settings=settings)
+    facts = ClusterFacts(cluster).answers(Questions(frozenset({"orders"}))).topics["orders"]
+    assert (facts.retention, facts.wants_keys, facts.stamps_records) == (
+        expected.retention, expected.wants_keys, expected.stamps_records,
+    )  # fmt: skip
 
 
 def test_a_view_only_asks_whether_it_could_be_created() -> None:

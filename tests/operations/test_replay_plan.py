@@ -16,7 +16,8 @@ from tests.kafka.known_topics import KnownTopics
 
 from redrive.configuration import JobConfiguration
 from redrive.engine.commands import To
-from redrive.engine.facts import TAKEN_AWAY, Answers, Copies, Questions, TopicFacts
+from redrive.engine.decision import TimestampMode
+from redrive.engine.facts import NO_LIMIT, TAKEN_AWAY, Answers, Copies, Questions, TopicFacts
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.messages import PATTERN_KEYWORDS, TopicPartition
 from redrive.operations.replay import payloads
@@ -61,7 +62,12 @@ class Queues:
     def answers(self, questions: Questions) -> Answers:
         """What the cluster says of them."""
         topics = {
-            name: TopicFacts(exists=name != "MISSING", silent="no leader" * (name == "SILENT"))
+            name: TopicFacts(
+                exists=name != "MISSING",
+                silent="no leader" * (name == "SILENT"),
+                wants_keys=name == "COMPACT",
+                retention=60_000 if name == "MINUTE" else NO_LIMIT,
+            )
             for name in questions.topics
         }
         return Answers(topics, dict.fromkeys(questions.depths, self.depth))
@@ -109,7 +115,8 @@ def planned(
     entries: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ReplayPlan:
     limits = dict.fromkeys(("ORDERS", "BILLS"), queues.limits)
-    settings = replace(job(), limits=limits)
+    handlers = tuple(replace(one, timestamps=TimestampMode.KEEP) for one in job().handlers)
+    settings = replace(job(), limits=limits, handlers=handlers)
     known: Any = cluster()
     planner = Planner(settings, known, queues.answers, entries=entries or {})
     return planner.plan(rows, order)
@@ -169,6 +176,8 @@ def test_a_plan_for_groups_names_their_topics_and_leaves_out_the_others() -> Non
         ({}, Queues(QueueLimits(max_depth=5, consumer_group="g"), 4), {"target-full": 2}),
         ({}, Queues(QueueLimits(max_depth=7, consumer_group="g"), 4), {}),
         ({"field_destq": None}, OPEN, {"no-original": 3}),
+        ({"field_destq": "COMPACT"}, OPEN, {"after-the-put": 3}),
+        ({"field_destq": "MINUTE"}, OPEN, {"after-the-put": 3}),
         ({"replays": 2}, OPEN, {"replayed-before": 3}),
         ({"message_key": b"k"}, OPEN, {"order": 3}),
     ],

@@ -20,6 +20,7 @@ from tests.settings.conftest import (
 from redrive.checkpoints.instances import Share
 from redrive.configuration import Conflict, DataLoss, EmitterChoice, JobConfiguration, RemoteFolder
 from redrive.engine.breaker import BreakerSettings
+from redrive.engine.decision import TimestampMode
 from redrive.engine.names import HandlerIdentity
 from redrive.errors import ConfigurationError
 from redrive.rules import parse
@@ -82,6 +83,7 @@ probe_interval = 5.5
 flood_limit = 600
 held_keys = false
 on_data_loss = "stop"
+timestamp = "keep"
 [queues."OTHER"]
 put = "disabled"
 max_message_length = 4194304
@@ -246,7 +248,7 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert job.handlers[0].identity.name == "first"
     assert job.handlers[0].identity.queue_manager == "QM1"
     assert job.handlers[0].breaker == BreakerSettings(20, probe_interval=5.5)
-    assert job.flood_limits == {"first": 600}
+    assert (job.flood_limits, job.handlers[0].timestamps) == ({"first": 600}, TimestampMode.KEEP)
     assert job.queue_managers == ("QM1", "QM2")
     limits = QueueLimits(
         put_enabled=False, max_message_length=4194304, max_depth=5000, consumer_group="billing"

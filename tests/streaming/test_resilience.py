@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -28,7 +28,7 @@ from kafka.errors import MessageSizeTooLargeError
 from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.conftest import PATIENCE, RawName, eventually, read_records
-from tests.engine.failed_processing import ENVELOPE, NAMELESS
+from tests.engine.failed_processing import ENVELOPE, NAMELESS, connect, spring, streams
 from tests.streaming.conftest import Jobs, RunningJob, configuration_of, letter
 from tests.streaming.test_dialect import DROPPING, failing_consumer
 
@@ -38,9 +38,12 @@ from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.instances import Share
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration, LedgerConfiguration
 from redrive.engine.commands import To
+from redrive.engine.decision import TimestampMode
 from redrive.errors import ConfigurationError, FatalFault
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import TRANSACTION
+from redrive.messages import OutputRecord
 from redrive.operations.replay.plan import Order, ReplayPlan, places_of
 
 if TYPE_CHECKING:
@@ -440,17 +443,25 @@ def test_parked_messages_that_are_gone_stop_the_start_unless_allowed(jobs: Jobs)
 
 
 def test_own_topics_that_would_lose_messages_stop_the_start(jobs: Jobs) -> None:
-    """Every topic with another cleanup policy than its own is named, with what it needs."""
+    """Every topic that deletes or stamps what waits is named, with the command that corrects it."""
     dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "ACTION(DISCARD)\n"})
     remaining = configuration.handlers[0].identity.remaining_topic
-    wrong = {remaining: "delete", configuration.outcomes_topic: "compact"}
+    retry = configuration.handlers[0].identity.retry_topic
+    wrong = {
+        remaining: {"cleanup.policy": "delete"},
+        configuration.outcomes_topic: {"cleanup.policy": "compact"},
+        retry: {"retention.ms": "60000", "message.timestamp.type": "LogAppendTime"},
+    }
     jobs.admin.create_topics(
-        [NewTopic(name, 1, 1, topic_configs={"cleanup.policy": one}) for name, one in wrong.items()]
+        [NewTopic(name, 1, 1, topic_configs=settings) for name, settings in wrong.items()]
     )
-    said = str(refused_start(jobs.start(configuration)))
-    assert f"{remaining} has cleanup.policy=delete and needs compact" in said
-    assert f"{configuration.outcomes_topic} has cleanup.policy=compact and needs delete" in said
+    refusal = refused_start(jobs.start(configuration))
+    assert f"{remaining} has cleanup.policy=delete, not compact" in str(refusal)
+    assert f"{configuration.outcomes_topic} has cleanup.policy=compact, not delete" in str(refusal)
+    assert (
+        f"--entity-name {retry} --add-config retention.ms=-1,message.timestamp.type=CreateTime"
+    ) in str(refusal.hint)
 
 
 def test_latest_loses_no_record_of_what_is_born_later(jobs: Jobs) -> None:
@@ -785,6 +796,8 @@ def test_workers_keep_counts_and_order_over_slices_and_refusals(jobs: Jobs) -> N
         emitter=EmitterChoice.LANES,
         slice_records=50,
     )
+    handler = replace(configuration.handlers[0], timestamps=TimestampMode.KEEP)
+    configuration = replace(configuration, handlers=(handler,))
     job = jobs.start(configuration)
     jobs.produce(dlq, records[:30])
     job.wait_for_records(30)
@@ -805,6 +818,77 @@ def test_workers_keep_counts_and_order_over_slices_and_refusals(jobs: Jobs) -> N
     }  # fmt: skip
     reasons = Counter(one["reason"] for one in jobs.outcomes(configuration))
     assert reasons == {0: 900 - len(refused), 2110: 2 * len(refused)}
+
+
+# -- a topic that deletes by age -------------------------------------------------------------------
+
+TWELVE_DAYS = 12 * 86_400_000
+DELETES = {"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "500"}
+"""Settings of a broker that deletes old records at once."""
+
+
+def produce_record(producer: Producer, record: OutputRecord, topic: str) -> None:
+    """Write a record to a topic."""
+    producer.produce(
+        topic,
+        record.value,
+        record.key,
+        headers=record.headers,  # type: ignore[arg-type]  # the stub has no null values
+        timestamp=record.timestamp,
+    )
+
+
+def test_puts_of_old_dead_letters_are_not_deleted_unread(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Whoever wrote them: on a topic of a day, of a week, and on one made for a group."""
+    age = int(time.time() * 1000) - TWELVE_DAYS
+    records = [OutputRecord("orders", b"k", b"%d" % number, [], age) for number in range(10)]
+    letters = [
+        fail(record._replace(topic=topic), number, age + 1000)
+        for topic in ("orders", "day")
+        for fail in (connect, spring, streams)
+        for number, record in enumerate(records)
+    ]
+    table = (
+        "DIALECT(KAFKA) RETRYINT(1)\n"
+        "TOPIC(orders) SCHEME(spring-dlt) ACTION(RETRY) TO(GROUP) RETRY(2)\n"
+        "TOPIC(orders) ACTION(FWD) FWDT('parking') HEADER(NO)\n"
+        "ACTION(RETRY) RETRY(2)\n"
+    )
+    week, day, ever = ({"retention.ms": str(one)} for one in (604_800_000, 86_400_000, -1))
+    topics = {"DLQ": ever, "orders": day, "day": day, "parking": week, "deleted": week}
+    with EmbeddedBroker(tmp_path / "broker", properties=DELETES) as broker:
+        servers = broker.bootstrap_servers
+        producer = Producer({"bootstrap.servers": servers})
+        with closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
+            admin.create_topics(
+                [NewTopic(name, 1, 1, topic_configs=one) for name, one in topics.items()],
+                wait_for_metadata=True,
+            )
+        for one in letters:
+            produce_record(producer, one, "DLQ")
+        producer.flush(PATIENCE)
+        job = RunningJob(configuration_of(tmp_path, servers, {"DLQ": table}), spark).start()
+        eventually(lambda: job.error or job.results().get("retried") == 40, "all are put")
+        job.check()
+        # One record keeps its timestamp: when the broker has deleted it, it has looked at all.
+        produce_record(producer, records[0], "deleted")
+        producer.flush(PATIENCE)
+        cluster = Cluster(Connection(bootstrap_servers=servers))
+        lane = TopicPartition("deleted", 0)
+        eventually(lambda: cluster.extents([lane])[lane].first == 1, "the old record is deleted")
+        job.stop()
+        found = {
+            name: read_records(servers, name) for name in ("parking", "day", "orders.billing.retry")
+        }
+        (settings,) = cluster.settings_of(["orders.billing.retry"], explicit_only=True).values()
+        cluster.close()
+    counts = {name: len(them) for name, them in found.items()}
+    assert counts == {"parking": 20, "day": 30, "orders.billing.retry": 10}
+    assert settings == day
+    for record in (one for them in found.values() for one in them):
+        assert int(dict(record.headers)["redrive.timestamp"]) == age
 
 
 # -- an enrichment ---------------------------------------------------------------------------------

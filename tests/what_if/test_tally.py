@@ -7,10 +7,12 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.samples import dead_letter, handler_of
 
+from redrive.engine.decision import TimestampMode
 from redrive.engine.facts import Answers, Facts, Questions, TopicFacts
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import SourceKind
@@ -266,3 +268,30 @@ def test_the_page_stands_by_itself_and_shows_no_controls(rows: list[tuple[int, s
         assert all(float(y) + float(size) <= int(height) for y, size in bars)
         assert all(float(y) <= int(height) for y in re.findall(r'<text[^>]* y="([\d.]+)"', picture))
     assert orjson.loads(orjson.dumps(document_of(answer)))["messages"]["total"] == len(rows)
+
+
+@pytest.mark.parametrize("mode", TimestampMode)
+def test_messages_that_die_young_or_may_hide_newer_ones_are_counted(mode: TimestampMode) -> None:
+    """Also those that wait first; without ``keep`` none dies young."""
+    topics = {
+        "ORDERS": TopicFacts(retention=100_000),
+        "COMPACT": TopicFacts(wants_keys=True),
+        "LASTING": TopicFacts(retention=10_000_000),
+    }
+
+    def answers(questions: Questions) -> Answers:
+        return Answers({name: topics[name] for name in questions.topics})
+
+    for table in ("ACTION(RETRY)\n", "DIALECT(KAFKA)\nACTION(RETRY)\n"):
+        handler = handler_of(table, timestamps=mode)
+        tally = Tally(handler, handler, Facts(lambda: 0.0), answers, now=90_000)
+        names = ["ORDERS", "COMPACT", "LASTING", "ORDERS"]
+        records = Records(
+            [b"k"] * 4, [b"x"] * 4, [dead_letter(2053, it) for it in names], [77] * 4, [*range(4)]
+        )
+        lane = TopicPartition("DLQ", 0)
+        tally.add(Part(Over.BACKLOG, lane, SourceKind.DEAD_LETTERS, records))
+        young = "2 messages: ORDERS keeps records for 100s, and less than half of that is left"
+        hiding = "1 message: COMPACT is compacted: an old value may hide a newer one of its key"
+        expected = [young, hiding] if mode is TimestampMode.KEEP else [hiding]
+        assert tally.totals().risks(NO_MASK) == expected

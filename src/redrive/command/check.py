@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,12 +24,15 @@ from redrive.command.options import (
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import read_topics, table_of, topology_of
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, in_order
-from redrive.errors import ConfigurationError, EnvironmentFault, ProtocolError
+from redrive.engine.decision import TimestampMode
+from redrive.engine.facts import Questions, TopicFacts
+from redrive.errors import ConfigurationError, EnvironmentFault, ProtocolError, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CONNECT
+from redrive.kafka.facts import ClusterFacts
 from redrive.operations.definitions import read_sources, with_source_lines
 from redrive.operations.put_trace import assuming_tracer
-from redrive.operations.rule_targets import check_targets
+from redrive.operations.rule_targets import check_lives, check_targets, known_topics
 from redrive.printable import counted
 from redrive.rules import decode_source
 from redrive.rules.analysis import analyse
@@ -111,6 +114,7 @@ def _check_settings(file: str) -> FileFindings:
             identity = handler.identity
             queue = Names(queue=identity.queue, queue_manager=identity.queue_manager)
             analysed += check_targets(rules, text, tracer, queue, name=handler.rules_name)
+    analysed += _check_lives(settings.job) if tracer is None else []
     findings = tuple(
         dict.fromkeys([*settings.warnings, *analysed, *_other_applications(file, settings.job)])
     )
@@ -125,6 +129,28 @@ def _other_applications(file: str, job: JobConfiguration) -> Iterator[Diagnostic
             notes = notes_about_others(cluster, job.application, topics)
         for note in notes:
             yield SourceLocation(file).finding(Severity.WARNING, "OTHER_APPLICATION", note)
+
+
+def _check_lives(job: JobConfiguration) -> list[Diagnostic]:
+    """What the targets that rules name do with the records put there, if the broker answers."""
+    handlers = [*job.handlers, *(one.handler for one in job.subscriptions)]
+    names = {name for one in handlers for name in known_topics(table_of(one))}
+    topics: Mapping[str, TopicFacts] = {}
+    with suppress(EnvironmentFault, TransientFault):
+        if names:
+            with Cluster.open(job.connection, timeout=CONNECT) as cluster:
+                topics = ClusterFacts(cluster).answers(Questions(frozenset(names))).topics
+    return [
+        finding
+        for one in handlers
+        for finding in check_lives(
+            table_of(one),
+            one.rules,
+            topics,
+            keeps=one.timestamps is TimestampMode.KEEP,
+            name=one.rules_name,
+        )
+    ]
 
 
 @click.command()

@@ -12,6 +12,7 @@ from redrive.checkpoints.instances import AUTO, Share
 from redrive.configuration.subscriptions import Subscription
 from redrive.configuration.transforms import TransformConfiguration
 from redrive.engine.breaker import BreakerSettings
+from redrive.engine.decision import TimestampMode
 from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic, tables_topic
 from redrive.kafka.connection import Connection
 from redrive.messages.schemes import OwnScheme, SchemeTable, schemes_id
@@ -71,6 +72,8 @@ class HandlerConfiguration:
     """When retries wait for their target; None for never."""
     flood_limit: int = 0
     """Maximum new dead letters to handle in a minute; 0 for no limit."""
+    timestamps: TimestampMode = TimestampMode.AUTO
+    """The timestamps of the records that are put."""
     held_keys: bool = False
     """Whether waiting keys of ORDER(KEY) are written to a topic, for consumers."""
     data_loss: DataLoss | None = None

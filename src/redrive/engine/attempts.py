@@ -10,18 +10,16 @@ from typing import Final
 
 from redrive.engine.decision import NO_PROFILE, Put
 from redrive.engine.facts import Facts, Program
-from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
+from redrive.engine.message import NO_ATTEMPTS, UNKNOWN_TIME, Attempts, Message
 from redrive.messages import DeadLetterProfile, with_original
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
+from redrive.messages.schemes.scheme import Stamp
 from redrive.rules import Action, Dialect, RetryTo, Rule, RulesTable, select_rule, select_untried
 from redrive.topology.put import Destination, Refusal
 
 LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
 """Reason of an attempt that would send a message in circles."""
-
-_NOT_KNOWN: Final = 1 << 62
-"""Time of a failure that is only known to be past."""
 
 _ORIGINALS: Final = 1_000
 """Maximum profiles to cache with their original topic."""
@@ -105,13 +103,22 @@ class AttemptCounter:
         if mine.group_topic and not message.group_topic:  # read from the record that failed
             message = self._with_original(message, mine.group_topic)
         rounds, profile = mine.rounds, message.profile or NO_PROFILE
-        known = message._replace(identity=mine.identity or message.identity, hops=mine.hops)
+        if rounds is not None and rounds.target == self._queue and mine.timestamp is not None:
+            # It was put here as a dead letter.
+            message = message._replace(timestamp=mine.timestamp)
+        known = message._replace(
+            identity=mine.identity or message.identity,
+            hops=mine.hops,
+            record_time=mine.timestamp or 0,
+        )
+        if profile.stamp is Stamp.RECORD and mine.timestamp is not None:
+            known = known._replace(timestamp=mine.timestamp)  # not that of the put
         if rounds is None or not self._is_kafka:
             return known, NO_ATTEMPTS
         if profile.comes_from_kafka and profile.failed_on != rounds.target:
             return message, NO_ATTEMPTS
         if message.failed_at <= rounds.put_at:  # some programs copy the time of the record
-            known = known._replace(failed_at=_NOT_KNOWN)
+            known = known._replace(failed_at=UNKNOWN_TIME)
         known = known._replace(put_at=rounds.put_at)
         if rounds.queue != self._queue:
             return known._replace(put_at=0), NO_ATTEMPTS

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -68,6 +69,17 @@ class Decision:
     """The replay that asked for it and overrides the table."""
 
 
+class TimestampMode(StrEnum):
+    """The timestamp of the records that a handler puts."""
+
+    AUTO = "auto"
+    """Their own; the time of the put where the target would soon delete them, or refuses it."""
+    KEEP = "keep"
+    """Their own."""
+    NOW = "now"
+    """The time of the put."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Put(Decision):
     """The message is put on a queue."""
@@ -86,6 +98,9 @@ class Put(Decision):
     """Seconds from the failure of the processing to the put."""
     rounds: Rounds | None = None
     """The put's round counts, without its time; None if they are not counted."""
+    timestamps: TimestampMode = TimestampMode.AUTO
+    dies_young: bool = False
+    """Whether the target deletes the record before half of its retention has passed."""
 
     @property
     def is_reported(self) -> bool:
@@ -122,6 +137,9 @@ class Park(Decision):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Wait(Park):
     """The message waits until its delay since the failure has passed, and is put then."""
+
+    put: Put
+    """The put that follows, as it would be now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

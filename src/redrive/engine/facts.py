@@ -57,6 +57,10 @@ class TopicFacts:
     """Milliseconds that a record's timestamp may be before the broker's time."""
     timestamp_after_max: int = NO_LIMIT
     """Milliseconds that it may be after it."""
+    retention: int = NO_LIMIT
+    """Milliseconds for which it keeps a record, by the record's timestamp."""
+    stamps_records: bool = False
+    """Whether the broker replaces the timestamps of records by its own time."""
     partitions: int = NO_LIMIT
     """How many partitions the topic has."""
     silent: str = ""
@@ -75,6 +79,15 @@ class TopicFacts:
         """
         before = self.timestamp_before_max
         return now - before + min(_AGEING, before // 2), now + self.timestamp_after_max
+
+    def lasting(self, now: int) -> tuple[int, int]:
+        """The earliest and the latest timestamp with which a record lives long enough.
+
+        The topic accepts it, and keeps it for at least half of its retention. ``now`` is in
+        milliseconds.
+        """
+        earliest, latest = self.timestamps(now)
+        return earliest if self.stamps_records else max(earliest, now - self.retention // 2), latest
 
 
 Copies: TypeAlias = Mapping[bytes, int]
@@ -143,7 +156,10 @@ class RecordQuestion(NamedTuple):
 
 
 class NewTopicQuestion(NamedTuple):
-    """Whether a missing topic could be created with the partitions and replicas of another one."""
+    """Whether a missing topic could be created like another one.
+
+    It has the other's partitions, replicas, retention, cleanup and limits.
+    """
 
     name: str
     like: str

@@ -257,14 +257,16 @@ class Lane:
                 continue
             here, key = f"{prefix}{records.offsets[row]}", records.keys[row]
             identity = here.encode("ascii")
-            partition, headers = put.place(records.headers[row], identity)
-            body = value[put.cut :]
-            written = OutputRecord(put.topic, key, body, headers, timestamp, partition)
-            yield base + row, written
-            decision = put.decision
+            written = put.written(key, value, records.headers[row], timestamp, identity)
+            if written is None:
+                yield from self._outputs_of(row)
+                continue
+            record, decision = written
+            yield base + row, record
             decisions[decision] += 1
             if put.is_counted_by_body:
-                decision = with_own_headers(decision, digest_of(key, body), headers)
+                digest = digest_of(key, record.value)
+                decision = with_own_headers(decision, digest, record.headers or [])
             yield INTERNAL, self._outcome(row, identity, here, here, 0, key, value, decision)
 
     def _write_instructions(self, source: InstructionSource, first: int) -> Iterator[Entry]:
@@ -272,16 +274,16 @@ class Lane:
         for row, profile in enumerate(self._profiles(source.letters, first), first):
             put = source.prepared_put(row, profile)
             message = None if put is None else source.plain(row, put.hops)
-            written = None if put is None or message is None else put.record(message)
+            written = None if put is None or message is None else put.put(message)
             if put is None or message is None or written is None:
                 yield from self._outputs_of(row)
                 continue
             self._facts.replayed.add(message.origin)
-            yield self._base + row, written
-            decision = put.decision
+            record, decision = written
+            yield self._base + row, record
             if put.is_counted_by_body:
-                digest = digest_of(written.key, written.value)
-                decision = with_own_headers(decision, digest, written.headers or [])
+                digest = digest_of(record.key, record.value)
+                decision = with_own_headers(decision, digest, record.headers or [])
             yield from self._copies_and_outcome(row, message, decision)
 
     def _profiles(self, source: DeadLetterSource, first: int) -> Iterable[DeadLetterProfile]:

@@ -12,6 +12,10 @@ _SEEDS: Final = 1024
 """Number of seeds for the choice among instances of a cluster queue."""
 
 
+UNKNOWN_TIME: Final = 1 << 62
+"""Time of a failure that is only known to be past."""
+
+
 class Message(NamedTuple):
     """One message: a dead letter, or a put."""
 
@@ -36,7 +40,7 @@ class Message(NamedTuple):
     """Its failure, from its headers; None for a put."""
     failed_at: int = 0
     """Milliseconds; when the processing failed, from which a delay counts; now if that is not in
-    the past. 0 for a message that has already waited."""
+    the past, as ``UNKNOWN_TIME``. 0 for a message that has already waited."""
     group_topic: GroupTopic | None = None
     """The group's topic of its last put; see ``GroupTopic``."""
     put_at: int = 0
@@ -44,6 +48,14 @@ class Message(NamedTuple):
     may_be_round: bool = False
     """Whether it is a dead letter without Redrive's headers that was written after the job first
     began: a failed round, if its program drops headers."""
+    record_time: int = 0
+    """Milliseconds; the own timestamp of the record that failed, from Redrive's header; 0 if the
+    dead letter has none."""
+
+    @property
+    def own_time(self) -> int:
+        """Milliseconds; the own timestamp of a put."""
+        return self.record_time or self.timestamp
 
 
 class Attempts(NamedTuple):

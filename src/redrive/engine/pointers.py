@@ -143,6 +143,7 @@ def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message
         value=found.value,
         headers=_joined_headers(message, own.without_own(found.headers), schemes),
         timestamp=found.timestamp,
+        record_time=message.record_time or own.read_own(found.headers).timestamp or found.timestamp,
         # A service that loops only the original has not seen this dead letter before.
         hops=max(message.hops, own.read_own(found.headers).hops),
     )

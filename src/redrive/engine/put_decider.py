@@ -25,6 +25,7 @@ from redrive.engine.outcome import Result, bounded
 from redrive.engine.pointers import restore_message
 from redrive.engine.put_copies import make_publications, make_stream_copy
 from redrive.engine.put_descriptor import as_put, is_late
+from redrive.engine.put_record import renewal_detail
 from redrive.engine.putter import Effect, Putter
 from redrive.engine.reports import due_report, make_report
 from redrive.engine.rules_decider import NO_PAYLOAD
@@ -319,7 +320,8 @@ class _PutAttempt:
         record = self._putter.put(self._entry, self._message, self._descriptor, put.destination)
         if isinstance(record, Refusal):
             return record
-        stream, copies, problem = put.destination.stream, list[Entry](), ""
+        stream, copies = put.destination.stream, list[Entry]()
+        problem = renewal_detail(record, self._message.own_time)
         if stream is not None:
             copy = make_stream_copy(stream, self._entry, record, self._descriptor, self._putter)
             if not isinstance(copy, Refusal):
@@ -327,7 +329,8 @@ class _PutAttempt:
             elif stream.is_required:
                 return copy
             else:
-                problem = f"no copy: {copy.reason} {copy.detail}"
+                lack = f"no copy: {copy.reason} {copy.detail}"
+                problem = "; ".join(filter(None, (problem, lack)))
         self._records += [(self._entry, record), *copies]
         return self._decider.with_detail(put, problem)
 

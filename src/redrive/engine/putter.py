@@ -14,6 +14,7 @@ from redrive.engine.put_descriptor import (
     PutDescriptor,
     without_names,
 )
+from redrive.engine.put_record import PutTimes
 from redrive.messages import (
     INTERNAL,
     Form,
@@ -82,6 +83,7 @@ class Putter:
         self._puts: dict[tuple[Names, int, int], Put | Refusal] = {}
         self._descriptors: dict[tuple[tuple[bytes | None, ...], bool], PutDescriptor] = {}
         self._changes: dict[tuple[int, int], Mapping[str, bytes]] = {}
+        self._times: dict[str, PutTimes] = {}
 
     @classmethod
     def of(cls, decider: PutDecider, facts: SliceContext) -> Putter:
@@ -120,7 +122,7 @@ class Putter:
         """
         headers = self._headers(message, descriptor, destination)
         headers += destination.headers
-        put = _output(message, destination.topic, message.value, headers)
+        put = self._output(message, destination.topic, message.value, headers)
         persistence = descriptor.persistence_at(destination)
         return self._facts.check(entry, put, persistence, destination) or put
 
@@ -228,11 +230,18 @@ class Putter:
         )
         form = Form.BINARY if receiver.dead_letter_form == BINARY else Form.HEADERS
         value, headers = add_header(header, message.value, plain, form=form)
-        return _output(message, place.topic, value, list(headers))
+        return self._output(message, place.topic, value, list(headers))
 
-
-def _output(message: Message, topic: str, value: bytes | None, headers: Headers) -> OutputRecord:
-    if message.identity:  # Redrive first sees its own records where it reads them
-        headers.append((own.ID, message.identity.encode("ascii")))
-        headers.append((own.HOPS, own.number(message.hops + 1)))
-    return OutputRecord(topic, message.key, value, headers, message.timestamp)
+    def _output(
+        self, message: Message, topic: str, value: bytes | None, headers: Headers
+    ) -> OutputRecord:
+        if message.identity:  # Redrive first sees its own records where it reads them
+            headers.append((own.ID, message.identity.encode("ascii")))
+            headers.append((own.HOPS, own.number(message.hops + 1)))
+        times = self._times.get(topic)
+        if times is None:
+            times = self._times[topic] = PutTimes.at(
+                self._facts.facts.topic(topic), self._facts.now
+            )
+        put = OutputRecord(topic, message.key, value, headers, message.timestamp)
+        return times.note(put, message.own_time)

@@ -21,6 +21,7 @@ from redrive.engine.decision import (
     Park,
     Put,
     Skip,
+    TimestampMode,
     Wait,
     with_detail,
     with_edit,
@@ -40,7 +41,7 @@ from redrive.engine.pointers import (
     restore_dead_letter,
 )
 from redrive.engine.profiles import ProfileMatcher
-from redrive.engine.put_record import persistence_of, record_of
+from redrive.engine.put_record import PutTimes, persistence_of, record_of
 from redrive.engine.reports import report_arrival
 from redrive.engine.rule_targets import Resolvers, RuleTargets
 from redrive.engine.transforms import Transform
@@ -94,6 +95,7 @@ class RulesDecider:
         transforms: Mapping[str, Transform] = NO_TRANSFORMS,
         breaker: BreakerSettings | None = None,
         flood_limit: int = 0,
+        timestamps: TimestampMode = TimestampMode.AUTO,
         puts: PutDecider | None = None,
     ) -> None:
         """Build the index of the table.
@@ -107,6 +109,7 @@ class RulesDecider:
             transforms: The transforms that TRANSFORM of the table may name.
             breaker: When retries wait for their target; None for never.
             flood_limit: Maximum new dead letters to handle in a minute; 0 for no limit.
+            timestamps: The timestamps of the records that are put.
             puts: Decides puts at the handler's queue manager, which reports arrivals; None where
                 there are no reports.
         """
@@ -117,7 +120,7 @@ class RulesDecider:
         self.schemes = schemes
         self.flood_limit = flood_limit
         self.profiles = ProfileMatcher(table, schemes)
-        self._transforms, self._puts = transforms, puts
+        self._transforms, self._puts, self._timestamps = transforms, puts, timestamps
         self._targets = RuleTargets(
             identity.topic, resolvers, hop_limit=hop_limit, is_kafka=self.profiles.is_kafka
         )
@@ -245,7 +248,8 @@ class RulesDecider:
             if gone is not None:
                 return Decided(message, self._without_payload(decision, gone, facts))
             if message.failed_at and facts.is_waiting(message, decision.wait):
-                return Decided(message, facts.cache.derive(self.wait, decision))
+                put = PutTimes.of(decision, facts).decided(message, decision, facts)
+                return Decided(message, facts.cache.derive(self.wait, put))
             return self._put(message, decision, attempts, facts, entry)
         if gone is not None and isinstance(decision, Keep):
             decision = with_detail(decision, gone.detail)
@@ -273,6 +277,7 @@ class RulesDecider:
         record, edit = record_of(source, decision, partition, facts, self._transforms)
         if isinstance(record, Refusal):  # not cached, as the text may be specific to this message
             return Decided(message, self.on_refusal(decision, record))
+        record, put = PutTimes.of(decision, facts).applied(record, source, decision, facts)
         refusal = facts.check(entry, record, persistence_of(decision), decision.destination)
         if refusal is not None:
             return Decided(message, facts.cache.derive(self.on_refusal, decision, refusal))
@@ -280,9 +285,9 @@ class RulesDecider:
         if self._puts is not None and decision.is_reported:
             arrived = source._replace(value=record.value, headers=record.headers or [])
             report = report_arrival(entry, arrived, self._puts, facts)
-            decision = facts.cache.derive(with_detail, decision, report.detail)
+            put = facts.cache.derive(with_detail, put, report.detail)
             records += report.entries
-        decided = with_edit(decision, edit)
+        decided = with_edit(put, edit)
         if self._is_counted_by_body(message, decision, facts):
             digest = digest_of(record.key, record.value)
             decided = with_own_headers(decided, digest, record.headers or [])
@@ -368,7 +373,10 @@ class RulesDecider:
             rule=decision.rule,
             target=decision.target,
             detail=f"{name} is {decision.wait} s after the failure",
-            of_kind={"delay": self.attempts.delay(decision.rule, decision.attempts)},
+            of_kind={
+                "delay": self.attempts.delay(decision.rule, decision.attempts),
+                "put": decision,
+            },
         )
 
     def keep_flooded(self, profile: DeadLetterProfile, attempts: Attempts, why: str) -> Keep:
@@ -447,6 +455,7 @@ class RulesDecider:
                 "returns": target.returns,
                 "group_topic": target.group_topic,
                 "strip": is_retry or not rule.header,
+                "timestamps": self._timestamps,
                 "wait": self.attempts.wait(rule, attempts) if is_retry and replay is None else 0,
                 "rounds": self.attempts.rounds(rule, attempts, destination),
                 "headers": (

@@ -26,9 +26,10 @@ from redrive.engine.context import SliceContext
 from redrive.engine.deciders import Decided, Decider
 from redrive.engine.decision import NO_PROFILE
 from redrive.engine.facts import TAKEN_AWAY, Copies, ReplayedQuestion
-from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
+from redrive.engine.message import NO_ATTEMPTS, UNKNOWN_TIME, Attempts, Message
 from redrive.engine.ordering import Round
 from redrive.engine.outcome import Result
+from redrive.engine.put_decider import PutDecider
 from redrive.engine.put_descriptor import NAMES, by_priority
 from redrive.engine.put_record import PreparedPut
 from redrive.engine.rules_decider import RulesDecider
@@ -43,6 +44,7 @@ from redrive.messages import (
     with_original,
 )
 from redrive.messages import own_headers as own
+from redrive.messages.schemes.scheme import Stamp
 from redrive.rules.backoff import PARTITIONS
 
 _PLACED: Final = "it no longer remains"
@@ -193,15 +195,16 @@ class DeadLetterSource:
         mine = self.own_headers.own(row)
         if mine is own.NO_OWN_HEADERS:
             message = Message(
-                key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp, None, 0,
-                part.may_be_round(row),
+                key, value, headers, timestamp, here, here, 0, "", "", profile,
+                _failure_time(profile, timestamp), None, 0, part.may_be_round(row),
             )  # fmt: skip
             return message, NO_ATTEMPTS, None
         headers = self.own_headers.others(row)
         if part.kind is SourceKind.DEAD_LETTERS:
             message = Message(
-                key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp,
-                mine.group_topic, 0, mine.rounds is None and part.may_be_round(row),
+                key, value, headers, timestamp, here, here, 0, "", "", profile,
+                _failure_time(profile, timestamp), mine.group_topic, 0,
+                mine.rounds is None and part.may_be_round(row),
             )  # fmt: skip
             return *self.decider.attempts.with_earlier_rounds(message, mine), None
         if part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}:
@@ -219,8 +222,15 @@ class DeadLetterSource:
         is_set_free = part.kind is SourceKind.RETRIES and not part.counts(row, mine)
         # The delays of another table apply, or the message was not tried yet.
         if part.kind is SourceKind.REMAINING or is_set_free or mine.behind:
-            message = message._replace(failed_at=message.timestamp)
+            has_time = (message.profile or NO_PROFILE).stamp is Stamp.FAILURE
+            # The failure was before the copy.
+            message = message._replace(failed_at=message.timestamp if has_time else timestamp)
         return message, attempts, None
+
+
+def _failure_time(profile: DeadLetterProfile, timestamp: int) -> int:
+    """When the processing of a fresh dead letter failed, as far as its timestamp says so."""
+    return timestamp if profile.stamp is Stamp.FAILURE else UNKNOWN_TIME
 
 
 class RemainingSource:
@@ -348,6 +358,7 @@ class InstructionSource:
             name if identity == origin else own.read_identity(identity),
             name,
             hops,
+            record_time=own.own_timestamp(self.columns.record_times[row], 0),
         )
         is_plain = message.identity and name and name not in self._facts.replayed
         return message if is_plain else None
@@ -470,7 +481,7 @@ class PutSource:
             unreadable = own.unreadable(records.headers[row])
             message = Message(
                 key, value, headers, timestamp, mine.identity or here, here, mine.hops, "",
-                unreadable,
+                unreadable, record_time=(mine.timestamp or 0) if self._is_own(mine) else 0,
             )  # fmt: skip
             return message, NO_ATTEMPTS, None
         if part.kind is SourceKind.UNDELIVERED:
@@ -478,3 +489,10 @@ class PutSource:
         message = waiting.restore(key, value, headers, timestamp=timestamp, mine=mine, here=here)
         attempts = part.attempts(row, mine) if part.kind is SourceKind.RETRIES else NO_ATTEMPTS
         return message, attempts, None
+
+    def _is_own(self, mine: own.OwnHeaders) -> bool:
+        """Whether Redrive put a record there: an application may copy headers to its own puts."""
+        decider, rounds = self._part.decider, mine.rounds
+        if isinstance(decider, PutDecider) and not decider.receiver.takes_puts:
+            return True  # a transmission queue
+        return rounds is not None and rounds.target == self._part.lane.topic

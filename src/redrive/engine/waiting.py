@@ -89,6 +89,8 @@ def _waiting_headers(message: Message, table: str, attempts: Attempts) -> Header
         (own.FAILURES, own.number(attempts.failures)),
         (own.TABLE, table.encode("ascii")),
     ]
+    if message.record_time:
+        headers.append((own.RECORD_TIME, own.number(message.record_time)))
     if message.group_topic:
         headers.append((own.GROUP_TOPIC, message.group_topic.value))
     if message.cut:
@@ -134,4 +136,5 @@ def restore(
         cut=mine.cut,
         profile=profile,
         group_topic=mine.group_topic,
+        record_time=mine.record_time or 0,
     )

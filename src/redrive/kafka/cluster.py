@@ -22,6 +22,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not in the stub's list
     AclOperation,
     ConfigResource,
+    ConfigSource,
     OffsetSpec,
     ResourceType,
 )
@@ -43,6 +44,7 @@ LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Valid topic names; a broker refuses others even in a question."""
 _NAMED: Final = 10
 """Maximum partitions in one message."""
+_SET_ON_TOPIC: Final = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -191,8 +193,13 @@ class Cluster:
         silent = self.leaderless(lanes)
         return [lane for lane in lanes if lane not in silent], silent
 
-    def settings_of(self, names: Collection[str]) -> dict[str, Mapping[str, Any]]:
-        """The settings of topics by name; empty for a topic that this user may not describe."""
+    def settings_of(
+        self, names: Collection[str], *, explicit_only: bool = False
+    ) -> dict[str, Mapping[str, Any]]:
+        """The settings of topics by name; empty for a topic that this user may not describe.
+
+        ``explicit_only`` omits the settings that a topic has from the cluster.
+        """
         if not names:
             return {}
         resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in names}
@@ -204,7 +211,11 @@ class Cluster:
             found: dict[str, Mapping[str, Any]] = {}
             for name, resource in resources.items():
                 entries = _answer_or_none(answers[resource], seconds)
-                found[name] = {key: entry.value for key, entry in (entries or {}).items()}
+                found[name] = {
+                    key: entry.value
+                    for key, entry in (entries or {}).items()
+                    if not explicit_only or entry.source == _SET_ON_TOPIC
+                }
             return found
 
         return self._clients.answer("settings of topics", ask)

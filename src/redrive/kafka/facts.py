@@ -41,6 +41,14 @@ from redrive.messages.reasons import Reason
 _MARKERS: Final = 1.0
 """Seconds to wait for transaction markers before counting a depth: they are written after a commit
 returned. A transaction that stays open longer hides only itself."""
+_INHERITED: Final = frozenset(
+    {
+        *("cleanup.policy", "retention.ms", "retention.bytes", "delete.retention.ms"),
+        *("max.message.bytes", "compression.type", "min.insync.replicas", "message.timestamp.type"),
+        *("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
+    }
+)
+"""Settings that a topic for a group has from the topic that it stands for."""
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's own default, used when a topic's settings may not be read."""
 
@@ -74,13 +82,12 @@ class ClusterFacts:
         if model is None:
             detail = f"{name} cannot be created like {like}: this user may not describe {like}"
             return Created(Reason.NOT_AUTHORIZED, detail)
-        size = self._cluster.settings_of([like]).get(like, {}).get("max.message.bytes")
-        # Messages of the model have to fit; everything else is the cluster's default.
-        is_usual = int(size or DEFAULT_MAX_MESSAGE_BYTES) == DEFAULT_MAX_MESSAGE_BYTES
+        # Of what is not set on the model, both topics have the cluster's default.
+        settings = self._cluster.settings_of([like], explicit_only=True).get(like, {})
         topic = NewTopic(
             name,
             len(model.partitions),
-            {} if is_usual else {"max.message.bytes": str(size)},
+            {name: str(value) for name, value in settings.items() if name in _INHERITED},
             len(model.partitions[0].replicas),
         )
         error = self._cluster.create(topic, validate_only=not self._creates)
@@ -146,9 +153,18 @@ def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: A
         wants_keys="compact" in policy,
         timestamp_before_max=_timestamp_limit(settings, "before"),
         timestamp_after_max=_timestamp_limit(settings, "after"),
+        retention=retention_of(settings),
+        stamps_records=settings.get("message.timestamp.type") == "LogAppendTime",
         partitions=len(topic.partitions),
         silent=_silence(topic.partitions, int(settings.get("min.insync.replicas") or 1)),
     )
+
+
+def retention_of(settings: Mapping[str, Any]) -> int:
+    """Milliseconds for which a topic keeps a record; ``NO_LIMIT`` if it deletes none by age."""
+    most = int(settings.get("retention.ms") or -1)
+    deletes = "delete" in str(settings.get("cleanup.policy") or "delete")
+    return most if deletes and most >= 0 else NO_LIMIT
 
 
 def _timestamp_limit(settings: Mapping[str, Any], side: str) -> int:

@@ -38,10 +38,11 @@ from redrive.messages.fields import (
 )
 from redrive.messages.records import HeaderGrid, Records
 from redrive.messages.schemes import KNOWN, NO_SCHEME, DeadLetterView, Message, Scheme, SchemeTable
+from redrive.messages.schemes.encodings import Reader
 from redrive.messages.schemes.lines import Column, valid_partition
 from redrive.messages.schemes.mqdlh import BINARY, DLH_PREFIX, REDRIVE, replaced_fields
 from redrive.messages.schemes.reading import AnyScheme, Reading
-from redrive.messages.schemes.scheme import Place
+from redrive.messages.schemes.scheme import Newest, Place, Stamp
 
 NO_VALID_SCHEME: Final = "none"
 """The scheme's name of a message that is not a dead letter of any scheme."""
@@ -91,6 +92,8 @@ _PROFILE_HEADERS: Final = frozenset(
     ]
 )
 _PUT_DATE: Final = MQDLH["PutDate"].offset
+_LATEST: Final = 10**15
+"""Milliseconds since 1970 above which a number is no time: Redrive's headers hold 15 digits."""
 _LAYOUTS: Final = 64
 """Layouts of headers whose profiles a decoder finds the fast way."""
 
@@ -154,6 +157,12 @@ class DeadLetterProfile:
     def drops_headers(self) -> bool:
         """Whether the program that dead-lettered it may leave out the record's headers."""
         return any(isinstance(it, Scheme) and it.drops_headers for it in self.taken)
+
+    @property
+    def stamp(self) -> Stamp:
+        """The timestamp that the writer of the dead letter gave it; UNKNOWN for MQ's forms."""
+        scheme = self.taken[0] if self.taken else None
+        return scheme.stamp if isinstance(scheme, Scheme) else Stamp.UNKNOWN
 
     @property
     def is_wrapped(self) -> bool:
@@ -256,6 +265,37 @@ def origin_partition_headers(profile: DeadLetterProfile) -> frozenset[str] | Non
     parts = scheme.parts.get("origin.partition", ())
     is_known = all(part.place is Place.HEADER for part in parts)
     return frozenset(part.header for part in parts) if is_known else None
+
+
+def origin_time(
+    profile: DeadLetterProfile, key: bytes | None, value: bytes | None, headers: Headers
+) -> int:
+    """The timestamp of the failed record in milliseconds; 0 if unknown.
+
+    A profile leaves it out, since it differs in every message.
+    """
+    scheme = profile.taken[0] if profile.taken else None
+    if not isinstance(scheme, Scheme):
+        return 0
+    return valid_time(scheme.read("origin.timestamp", key, value, headers))
+
+
+def origin_time_parts(profile: DeadLetterProfile) -> Sequence[tuple[str, Reader, Newest]] | None:
+    """The headers that determine ``origin_time``; None if key or value does.
+
+    They are in the order of preference, each with its reader, and with the occurrence that counts.
+    """
+    scheme = profile.taken[0] if profile.taken else None
+    parts = scheme.parts.get("origin.timestamp", ()) if isinstance(scheme, Scheme) else ()
+    if not isinstance(scheme, Scheme):
+        return ()
+    is_known = all(part.place is Place.HEADER for part in parts)
+    return [(part.header, part.read, scheme.newest) for part in parts] if is_known else None
+
+
+def valid_time(found: str | int | None) -> int:
+    """A time in milliseconds as read from a message; 0 if it is none."""
+    return found if isinstance(found, int) and 0 < found < _LATEST else 0
 
 
 def names_offset(profile: DeadLetterProfile, layout: Collection[str]) -> bool:

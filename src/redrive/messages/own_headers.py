@@ -49,7 +49,10 @@ QUARANTINE = "redrive.quarantine"
 ORIGIN = "redrive.origin"
 """On parked and remaining copies: ``topic:partition:offset`` of the dead letter itself."""
 TIMESTAMP = "redrive.timestamp"
-"""On parked and remaining copies: the record's own timestamp, in milliseconds."""
+"""The record's own timestamp, in milliseconds. On puts, where the record has another one, or where
+a dead letter of it would not name it; on parked and remaining copies, that of the dead letter."""
+RECORD_TIME = "redrive.record-time"
+"""On parked and remaining copies of a dead letter that has ``TIMESTAMP`` of a put: its value."""
 KEY = "redrive.key"
 """On remaining copies: the record's own key; absent when it has none."""
 NULL = "redrive.null"
@@ -76,7 +79,7 @@ RESTORED = "redrive.restored"
 WAITING = frozenset(
     {
         *(COUNTED, CUT, FAILED_RULES, FAILURES, KEY, NULL, ORIGIN, QUARANTINE, REPLAY, RESTORED),
-        *(BEHIND, IN_ROUND, MOVED, TIMESTAMP),
+        *(BEHIND, IN_ROUND, MOVED, RECORD_TIME, TIMESTAMP),
     }
 )
 """Headers only of parked and remaining copies, and of instructions to replay them."""
@@ -189,11 +192,12 @@ class OwnHeaders(NamedTuple):
     """Identity of the message of the same key that it waits behind; empty if none."""
     moved: str = ""
     """Position of the copy that this one replaces."""
+    record_time: int | None = None
 
 
 NO_OWN_HEADERS = OwnHeaders()
 
-_OF_ONE_COPY = frozenset({ID, ORIGIN, TIMESTAMP, KEY})
+_OF_ONE_COPY = frozenset({ID, ORIGIN, TIMESTAMP, RECORD_TIME, KEY})
 """Headers of a remaining copy that differ from message to message."""
 _OF_MANY_COPIES = (HOPS, FAILURES, FAILED_RULES, TABLE, COUNTED, QUARANTINE, REPLAY)
 """Headers of a remaining copy that most messages have in common."""
@@ -205,6 +209,7 @@ class CopyColumns(NamedTuple):
     identities: Sequence[bytes | None]
     origins: Sequence[bytes | None]
     timestamps: Sequence[bytes | None]
+    record_times: Sequence[bytes | None]
     keys: Sequence[bytes | None]
     alike: Sequence[tuple[bytes | None, ...]]
     """The values of the other headers, cached by equality."""
@@ -264,11 +269,13 @@ class OwnHeadersReader:
         is_plain = self._come_first and {ID, ORIGIN, TIMESTAMP, REPLAY} <= own.keys()
         if not is_plain or not rest <= {*_OF_MANY_COPIES}:
             return None
+        missing = [None] * len(self._headers)
         return CopyColumns(
             grid.column(own[ID]),
             grid.column(own[ORIGIN]),
             grid.column(own[TIMESTAMP]),
-            grid.column(own[KEY]) if KEY in own else [None] * len(self._headers),
+            grid.column(own[RECORD_TIME]) if RECORD_TIME in own else missing,
+            grid.column(own[KEY]) if KEY in own else missing,
             [*zip(*(grid.column(own[name]) for name in sorted(rest)), strict=True)],
         )
 
@@ -307,6 +314,7 @@ def _parse_own(own: Mapping[str, bytes | None]) -> OwnHeaders:
         read_group_topic(get(GROUP_TOPIC)),
         _text(get(BEHIND), _IDENTITY),
         _text(get(MOVED), _IDENTITY),
+        own_timestamp(get(RECORD_TIME), None),
     )
 
 

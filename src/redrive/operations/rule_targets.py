@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
 from redrive.diagnostics import Diagnostic, Severity
+from redrive.engine.facts import NO_LIMIT, TopicFacts
 from redrive.operations.put import NewMessage
 from redrive.operations.put_trace import PutTracer
-from redrive.rules import Action, Rule, RulesTable
+from redrive.rules import Action, RetryTo, Rule, RulesTable
 from redrive.rules.allowances import without_allowed
 from redrive.rules.analysis import Message, Search, Undecided, bits_of, write_message
+from redrive.rules.backoff import format_seconds
 from redrive.rules.diagnosis import EntryDiagnostic
+from redrive.rules.patterns import StringPattern
 from redrive.rules.source import physical_lines
-from redrive.rules.targets import known_names
+from redrive.rules.targets import inserts, known_names
 from redrive.topology.names import Names
 
 
@@ -57,6 +61,64 @@ def check_targets(
             )
             found.append(finding)
     return tuple(without_allowed(found, lines))
+
+
+def known_topics(table: RulesTable) -> frozenset[str]:
+    """The topics that rules themselves name as targets, where queues are topics of that name."""
+    return frozenset(filter(None, map(_known_topic, table.rules)))
+
+
+def check_lives(
+    table: RulesTable, text: str, topics: Mapping[str, TopicFacts], *, keeps: bool, name: str
+) -> tuple[Diagnostic, ...]:
+    """Find rules whose puts may be deleted soon, or hide newer records, on their topics.
+
+    Args:
+        table: The table, which has no errors.
+        text: Its text.
+        topics: The facts of topics; others are not checked.
+        keeps: Whether puts always keep their own timestamps.
+        name: The name of the text in findings.
+    """
+    lines = physical_lines(text)
+    found = []
+    for rule in table.rules:
+        topic = _known_topic(rule)
+        facts = topics.get(topic or "")
+        for problem in () if facts is None else _life_problems(topic or "", facts, keeps=keeps):
+            finding = EntryDiagnostic(
+                name,
+                rule.line,
+                source_line=lines[rule.line - 1],
+                severity=Severity.WARNING,
+                code=problem.code,
+                message=problem.message,
+                subject="FWDT" if rule.forward_topic else "ACTION",
+                entry_line=rule.line,
+            )
+            found.append(finding)
+    return tuple(without_allowed(found, lines))
+
+
+def _life_problems(topic: str, facts: TopicFacts, *, keeps: bool) -> Iterator[_Problem]:
+    if facts.wants_keys:
+        text = f"{topic} is compacted: an old value may hide a newer one of its key"
+        yield _Problem("HIDES_NEWER", text)
+    if keeps and facts.retention < NO_LIMIT and not facts.stamps_records:
+        kept = format_seconds(facts.retention // 1000)
+        text = f"{topic} keeps records for {kept}, and puts keep their own timestamps"
+        yield _Problem("DIES_YOUNG", text)
+
+
+def _known_topic(rule: Rule) -> str | None:
+    if not rule.action.can_fail or rule.to is RetryTo.GROUP or rule.forward_cluster:
+        return None
+    if rule.forward_topic:
+        return None if inserts(rule) else rule.forward_topic
+    topic = rule.patterns.get("TOPIC")
+    if rule.action is Action.RETRY and isinstance(topic, StringPattern) and topic.is_literal:
+        return topic.normal
+    return known_names(rule)[0] or None
 
 
 def _witness(table: RulesTable, search: Search, index: int) -> Message | None:

@@ -43,7 +43,7 @@ class Backoff:
     """The longest delay in seconds."""
 
     def __str__(self) -> str:
-        return f"{_format_seconds(self.initial)},{self.factor:g},{_format_seconds(self.cap)}"
+        return f"{format_seconds(self.initial)},{self.factor:g},{format_seconds(self.cap)}"
 
     def delay(self, failures: int) -> int:
         """Seconds that a message waits after a number of failed attempts, without jitter."""
@@ -120,6 +120,7 @@ def jitter_of(identity: str, failures: int) -> int:
     return crc32(f"{identity}#{failures}".encode())
 
 
-def _format_seconds(seconds: int) -> str:
+def format_seconds(seconds: int) -> str:
+    """Whole seconds in the largest unit that expresses them exactly, such as ``7d`` or ``90s``."""
     unit = next(unit for unit, factor in _UNITS.items() if seconds % factor == 0)
     return f"{seconds // _UNITS[unit]}{unit}"

@@ -18,6 +18,7 @@ from redrive.configuration.subscriptions import (
 )
 from redrive.diagnostics import did_you_mean
 from redrive.engine.breaker import BreakerSettings
+from redrive.engine.decision import TimestampMode
 from redrive.engine.names import HandlerIdentity, retry_topic
 from redrive.rules import Control, input_queue, input_queue_manager
 from redrive.schemas import KeyPath
@@ -152,6 +153,7 @@ class HandlersReader:
             flood_limit=section.data.get("flood_limit", 0),
             held_keys=_held_keys(section, control),
             data_loss=DataLoss(on_data_loss) if on_data_loss else None,
+            timestamps=TimestampMode(section.text("timestamp") or TimestampMode.AUTO),
             is_subscribed=bool(subscription),
         )
 

@@ -80,6 +80,7 @@ class Settings:
                 "breaker": handler.breaker.failures if handler.breaker else 0,
                 "flood_limit": handler.flood_limit,
                 "held_keys": handler.held_keys,
+                "timestamp": handler.timestamps.value,
                 "on_data_loss": job.data_loss_on(handler.identity.topic).value,
             }
             for handler in job.handlers

@@ -26,13 +26,16 @@ from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.own_topics import waiting_topic
 from redrive.checkpoints.protocol import Emitter
 from redrive.configuration import JobConfiguration
-from redrive.engine.facts import Answers, Questions
+from redrive.engine.decision import TimestampMode
+from redrive.engine.facts import Answers, Facts, Questions
 from redrive.engine.names import cluster_topic
+from redrive.engine.put_record import PutTimes
 from redrive.errors import FatalFault, RedriveError, TransientFault
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN, ONE_TRY
 from redrive.kafka.errors import UNANSWERED_REASON
+from redrive.kafka.facts import ClusterFacts
 from redrive.kafka.producer import KafkaProducer
 from redrive.kafka.records import StoredRecord
 from redrive.kafka.reports import Batching
@@ -139,6 +142,11 @@ class Forwarder:
         self._lane = TopicPartition(self._topic, 0)
         self._position = 0
         """Everything before it was forwarded or returned; 0 if unknown."""
+        self._timestamps = {
+            handler.identity.topic: handler.timestamps for handler in configuration.handlers
+        }
+        self._facts_there = Facts(time.monotonic)
+        self._answers_there = ClusterFacts(self._there).answers
         self._refused_topics: dict[str, tuple[Refused, float]] = {}
         self._refused_records: dict[int, Refused] = {}
         self._warn, self._warned_at = warn, -_REMINDER
@@ -234,7 +242,7 @@ class Forwarder:
                 if is_refused:
                     self._return.emit(_Part(part, [*map(self._dead_letter, part)]))
                 else:
-                    self._forward.emit(_Part(part, [*map(_output_of, part)], self._note_refused))
+                    self._forward.emit(_Part(part, self._outputs_of(part), self._note_refused))
             except _Refusal:
                 self._position = 0  # a part may have been forwarded
                 return
@@ -243,6 +251,23 @@ class Forwarder:
                 raise
             self._position = part[-1].offset + 1
         self._refused_records.clear()
+
+    def _outputs_of(self, records: Sequence[StoredRecord]) -> Sequence[OutputRecord]:
+        """The records as they are written to the other cluster, where each must live."""
+        facts = self._facts_there
+        facts.begin_slice()
+        now = time.time_ns() // 1_000_000
+
+        def decide() -> Sequence[OutputRecord]:
+            return [*map(output_of, records)]
+
+        def output_of(record: StoredRecord) -> OutputRecord:
+            forward = _forward_of(record)
+            assert forward is not None, "others return"
+            mode = self._timestamps.get(forward.dead_letters, TimestampMode.AUTO)
+            return _output_of(record, forward, PutTimes.at(facts.topic(forward.topic), now, mode))
+
+        return facts.answered(decide, self._answers_there)
 
     def _refusal_of(self, record: StoredRecord) -> Refused | None:
         forward = _forward_of(record)
@@ -286,7 +311,9 @@ class Forwarder:
         header = new_header(
             record.headers, reason=refused.reason, queue=queue, queue_manager="", timestamp=now
         )
-        headers = [pair for pair in record.headers if pair[0] != own.FORWARD]
+        replaced = {own.FORWARD, own.TIMESTAMP}
+        headers = [pair for pair in record.headers if pair[0] not in replaced]
+        headers.append((own.TIMESTAMP, own.number(max(0, record.original_time))))
         value, headers = add_header(header, record.value, headers, form=Form.HEADERS)
         return OutputRecord(forward.dead_letters, record.key, value, headers, now, -1)
 
@@ -412,8 +439,12 @@ def _forward_of(record: StoredRecord) -> own.Forward | None:
     return own.read_forward(dict(record.headers).get(own.FORWARD))
 
 
-def _output_of(record: StoredRecord) -> OutputRecord:
-    forward = _forward_of(record)
-    assert forward is not None, "others return"
+def _output_of(record: StoredRecord, forward: own.Forward, times: PutTimes) -> OutputRecord:
     headers = [pair for pair in record.headers if pair[0] != own.FORWARD]
-    return OutputRecord(forward.topic, record.key, record.value, headers, record.timestamp, -1)
+    output = OutputRecord(forward.topic, record.key, record.value, headers, record.timestamp, -1)
+    own_time = record.original_time
+    if own_time != record.timestamp:
+        return output  # it has the time of the put already
+    is_noted = own.TIMESTAMP in dict(headers)
+    output = output._replace(headers=[pair for pair in headers if pair[0] != own.TIMESTAMP])
+    return times._replace(may_drift=is_noted).note(output, own_time)

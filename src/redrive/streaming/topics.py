@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
 
 from redrive.checkpoints.own_topics import (
+    OwnTopic,
     outcomes_topic,
     remaining_topic,
     state_topic,
@@ -16,19 +16,16 @@ from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import identity_of, sources_of, table_of
 from redrive.engine import names
 from redrive.errors import ConfigurationError
-from redrive.kafka.administration import NewTopic
 from redrive.kafka.cluster import Cluster
 from redrive.rules.backoff import PARTITIONS
 from redrive.streaming.kept_lanes import count_kept_lanes
-
-_POLICY: Final = "cleanup.policy"
 
 
 def own_topics(
     configuration: JobConfiguration,
     sources: Mapping[str, int],
     existing: Mapping[str, int] = MappingProxyType({}),
-) -> list[NewTopic]:
+) -> list[OwnTopic]:
     """The own topics that the job needs.
 
     Args:
@@ -70,25 +67,35 @@ def own_topics(
 
 
 def check_own_topics(
-    cluster: Cluster, wanted: Sequence[NewTopic], existing: Container[str]
+    cluster: Cluster, wanted: Sequence[OwnTopic], existing: Container[str]
 ) -> None:
-    """Refuses existing own topics whose settings would lose messages.
+    """Refuses existing own topics whose settings would delete or change what is on them.
 
     Raises:
-        ConfigurationError: Topics with a wrong cleanup policy; all of them are named.
+        ConfigurationError: Topics with wrong settings; all of them are named, with the commands
+            that correct them.
         TransientFault: The broker gave no answer in time.
     """
     present = [topic for topic in wanted if topic.name in existing]
     settings = cluster.settings_of([topic.name for topic in present])
-    wrong = []
+    problems, commands = [], []
     for topic in present:
-        policy = topic.settings.get(_POLICY, "delete")
-        actual = str(settings.get(topic.name, {}).get(_POLICY) or policy)
-        if actual != policy:
-            wrong.append(f"{topic.name} has {_POLICY}={actual} but needs {policy}")
-    if wrong:
+        found = settings.get(topic.name, {})
+        corrections = topic.corrections(found)
+        if corrections:
+            wrong = (f"{name}={found[name]}, not {value}" for name, value in corrections.items())
+            problems.append(f"{topic.name} has {' and '.join(wrong)}")
+            commands.append(_command(cluster, topic.name, corrections))
+    if problems:
         raise ConfigurationError(
-            "topics of the job would lose messages: " + "; ".join(wrong),
-            hint="set it with `kafka-configs --alter --entity-type topics --entity-name NAME"
-            f" --add-config {_POLICY}=...`",
+            "topics of the job would lose messages: " + "; ".join(problems),
+            hint="correct them with\n" + "\n".join(commands),
         )
+
+
+def _command(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> str:
+    added = ",".join(f"{name}={value}" for name, value in settings.items())
+    return (
+        f"kafka-configs.sh --bootstrap-server {cluster.connection.bootstrap_servers} --alter"
+        f" --entity-type topics --entity-name {topic} --add-config {added}"
+    )

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from redrive.engine.context import SliceContext
 from redrive.engine.decision import Decision, Keep, Park, Put, Wait
 from redrive.engine.message import NO_ATTEMPTS, Attempts
-from redrive.engine.put_record import put_bounds
+from redrive.engine.put_record import PutTimes, put_bounds
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind
 from redrive.messages import DeadLetterDecoder, DeadLetterProfile, Records, SchemeTable
@@ -67,6 +67,8 @@ class Verdict:
     """Why the attempt would fail now; 0 if it would not."""
     detail: str = ""
     """The reason as text; without a rule, why none applies."""
+    risks: tuple[str, ...] = ()
+    """What may happen to it after the put."""
 
 
 _StateKey: TypeAlias = tuple[bytes | None, bytes | None, bytes | None, bytes | None, bool]
@@ -243,7 +245,7 @@ class Trial:
         if not isinstance(decision, Put):
             return _Kind(self._code_of(decision))
         bounds = put_bounds(decision, self._facts)
-        if bounds is None:
+        if bounds is None or PutTimes.of(decision, self._facts).depends_on_record:
             return _Kind(self._code_of(decision), _NO_ROOM)
         room, earliest, latest = bounds
         # Sizes near the limit are checked individually, as headers count too.

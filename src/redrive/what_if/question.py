@@ -273,5 +273,5 @@ def _answer(
         control=tuple(control_changes(old.table, new.table)),
         schemes=_other_schemes(question),
         seconds=seconds,
-        notes=tuple(notes),
+        notes=(*totals.risks(question.mask), *notes),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -14,6 +14,7 @@ from redrive.engine.cache import DecisionCache
 from redrive.engine.context import SliceContext
 from redrive.engine.decision import Decision
 from redrive.engine.facts import Answers, Facts, Questions
+from redrive.engine.put_record import risks_of
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.masking import NO_MASK, Mask
@@ -55,7 +56,8 @@ class _TriedTable:
     def side_of(self, decision: Decision) -> Side:
         profile = decision.profile
         matched = self.decider.profiles.candidates_of(profile) if profile.is_dead_letter else 0
-        return Side(verdict_of(self.decider, decision), matched)
+        verdict = verdict_of(self.decider, decision)
+        return Side(replace(verdict, risks=tuple(risks_of(decision, self.context))), matched)
 
 
 class _PairKey(NamedTuple):

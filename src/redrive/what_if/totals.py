@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from redrive.masking import Mask
+from redrive.printable import counted
 from redrive.rules import RulesTable, write_rule
 from redrive.topology.names import Names
 from redrive.what_if.answer import Cell, Change, Loss, Refused, RuleCount, Sample, TargetCount
@@ -74,6 +75,7 @@ class Totals:
         self._changes: Counter[_ChangeKey] = Counter()
         self._samples: dict[_ChangeKey, list[Sample]] = {}
         self._refused: Counter[tuple[Names, int, str]] = Counter()
+        self._risks: Counter[str] = Counter()
 
     def count(self, old: Side, new: Side, count: int) -> None:
         """Counts equal messages."""
@@ -84,6 +86,7 @@ class Totals:
         self.matrix[Cell(was.disposition, becomes.disposition, is_changed)] += count
         if becomes.reason:
             self._refused[becomes.target, becomes.reason, becomes.detail] += count
+        self._risks.update(dict.fromkeys(becomes.risks, count))
         if is_changed:
             self._changes[_ChangeKey.of(was, becomes)] += count
 
@@ -102,6 +105,7 @@ class Totals:
         self.matrix.update(other.matrix)
         self._changes.update(other._changes)
         self._refused.update(other._refused)
+        self._risks.update(other._risks)
         for key, samples in other._samples.items():
             known = self._samples.setdefault(key, [])
             known += samples[: SAMPLES - len(known)]
@@ -140,6 +144,13 @@ class Totals:
         return [
             Refused(_masked(target, mask), reason, mask.text(detail), count)
             for (target, reason, detail), count in self._refused.most_common()
+        ]
+
+    def risks(self, mask: Mask) -> list[str]:
+        """What may happen to messages after their puts by the new table, with their number."""
+        return [
+            mask.text(f"{counted(count, 'message')}: {risk}")
+            for risk, count in self._risks.most_common()
         ]
 
     def never_matched(self, new: RulesTable) -> Iterator[tuple[int, str]]:

@@ -30,7 +30,7 @@ from redrive.messages.schemes.encodings import (
     text,
     time,
 )
-from redrive.messages.schemes.scheme import LastHeaders, Newest, Part, Parts, Scheme
+from redrive.messages.schemes.scheme import LastHeaders, Newest, Part, Parts, Scheme, Stamp
 from redrive.messages.schemes.uforwarder import UFORWARDER
 
 
@@ -61,6 +61,7 @@ def _names(prefix: str, names: str) -> frozenset[str]:
 _ERRORS: Final = "__connect.errors."
 CONNECT: Final = Scheme(
     name="connect",
+    stamp=Stamp.RECORD,
     leading=(f"{_ERRORS}topic",),
     prefixes=(_ERRORS,),
     parts={
@@ -115,6 +116,7 @@ _SPRING_COPIES: Final = _names("springDeserializerException", "Key Value")
 
 SPRING_DLT: Final = Scheme(
     name="spring-dlt",
+    stamp=Stamp.FAILURE,
     leading=_spring_leading("kafka_dlt-"),
     names=_SPRING_COPIES,
     prefixes=("kafka_dlt-",),
@@ -138,12 +140,17 @@ def _attempts(raw: bytes) -> int | None:
 
 SPRING_RETRY_TOPIC: Final = Scheme(
     name="spring-retry-topic",
+    stamp=Stamp.FAILURE,
     leading=_spring_leading("kafka_"),
     names=_SPRING_COPIES | {_GROUP},
     copies=_SPRING_COPIES,
     prefixes=("kafka_original-", "kafka_exception-", "kafka_key-exception-", "retry_topic-"),
     parts={
         **_spring_parts("kafka_"),
+        "origin.timestamp": (
+            Part("kafka_original-timestamp", int64be),
+            Part("retry_topic-original-timestamp", minimal_integer),
+        ),
         "attempts": (Part("retry_topic-attempts", _attempts),),
         "first_failed_at": (Part("retry_topic-original-timestamp", minimal_integer),),
     },
@@ -165,6 +172,7 @@ _CLOUD_ERRORS: Final = {
 }
 SPRING_CLOUD_STREAM: Final = Scheme(
     name="spring-cloud-stream",
+    stamp=Stamp.FAILURE,
     leading=_CLOUD_LEADING,
     least_headers=2,
     names=_CLOUD_HEADERS,
@@ -177,6 +185,7 @@ SPRING_CLOUD_STREAM: Final = Scheme(
 )
 SPRING_CLOUD_STREAM_EMBEDDED: Final = Scheme(
     name="spring-cloud-stream",
+    stamp=Stamp.FAILURE,
     parts={
         "origin.topic": (embedded_text("x-original-topic"),),
         "origin.partition": (embedded_number("x-original-partition"),),
@@ -198,6 +207,7 @@ SPRING_CLOUD_STREAM_EMBEDDED: Final = Scheme(
 _STREAMS: Final = "__streams.errors."
 KAFKA_STREAMS: Final = Scheme(
     name="kafka-streams",
+    stamp=Stamp.RECORD,
     can_point=True,
     drops_headers=True,  # they are copied as the application's processors left them
     leading=(f"{_STREAMS}exception", f"{_STREAMS}topic"),
@@ -253,6 +263,7 @@ def _smallrye_parts(prefix: str) -> dict[str, tuple[Part, ...]]:
 
 SMALLRYE_DEAD_LETTER: Final = Scheme(
     name="smallrye-dead-letter",
+    stamp=Stamp.FAILURE,
     leading=("dead-letter-reason", "dead-letter-topic"),
     names=_names("dead-letter-", _SMALLRYE),
     prefixes=(_SMALLRYE_DESERIALIZATION,),
@@ -262,6 +273,7 @@ SMALLRYE_DEAD_LETTER: Final = Scheme(
 )
 SMALLRYE_DELAYED_RETRY: Final = Scheme(
     name="smallrye-delayed-retry",
+    stamp=Stamp.FAILURE,
     leading=("delayed-retry-topic", "delayed-retry-reason"),
     names=_names(
         "delayed-retry-", f"{_SMALLRYE} count original-timestamp first-processing-timestamp"
@@ -300,6 +312,7 @@ def _karafka_key(key: bytes | None, headers: LastHeaders) -> bytes | None:
 _KARAFKA: Final = ("topic", "partition", "offset", "consumer_group", "attempts", "key", "trace_id")
 KARAFKA: Final = Scheme(
     name="karafka",
+    stamp=Stamp.FAILURE,
     leading=_spellings("topic"),
     least_headers=2,
     names=frozenset(chain.from_iterable(map(_spellings, _KARAFKA))),
@@ -317,6 +330,7 @@ KARAFKA: Final = Scheme(
 
 WATERMILL: Final = Scheme(
     name="watermill",
+    stamp=Stamp.FAILURE,
     leading=("reason_poisoned", "topic_poisoned"),
     names=frozenset(
         {"reason_poisoned", "topic_poisoned", "handler_poisoned", "subscriber_poisoned"}

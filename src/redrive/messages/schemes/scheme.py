@@ -71,6 +71,17 @@ class Newest(Enum):
     LAST = "last"
 
 
+class Stamp(StrEnum):
+    """The timestamp that a scheme's writer gives a dead letter."""
+
+    FAILURE = "failure"
+    """The time of writing."""
+    RECORD = "record"
+    """That of the record that failed."""
+    UNKNOWN = "unknown"
+    """One of both, or another one."""
+
+
 class Place(StrEnum):
     """The part of a record that holds an attribute."""
 
@@ -117,6 +128,7 @@ class Scheme:
     copies: frozenset[str] = frozenset()
     """Its own headers with a copy of key or value, which are never forwarded."""
     newest: Newest = Newest.LAST
+    stamp: Stamp = Stamp.UNKNOWN
     can_point: bool = False
     """Whether its writer may leave out key and value."""
     drops_headers: bool = False

@@ -290,6 +290,8 @@ def _copy_of(record: StoredRecord, origin: bytes, asked_until: tuple[int, int]) 
         (own.HOPS, own.number(mine.hops)),
         (own.RESTORED, b"%d:%d" % asked_until),
     ]
+    if mine.timestamp is not None:
+        headers.append((own.RECORD_TIME, own.number(mine.timestamp)))
     if mine.group_topic:
         headers.append((own.GROUP_TOPIC, mine.group_topic.value))
     if cut:

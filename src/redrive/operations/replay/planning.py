@@ -17,6 +17,7 @@ from redrive.engine.context import SliceContext
 from redrive.engine.decision import NO_PROFILE, Decision, Discard, Keep, Put
 from redrive.engine.facts import Answers, DepthQuestion, Facts, Questions
 from redrive.engine.message import Attempts
+from redrive.engine.put_record import PutTimes, risks_of
 from redrive.engine.rules_decider import RulesDecider
 from redrive.kafka.cluster import Cluster
 from redrive.masking import NO_MASK, Mask
@@ -125,6 +126,7 @@ class Planner:
             handlers=_parts(mine, [str(row["handler"]) for row in mine]),
             warnings=[
                 *self._about_targets(puts, order),
+                *self._about_risks(mine, puts),
                 *self._about_messages(mine, order),
                 *payloads.warnings(found.lost),
             ],
@@ -201,6 +203,18 @@ class Planner:
                 code = "would-loop" if decision.reason == LOOP else "target-missing"
                 why = f"{reason_name(decision.reason)}: {decision.detail}"
                 yield Warned(code, f"puts to {names} fail with {why}", count)
+
+    def _about_risks(self, rows: Sequence[Row], puts: Sequence[PlannedPut]) -> Iterator[Warned]:
+        """What may happen after the puts; a message is at least as old as its last outcome."""
+        facts = SliceContext(self._facts, "", int(time.time() * 1000))
+        risks: Counter[str] = Counter()
+        for row, put in zip(rows, puts, strict=True):
+            if isinstance(put.decision, Put):
+                message = message_of(row)._replace(timestamp=int(row["time"].timestamp() * 1000))
+                times = PutTimes.of(put.decision, facts)
+                risks.update(risks_of(times.decided(message, put.decision, facts), facts))
+        for risk, count in risks.most_common():
+            yield Warned("after-the-put", risk, count)
 
     def _about_target(self, place: Destination, names: Names, count: int) -> Iterator[Warned]:
         limits, topics = place.limits, {one.identity.topic for one in self._job.handlers}
