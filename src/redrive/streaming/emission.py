@@ -131,12 +131,20 @@ class EmissionOrder:
     """Lanes whose copies are evaluated again, and the offset below which they are."""
     late: float = 0.0
     """See ``Start.late``."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's ids of the topics that the run reads."""
 
     @classmethod
     def of(cls, configuration: JobConfiguration, run: RunIdentity, start: Start) -> Self:
         """The emission config of a run from its start."""
         return cls(
-            configuration, run, start.incarnations, start.replayed, start.released, start.late
+            configuration,
+            run,
+            start.incarnations,
+            start.replayed,
+            start.released,
+            start.late,
+            start.identities,
         )
 
 
@@ -292,6 +300,7 @@ class Emission:
             late=int(self._order.late * 1000),
             breakers=known.breakers,
             arrivals=known.arrivals,
+            topic_ids=self._order.topic_ids,
             triggers=self._triggers,
             cache=self._cache,
         )
