@@ -117,6 +117,12 @@ CASES = [
         "{}",
     ),
     Case(
+        "RedriveOpenTransaction", 9,
+        {'redrive_hidden_seconds{topic="A"}': "0x2 0+60x9"},
+        {'redrive_hidden_seconds{topic="B"}': "0x6 30 61 0x9"},
+        '{topic="A"}',
+    ),
+    Case(
         "RedriveTopicMissing", 40,
         {'redrive_handler_state{handler="A",redrive_handler_state="waiting"}': "1x50"},
         {'redrive_handler_state{handler="B",redrive_handler_state="waiting"}': "0x15 1x35"},

@@ -280,25 +280,31 @@ class Audit:
 
     def _check_tables(self, outcomes: list[dict[str, Any]]) -> None:
         """Each attempt is by the one table that was recorded for its lane last; so no handler and
-        no lane goes back to an earlier one. What remains was last looked at by the present one."""
-        recorded: defaultdict[int, list[tuple[float, str]]] = defaultdict(list)
+        no lane goes back to an earlier one. What remains was last looked at by the present one,
+        unless it came from a lane that several partitions share: another instance may have had it,
+        with the earlier table still."""
+        recorded: defaultdict[TopicPartition, list[tuple[float, str]]] = defaultdict(list)
         for lane, table, entry in self.cluster.tables:
             if entry.transaction is not None and entry.transaction.fate is Fate.COMMITTED:
-                recorded[lane.partition].append((entry.written, table[:_DIGITS]))
+                recorded[lane].append((entry.written, table[:_DIGITS]))
         last: dict[str, dict[str, Any]] = {}
         for one in sorted(outcomes, key=lambda one: one["written"]):
             if one["result"] in _UNTOUCHED or "replay" in one:
                 last.pop(one["origin"], None)
                 continue
             last[one["origin"]] = one
-            by = [table for at, table in recorded[_place(one)[0]] if at <= one["written"]]
+            home = TopicPartition(DEAD_LETTERS, _place(one)[0])
+            is_shared = one["topic"] == BACKOFF
+            decided_on = TopicPartition(BACKOFF, one["partition"]) if is_shared else home
+            by = [table for at, table in recorded[decided_on] if at <= one["written"]]
             if by[-1:] != [one["table"]]:
                 self.findings.append(f"{one['outcome']} was decided by {one['table']}, not {by}")
             if not self._is_of(one):
                 self.findings.append(f"{one['outcome']} is not what {one['table']} says")
         for one in last.values():
-            present = recorded[_place(one)[0]][-1:]
-            if one["result"] == "remains" and present[0][1] != one["table"]:
+            present = recorded[TopicPartition(DEAD_LETTERS, _place(one)[0])][-1:]
+            is_final = one["result"] == "remains" and one["topic"] != BACKOFF
+            if is_final and present[0][1] != one["table"]:
                 self.findings.append(f"{one['origin']} remains, and {present} has not looked at it")
 
     def _is_of(self, outcome: dict[str, Any]) -> bool:
@@ -321,7 +327,9 @@ class Audit:
             if one["attempt"] and not _is_before_an_attempt(one):
                 attempts[one["origin"]].append(one["attempt"])
             is_asked_for = "replay" in one or _waits_on(one)
-            is_early = one["time"] + 1000 * self.set_back < due.get(one["outcome"], 0)
+            # The stamp of a shared lane may be another instance's, whose clock differs.
+            wrong = self.apart if one["topic"] == BACKOFF else self.set_back
+            is_early = one["time"] + 1000 * wrong < due.get(one["outcome"], 0)
             if is_early and not is_asked_for:
                 self.findings.append(f"{one['outcome']} was tried too early")
         replayed = {one["origin"] for one in outcomes if "replay" in one}  # by whom counts anew

@@ -250,9 +250,22 @@ class ControlTopic:
         """
         return str(self.entries.get(_lane_key(_LANE, lane), {}).get("topic_id", ""))
 
-    def set_begins(self, begins: Mapping[TopicPartition, LaneBegin]) -> None:
-        """Records where new lanes begin; errors as for ``write``."""
-        self.write({_lane_key(_LANE, lane): one._asdict() for lane, one in begins.items()})
+    def first_end_of(self, lane: TopicPartition) -> int:
+        """Where a lane ended before the job's first decision about its topic; 0 if unknown."""
+        end = self.entries.get(_lane_key(_LANE, lane), {}).get("end")
+        return end if isinstance(end, int) else 0
+
+    def set_begins(
+        self, begins: Mapping[TopicPartition, LaneBegin], ends: Mapping[TopicPartition, int]
+    ) -> None:
+        """Records where new lanes begin, and ``first_end_of`` some; errors as for ``write``."""
+        self.write(
+            {
+                _lane_key(_LANE, lane): one._asdict()
+                | ({"end": ends[lane]} if lane in ends else {})
+                for lane, one in begins.items()
+            }
+        )
 
 
 class TableFollower:
@@ -424,6 +437,11 @@ def _to_be_opened_again() -> Iterator[None]:
         ) from fault
     except OutcomeUnknown as fault:
         raise TransientFault(fault.message, hint=fault.hint) from fault
+
+
+def is_table_of(key: str, topic: str) -> bool:
+    """Whether an entry names the table of a partition of a topic; see ``set_tables``."""
+    return key.startswith(_TABLE) and key.removeprefix(_TABLE).rpartition("/")[0] == topic
 
 
 def value_of(value: Mapping[str, Any] | None) -> bytes | None:

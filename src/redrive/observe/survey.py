@@ -183,7 +183,7 @@ class Survey(JobObserver):
         acknowledgements = acknowledgements_of(self._acknowledged, datetime.now(UTC))
         if self._shown != (table.version, acknowledgements):
             handlers = [handler.identity.name for handler in configuration.handlers]
-            with Inventory(Ledger(table), acknowledgements) as inventory:
+            with Inventory(Ledger(table), acknowledgements, self._mask) as inventory:
                 self._metrics.show_open(handlers, inventory.standing())
             self._metrics.count_causes(self._causes.count_new(table, handlers), self._mask)
             newest = table.newest()
