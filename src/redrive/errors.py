@@ -12,6 +12,7 @@
         ├── TransientFault    the same step may succeed when retried
         ├── OutcomeUnknown    a request was sent and its answer was lost
         ├── FencedFault       a newer producer with the same transactional id was opened
+        ├── RecreatedFault    a topic was deleted or recreated while its records were read
         └── FatalFault        this process has to stop: it was refused permanently
             └── SupersededFault   a newer run of the same share took over
 
@@ -106,6 +107,10 @@ class FencedFault(ProtocolError):
 
     It does not say which run may emit: the entry of the share in the control topic does.
     """
+
+
+class RecreatedFault(ProtocolError):
+    """A topic was deleted or recreated while its records were read; a new run starts with it."""
 
 
 class FatalFault(ProtocolError):

@@ -6,14 +6,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import KafkaClient, eventually
 
-from redrive.checkpoints import own_topics
+from redrive.checkpoints import own_topics, states
 from redrive.checkpoints.control import FORMAT, FORMAT_KEY, ControlTopic, read_entries, register
 from redrive.checkpoints.epoch import begin_run, fencer_of, operator_ids
 from redrive.checkpoints.instances import Share
@@ -32,7 +33,7 @@ from redrive.engine.commands import (
     states_of,
 )
 from redrive.engine.names import control_topic, tables_topic
-from redrive.errors import ConfigurationError
+from redrive.errors import ConfigurationError, FencedFault
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster, settled_ends
 from redrive.kafka.connection import Connection
@@ -207,6 +208,39 @@ def test_instructions_count_when_their_plan_is_visible(
             fencer_of(connection).fence(dead)
             eventually(lambda: follower.known_ends(ends) == ends, "the plan is visible")
         assert follower.states().replays.keys() == {"0123456789ab"}
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_commit_that_may_arrive_again_is_fenced_before_the_next_one(*, is_alone: bool) -> None:
+    """Another command that wrote meanwhile is noticed, and nothing more is written."""
+    kept: dict[str, Any] = {}
+    committed_by: list[Mock] = []
+
+    def commit(producer: Mock, records: Any, _: str) -> None:
+        committed_by.append(producer)
+        kept.update({record.key.decode(): orjson.loads(record.value) for _, record in records})
+        producer.may_arrive_late = True
+
+    with patch.multiple(
+        states,
+        KafkaProducer=lambda *_: Mock(may_arrive_late=False),
+        commit_records=commit,
+        read_entries=lambda *_, **__: dict(kept),
+        register=Mock(),
+        settled_ends=Mock(),
+    ):
+        writer = StatesWriter(Mock(), "app", "replay-0123456789ab")
+        writer.write([STOPPED])
+        if is_alone:
+            writer.write([RUNNING])
+        else:
+            kept.update([RUNNING])
+            with pytest.raises(FencedFault):
+                writer.write([STOPPED])
+    first, *others = committed_by
+    assert len(others) == is_alone
+    assert first not in others
+    first.close.assert_called_once()
 
 
 def test_states_that_an_earlier_version_kept_on_the_control_topic_are_followed(

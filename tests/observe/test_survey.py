@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -144,15 +145,15 @@ def test_a_ledger_that_does_not_answer_keeps_no_figure_of_the_broker(
 
     monkeypatch.setattr("redrive.observe.survey.LedgerTable.open", open_ledger)
     survey, observer, _ = survey_of(configuration)
+
+    def is_shown(expiring: int) -> bool:
+        shown = values(observer)
+        return shown.get(("redrive_expiring_messages", ("orders.dlq",))) == expiring
+
     survey.start()
     for expected in (5, 6):
         world.answer = (replace(SOON, expiring=expected),)
-        eventually(
-            lambda expected=expected: (
-                values(observer).get(("redrive_expiring_messages", ("orders.dlq",))) == expected
-            ),
-            "figures of the broker change",
-        )
+        eventually(partial(is_shown, expected), "figures of the broker change")
     released.set()
     eventually(lambda: len(tries) >= 3, "the ledger is asked again")
     survey.end()

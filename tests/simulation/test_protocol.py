@@ -17,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Final
+from unittest.mock import patch
 
 import pytest
 from tests.simulation.audit import OUTCOMES, POISON, Audit, Condition
@@ -41,6 +42,7 @@ from redrive.checkpoints.positions import PositionsOnly
 from redrive.checkpoints.protocol import Emitter, FailedTry, RetryPolicy
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration
 from redrive.engine.names import control_topic, tables_topic
+from redrive.engine.slice import Slice
 from redrive.errors import (
     FencedFault,
     OutcomeUnknown,
@@ -380,6 +382,69 @@ def test_what_remains_survives_that_its_topic_is_made_anew() -> None:
     live = {record.key: record.value for *_, record in course.cluster.visible(REMAINING)}
     assert len(live) == 2
     assert all(value is not None for value in live.values())
+
+
+_RECREATED_AT: Final = range(20, 240, 8)
+"""Steps at which a dead-letter topic is deleted and created again, one in each course."""
+
+
+def faults_of_a_recreated_topic(step: int, shares: Sequence[str] = ("1/1",)) -> list[str]:
+    """What is wrong after the dead-letter topic was recreated at a step, with more records."""
+    course = Course(partitions=len(shares))
+    lanes = [TopicPartition(DEAD_LETTERS, number) for number in range(len(shares))]
+
+    def write(name: str, count: int) -> None:
+        for lane in lanes:
+            for number in range(count):
+                body = f"{name} {lane.partition} {number}".encode()
+                course.letters("Q0", body=body, partition=lane.partition)
+
+    def recreate() -> None:
+        course.cluster.may_move_back.update(lanes)
+        course.cluster.delete(DEAD_LETTERS)
+        course.cluster.create(DEAD_LETTERS, len(lanes))
+        write("new", 25)
+
+    write("old", 9)
+    settings = [course.settings(share=one, data_loss=DataLoss.CONTINUE) for one in shares]
+    for one in settings:
+        course.start(one)
+    course.on_step(step, recreate)
+    course.run()
+    for one in settings * 2:  # a job that goes on looks for changed topics now and then
+        course.start(one)
+        course.run()
+    puts = Counter(record.value for *_, record in course.cluster.visible("Q0"))
+    faults = [f"{body!r} is put {count} times" for body, count in puts.items() if count > 1]
+    faults += [
+        f"{record.value!r} is put {puts[record.value]} times"
+        for lane, _, _, record in course.cluster.visible(DEAD_LETTERS)
+        if puts[record.value] != 1
+    ]
+    faults += [str(error) for _, error in course.scheduler.errors]
+    return [f"step {step}: {fault}" for fault in faults]
+
+
+@pytest.mark.parametrize("shares", [("1/1",), ("1/2", "2/2")], ids=["one instance", "two"])
+def test_a_topic_recreated_at_any_step_is_read_from_its_beginning(shares: Sequence[str]) -> None:
+    """No record of the new topic is read as one of the old topic, skipped or put twice."""
+    assert not [one for step in _RECREATED_AT for one in faults_of_a_recreated_topic(step, shares)]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "shares"),
+    [
+        (patch.object(Slice, "_check_topics", lambda _: None), ("1/1",)),
+        (patch.object(ControlTopic, "topic_id_of", lambda *_: ""), ("1/2", "2/2")),
+    ],
+    ids=["ids are not compared before a commit", "an instance takes the other's topic for its own"],
+)
+def test_the_steps_of_a_recreated_topic_find_a_planted_mistake(
+    mistake: Any, shares: Sequence[str]
+) -> None:
+    """Courses that show nothing can show something."""
+    with mistake:
+        assert any(faults_of_a_recreated_topic(step, shares) for step in _RECREATED_AT)
 
 
 def test_a_small_record_is_not_blamed_for_the_batch_of_a_large_one() -> None:

@@ -9,21 +9,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
+from unittest.mock import Mock
 
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 from tests.conftest import eventually, read_records
-from tests.streaming.conftest import Jobs, letter
+from tests.streaming.conftest import Jobs, configuration_of, letter
 
 from redrive.broker.embedded import EmbeddedBroker
 from redrive.checkpoints.control import ControlTopic
-from redrive.checkpoints.epoch import begin_run, fencer_of
+from redrive.checkpoints.epoch import RunIdentity, begin_run, fencer_of
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.own_topics import state_topic, waiting_topic
 from redrive.configuration import JobConfiguration
 from redrive.engine.names import cluster_topic
+from redrive.errors import RecreatedFault, TransientFault
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
@@ -211,3 +215,68 @@ DESTQ(BAD) ACTION(FWD) FWDT('eu:{missing}') HEADER(NO)
     assert job.results()["forwarded"] == 2, "a refusal counts as the attempt of the rule"
     assert dict(read_records(servers, known)[0].headers)["redrive.rule"] == b"2"
     assert missing not in Cluster(Connection(bootstrap_servers=servers)).topics()
+
+
+LANE = Lane("redrive-app-to-eu", 0)
+
+
+@dataclass
+class OneCluster:
+    """The answers of one cluster about the topic that is forwarded."""
+
+    topic_id: str = "old"
+    extent: tuple[int, int] = (0, 5)
+    position: int | None = None
+    has_topic: bool = True
+
+    def extents(self, _: object) -> dict[Lane, tuple[int, int]]:
+        return {LANE: self.extent}
+
+    def topics(self) -> dict[str, int]:
+        return {LANE.topic: 1} if self.has_topic else {}
+
+    def topic_ids(self, _: object) -> dict[str, str]:
+        return {LANE.topic: self.topic_id}
+
+    def committed(self, *_: object, **__: object) -> dict[Lane, int | None]:
+        return {LANE: self.position}
+
+
+def forwarder(folder: Path, home: OneCluster, there: OneCluster) -> Any:
+    """A forwarder of the topic, which has forwarded up to offset 5."""
+    configuration = configuration_of(folder, "localhost:1", {"dlq": "ACTION(DISCARD)"})
+    clusters = {"eu": configuration.connection}
+    configuration = replace(configuration, application="app", clusters=clusters)
+    run = RunIdentity("app", Share(1, 1), 1)
+    one: Any = Forwarder(configuration, run, "eu", lambda *_, **__: None)
+    one._home, one._there, one._forward, one._return = home, there, Mock(), Mock()
+    one._position, one._topic_id = 5, "old"
+    return one
+
+
+@pytest.mark.parametrize("end", [5, 9])
+def test_recreated_topic_is_forwarded_from_its_beginning_however_much_it_holds(
+    tmp_path: Path, end: int
+) -> None:
+    """The position of the deleted topic is neither skipped to nor committed nor deleted below."""
+    home = OneCluster(topic_id="new", extent=(0, end))
+    one = forwarder(tmp_path, home, OneCluster())
+    with pytest.raises(RecreatedFault):
+        one.committed([LANE])
+    ended, begun = threading.Event(), []
+
+    def begin(first: int) -> None:
+        begun.append(first)
+        ended.set()
+
+    one._begin, one._records, one._clear = begin, lambda _: [], Mock()
+    one._serve(ended, Mock())
+    assert begun == [0]
+
+
+def test_deleted_topic_of_the_other_cluster_repeats_no_message(tmp_path: Path) -> None:
+    """Its offsets were the only ones that were exact, so an operator has to decide."""
+    one = forwarder(tmp_path, OneCluster(position=3), OneCluster(has_topic=False))
+    with pytest.raises(TransientFault, match="certain is offset 3") as caught:
+        one._begin(0)
+    assert "create it there" in caught.value.hint

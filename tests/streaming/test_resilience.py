@@ -24,7 +24,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
-from kafka.errors import MessageSizeTooLargeError
+from kafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError
 from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.conftest import PATIENCE, RawName, eventually, read_records
@@ -37,13 +37,14 @@ from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.instances import Share
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration, LedgerConfiguration
-from redrive.engine.commands import To
+from redrive.engine.commands import ResumeFrom, To
 from redrive.engine.decision import TimestampMode
 from redrive.errors import ConfigurationError, FatalFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import TRANSACTION
 from redrive.messages import OutputRecord
+from redrive.operations.handlers import read_topics, resume
 from redrive.operations.replay.plan import Order, ReplayPlan, places_of
 
 if TYPE_CHECKING:
@@ -510,6 +511,129 @@ def test_what_remains_of_a_topic_outlives_its_recreation(jobs: Jobs) -> None:
     copies = jobs.read(configuration.handlers[0].identity.remaining_topic)
     live = {record.key: record.value[-3:] for record in copies}
     assert live == {f"{dlq}:0:0".encode(): b"old", f"{dlq}~2:0:0".encode(): b"new"}
+
+
+class RecreatedTopic:
+    """A dead-letter topic under load, which is deleted and created again."""
+
+    def __init__(self, jobs: Jobs, partitions: int) -> None:
+        self.name, self.target = jobs.topic("dlq", partitions=partitions), jobs.topic("target")
+        self.sent = 0
+        self._jobs, self._partitions = jobs, partitions
+        self._ended = threading.Event()
+        self._thread = threading.Thread()
+
+    def load(self, *, at_once: int = 0) -> None:
+        """Sends dead letters: some at once, then a thousand a second."""
+        producer = Producer(
+            {"bootstrap.servers": self._jobs.bootstrap_servers, "enable.idempotence": True}
+        )
+        self._ended = threading.Event()
+        self._send(producer, at_once)
+        self._thread = threading.Thread(target=self._run, args=(producer, self._ended), daemon=True)
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Ends the load; each of its dead letters is on the topic."""
+        self._ended.set()
+        self._thread.join()
+
+    def recreate(self, partitions: int) -> None:
+        """Deletes the topic with what the job has not read, and creates it."""
+        self._jobs.admin.delete_topics([self.name])
+        self._partitions = partitions
+        eventually(lambda: _creates(self._jobs, self.name, partitions), "created", every=0.02)
+
+    def ends(self) -> dict[int, int]:
+        """How many dead letters each partition of the present topic has."""
+        return Counter(record.partition for record in self._jobs.read(self.name))
+
+    def _run(self, producer: Any, ended: threading.Event) -> None:
+        while not ended.wait(0.05):
+            self._send(producer, 50)
+        assert producer.flush(PATIENCE) == 0
+
+    def _send(self, producer: Any, count: int) -> None:
+        for _ in range(count):
+            number, self.sent = self.sent, self.sent + 1
+            record = letter(2053, self.target, b"%d" % number)
+            producer.produce(self.name, partition=number % self._partitions, **record)
+        producer.poll(0)
+
+
+def _creates(jobs: Jobs, name: str, partitions: int) -> bool:
+    try:
+        jobs.admin.create_topics([NewTopic(name, partitions, 1)], wait_for_metadata=True)
+    except TopicAlreadyExistsError:  # the deletion is not complete
+        return False
+    return True
+
+
+@pytest.mark.parametrize("data_loss", [DataLoss.STOP, DataLoss.CONTINUE])
+@BOTH_EMITTERS
+def test_topics_recreated_under_load_are_each_handled_once(
+    jobs: Jobs, emitter: EmitterChoice, data_loss: DataLoss
+) -> None:
+    """No record of the new topic is read as one of the old topic, skipped or put twice."""
+    topic, other = RecreatedTopic(jobs, 3), jobs.topic("dlq")
+    table = "ACTION(RETRY)\n"
+    configuration = jobs.configure(
+        {topic.name: table, other: table}, emitter=emitter, data_loss=data_loss
+    )
+    topic.load()
+    job = jobs.start(configuration)
+    job.wait_for_records(35)
+    for incarnation, partitions in enumerate((2, 2, 4), 2):
+        topic.pause()
+        topic.recreate(partitions)
+        topic.load(at_once=2_000)
+        if data_loss is DataLoss.STOP:
+            eventually(lambda: _is_resumed(configuration, topic.name), "it resumes")
+        is_read = partial(_handled, jobs, configuration, topic.name, incarnation)
+        eventually(is_read, f"topic {incarnation} is read", every=1)
+        job.check()
+    topic.pause()
+    ends = topic.ends()
+    eventually(
+        lambda: (
+            {
+                partition: len(offsets)
+                for partition, offsets in _handled(jobs, configuration, topic.name, 4).items()
+            }
+            == ends
+        ),
+        "the last topic is handled",
+        every=1,
+    )
+    job.stop()
+    for incarnation in (1, 2, 3, 4):
+        for offsets in _handled(jobs, configuration, topic.name, incarnation).values():
+            assert sorted(offsets) == list(range(len(offsets))), "none skipped, none twice"
+    counts = Counter(bodies(jobs.read(topic.target)))
+    assert max(counts.values()) == 1
+    present = [record.value.rpartition(b"MQSTR   ")[2][12:] for record in jobs.read(topic.name)]
+    assert counts.keys() >= set(present)
+    said = [str(facts) for _, facts in job.warnings]
+    assert sum("was deleted and recreated: the old" in text for text in said) >= 3
+
+
+def _is_resumed(configuration: JobConfiguration, topic: str) -> bool:
+    """Resumes the handler of a topic if it is stopped."""
+    stopped = [one for one in read_topics(configuration) if one.topic == topic and one.lost]
+    for _ in stopped:
+        resume(configuration, topic, ResumeFrom.OLDEST, "it was meant")
+    return bool(stopped)
+
+
+def _handled(
+    jobs: Jobs, configuration: JobConfiguration, topic: str, incarnation: int
+) -> dict[int, list[int]]:
+    """By partition, the offsets of a topic that have outcomes."""
+    offsets: dict[int, list[int]] = {}
+    for one in jobs.outcomes(configuration):
+        if (one["topic"], one["incarnation"]) == (topic, incarnation):
+            offsets.setdefault(one["partition"], []).append(one["offset"])
+    return offsets
 
 
 @pytest.mark.parametrize("partitions", [1, 0], ids=["fewer partitions", "deleted"])

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import PATIENCE, eventually
 
+from redrive.checkpoints.machine import stopped_descendants
 from redrive.checkpoints.protocol import EmissionFigures
 from redrive.engine.statistics import (
     AGE_BOUNDS,
@@ -24,7 +30,7 @@ from redrive.engine.statistics import (
 from redrive.errors import FatalFault, FencedFault, ProtocolError, SupersededFault, TransientFault
 from redrive.messages import TopicPartition
 from redrive.streaming.emission import NO_STATE, BatchState, Emitted
-from redrive.streaming.workers import TaskResult, _emission, emit_task
+from redrive.streaming.workers import StoppedWorkers, TaskResult, _emission, emit_task
 
 COUNTS = st.integers(0, 1 << 40)
 SECONDS = st.floats(0, 1e9)
@@ -151,3 +157,46 @@ def test_a_second_attempt_emits_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     assert type(result.fault) is TransientFault
     assert "an executor was lost" in result.fault.message
     assert result.emitted == Emitted()
+
+
+@pytest.fixture
+def children() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Two processes with the command line of Spark's workers."""
+    code = "import sys; sys.stdin.read()"
+    command = [sys.executable, "-c", code, "pyspark.daemon"]
+    started = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(2)]
+    yield started
+    for one in started:
+        one.kill()
+        one.communicate()
+
+
+def test_only_a_worker_that_stands_still_is_ended(children: list[subprocess.Popen[bytes]]) -> None:
+    """One that waits is left alone, and one that stood still for a moment too."""
+    stopped, idle = children
+    ended: list[int] = []
+    watch = StoppedWorkers(ended.append)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    eventually(lambda: stopped_descendants(os.getpid(), "pyspark.daemon"), "it stands still")
+    for now in (0.0, 1.0, 10.0, 11.0, 20.0):
+        watch.look(now)
+    assert not ended
+    watch.look(30.0)
+    assert ended == [stopped.pid]
+    assert stopped.wait(PATIENCE) == -signal.SIGKILL
+    watch.look(40.0)
+    assert ended == [stopped.pid]
+    assert idle.poll() is None
+
+
+def test_a_job_that_stood_still_with_its_workers_ends_none(
+    children: list[subprocess.Popen[bytes]],
+) -> None:
+    """However long both stood still, it was one look."""
+    ended: list[int] = []
+    watch = StoppedWorkers(ended.append)
+    os.kill(children[0].pid, signal.SIGSTOP)
+    eventually(lambda: stopped_descendants(os.getpid(), "pyspark.daemon"), "it stands still")
+    for now in (0.0, 1_000.0):
+        watch.look(now)
+    assert not ended

@@ -69,6 +69,15 @@ class TopicIdentity:
         return known is not None and self.incarnation > known.incarnation
 
 
+class LaneBegin(NamedTuple):
+    """The beginning of a lane."""
+
+    begin: int
+    """The offset at which the job began to read it."""
+    topic_id: str
+    """Kafka's id of its topic."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostPosition:
     """A lane where the job cannot continue: Kafka no longer has the records at its position."""
@@ -78,7 +87,7 @@ class LostPosition:
     found: int
     """When a start first found it, in milliseconds since 1970."""
     identity: str
-    """Kafka's id of the topic, if it is the source."""
+    """Kafka's id of the lane's topic."""
     committed: int | None
     """The job's position; None if the broker has lost it."""
     first: int
@@ -95,11 +104,13 @@ class LostPosition:
         return 0 if self.is_anew else max(0, self.first - (self.committed or 0))
 
     def is_again(self, known: LostPosition | None) -> bool:
-        """Whether an earlier start found the same."""
-        return known is not None and (known.identity, known.committed) == (
-            self.identity,
-            self.committed,
-        )
+        """Whether an earlier start found the same.
+
+        The broker deletes the position of a deleted topic, sooner or later.
+        """
+        if known is None or (known.identity, known.is_anew) != (self.identity, self.is_anew):
+            return False
+        return self.is_anew or known.committed == self.committed
 
 
 FORMAT: Final = 2
@@ -232,20 +243,27 @@ class ControlTopic:
             {_lane_key(_LOST, lane): asdict(one) if one else None for lane, one in lost.items()}
         )
 
+    def topic_id_of(self, lane: TopicPartition) -> str:
+        """Kafka's id of the topic that a lane began with; empty if an earlier version noted none.
+
+        Instances start one after the other, so it is known by lane and not only by topic.
+        """
+        return str(self.entries.get(_lane_key(_LANE, lane), {}).get("topic_id", ""))
+
     def first_end_of(self, lane: TopicPartition) -> int:
         """Where a lane ended before the job's first decision about its topic; 0 if unknown."""
         end = self.entries.get(_lane_key(_LANE, lane), {}).get("end")
         return end if isinstance(end, int) else 0
 
     def set_begins(
-        self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+        self, begins: Mapping[TopicPartition, LaneBegin], ends: Mapping[TopicPartition, int]
     ) -> None:
         """Records where new lanes begin, and ``first_end_of`` some; errors as for ``write``."""
         self.write(
             {
-                _lane_key(_LANE, lane): {"begin": offset}
+                _lane_key(_LANE, lane): one._asdict()
                 | ({"end": ends[lane]} if lane in ends else {})
-                for lane, offset in begins.items()
+                for lane, one in begins.items()
             }
         )
 

@@ -7,8 +7,10 @@ pid namespace of this boot.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +38,33 @@ def runs(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def stopped_descendants(pid: int, program: str) -> frozenset[int]:
+    """The stopped processes (SIGSTOP, ``proc_pid_stat(5)``: T) that a process started.
+
+    Args:
+        pid: The process; those that its children started count as well.
+        program: A part of the command lines to look for.
+    """
+    parents: dict[int, int] = {}
+    stopped = []
+    for file in _PROC.glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            # The name before the last parenthesis may hold anything.
+            state, parent = file.read_text(errors="replace").rpartition(")")[2].split()[:2]
+            number = int(file.parent.name)
+            parents[number] = int(parent)
+            if state == "T" and program.encode() in (file.parent / "cmdline").read_bytes():
+                stopped.append(number)
+    return frozenset(one for one in stopped if pid in _ancestors(one, parents))
+
+
+def _ancestors(pid: int, parents: Mapping[int, int]) -> set[int]:
+    ancestors: set[int] = set()
+    while (pid := parents.get(pid, 0)) and pid not in ancestors:
+        ancestors.add(pid)
+    return ancestors
 
 
 def _identity(namespace: str) -> str:

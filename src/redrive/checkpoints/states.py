@@ -34,7 +34,7 @@ from redrive.checkpoints.control import (
 from redrive.checkpoints.epoch import fence_all, fencer_of, new_operator_key, operator_ids
 from redrive.engine.commands import NO_STATES, STATE_KINDS, Entry, Removal, States, states_of
 from redrive.engine.names import control_topic, tables_topic
-from redrive.errors import TransientFault
+from redrive.errors import FencedFault, TransientFault
 from redrive.kafka.cluster import Cluster, settled_ends
 from redrive.kafka.compacted import RARE_END_WAIT, CompactedTopic
 from redrive.kafka.deadline import CONNECT
@@ -160,15 +160,10 @@ class StatesWriter:
         self._control_topic, self._topic = control_topic(application), tables_topic(application)
         self._lanes = [TopicPartition(self._topic, 0), *lanes]
         self._id = f"{self._topic}-{name}"
-        self._key = new_operator_key(self._id)
-        self._register()
-        self._producer = KafkaProducer(cluster.connection.librdkafka(), self._id, self._id)
-        try:
-            self._producer.initialise()
-            self._await_readers()
-        except BaseException:
-            self._producer.close()
-            raise
+        self._keys: list[str] = []
+        self._last: dict[str, bytes | None] = {}
+        """What the last transaction wrote."""
+        self._open()
 
     def __enter__(self) -> Self:
         return self
@@ -177,7 +172,8 @@ class StatesWriter:
         try:
             if error is None:
                 self._await_readers()
-                register(self._cluster, self._control_topic, self._key, None)
+                for key in self._keys:
+                    register(self._cluster, self._control_topic, key, None)
         finally:
             self._producer.close()
 
@@ -191,6 +187,9 @@ class StatesWriter:
             FencedFault: Another writer of this name opened, or the job starts.
             OutcomeUnknown: The answer to the commit was lost.
         """
+        entries = list(entries)
+        if self._producer.may_arrive_late:
+            self._fence_late_requests()
         now = int(time.time() * 1000)
         states = [
             OutputRecord(self._topic, key.encode(), value_of(value), None, now, 0)
@@ -198,6 +197,31 @@ class StatesWriter:
         ]
         every = [(0, record) for record in [*records, *states]]
         commit_records(self._producer, every, f"the tables topic {self._topic}")
+        self._last = {key: value_of(value) for key, value in entries}
+
+    def _open(self) -> None:
+        self._register()
+        self._producer = KafkaProducer(self._cluster.connection.librdkafka(), self._id, self._id)
+        try:
+            self._producer.initialise()
+            self._await_readers()
+        except BaseException:
+            self._producer.close()
+            raise
+
+    def _fence_late_requests(self) -> None:
+        """Replaces the producer: a late copy of its commit could end its next transaction early.
+
+        Records without their entry would be visible then, and be written again.
+
+        Raises:
+            FencedFault: Another writer of this name wrote meanwhile.
+        """
+        self._producer.close()
+        self._open()
+        entries = read_entries(self._cluster, self._topic)
+        if any(value_of(entries.get(key)) != value for key, value in self._last.items()):
+            raise FencedFault(f"another command wrote to {self._topic} as {self._id}")
 
     def _register(self) -> None:
         entries = read_entries(self._cluster, self._control_topic)
@@ -205,7 +229,8 @@ class StatesWriter:
         if entries.get(FORMAT_KEY, {}).get("format") != FORMAT:
             register(self._cluster, self._control_topic, FORMAT_KEY, format_entry())
         here = {"host": socket.gethostname(), "pid": os.getpid()}
-        register(self._cluster, self._control_topic, self._key, here)
+        self._keys.append(new_operator_key(self._id))
+        register(self._cluster, self._control_topic, self._keys[-1], here)
 
     def _await_readers(self) -> None:
         """Waits until all entries are visible, and aborts transactions of dead commands."""

@@ -237,12 +237,14 @@ class Questions:
     """The progress of rounds; read before ``waiting``, which then includes returned messages."""
     waiting: frozenset[WaitingQuestion] = frozenset()
     new_topics: frozenset[NewTopicQuestion] = frozenset()
+    topic_ids: frozenset[str] = frozenset()
+    """Topics whose records were read."""
     puts: frozenset[bytes] = frozenset()
     """Digests of keys and bodies; see ``Answers.puts``."""
 
     def __bool__(self) -> bool:
         plain = self.topics or self.depths or self.records or self.new_topics or self.puts
-        return bool(plain or self.about_replays or self.about_order)
+        return bool(plain or self.topic_ids or self.about_replays or self.about_order)
 
     @property
     def about_order(self) -> bool:
@@ -275,6 +277,8 @@ class Answers:
     """The current progress of each round."""
     waiting: Mapping[WaitingQuestion, WaitingKeys] = field(default_factory=dict)
     new_topics: Mapping[NewTopicQuestion, Created] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's id of each topic; a missing one is omitted."""
     puts: Mapping[bytes, own.OwnHeaders] = field(default_factory=dict)
     """Redrive's headers on the last put of a key and body within a day, by their digest, according
     to the outcomes; ``NO_OWN_HEADERS`` if there was none."""
@@ -324,6 +328,7 @@ class Facts:
         self._rounds: _Known[Round, Round] = _Known()
         self._waiting: _Known[WaitingQuestion, WaitingKeys] = _Known()
         self._new_topics: _Known[NewTopicQuestion, Created] = _Known()
+        self._topic_ids: _Known[str, str] = _Known()
         self._puts: _Known[bytes, own.OwnHeaders] = _Known()
         self._copying: set[Program] = set()
         self.dropping: set[Program] = set()
@@ -382,6 +387,11 @@ class Facts:
         """Whether a missing topic is created; None and a question if unknown for this slice."""
         return self._new_topics.get(question)
 
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """Kafka's ids of the topics whose records the slice has; without the missing topics."""
+        return self._topic_ids.answers
+
     def last_put(self, digest: bytes) -> own.OwnHeaders:
         """Redrive's headers on the last put of a key and body; none, and a question, if unknown."""
         return self._puts.get(digest) or own.NO_OWN_HEADERS
@@ -409,8 +419,11 @@ class Facts:
             self._copying.discard(program)
             self.version += 1
 
-    def begin_slice(self) -> None:
+    def begin_slice(self, read: Iterable[str] = ()) -> None:
         """Drop answers for one slice, all but topics, and outdated ones.
+
+        The ids of the topics that were read become a question: an id is never used again, so the
+        id of a run's topic proves that the records were of this topic.
 
         A topic that is still asked about becomes a question at once, so that nothing is decided
         without its facts.
@@ -418,6 +431,7 @@ class Facts:
         now, topics = self._clock(), self._topics.answers
         for known in self._of_slice.values():
             known.answers.clear()
+        self._topic_ids.ask(read)
         self.is_crowded = False
         outdated = {name for name, (until, _) in topics.items() if until < now}
         if len(topics) > _REMEMBERED:

@@ -24,6 +24,7 @@ from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import PartitionRecords
 from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
 from redrive.engine.triggers import SliceTriggers
+from redrive.errors import RecreatedFault
 from redrive.messages import INTERNAL, Refused, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.reasons import Reason
@@ -55,6 +56,8 @@ class SliceSettings:
     """The open breakers."""
     arrivals: Mapping[Minute, int] = field(default_factory=dict)
     """Dead letters of the last minutes, for handlers with a flood limit."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's ids of the topics that the run reads."""
     triggers: Mapping[str, Trigger] = field(default_factory=dict)
     """Triggers of queues with TRIGGER, by topic."""
     cache: DecisionCache = field(default_factory=DecisionCache, compare=False, repr=False)
@@ -114,7 +117,11 @@ class Slice:
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
         """See ``TransactionInput.resume``."""
         self._committed = committed
-        self._facts.begin_slice()  # here, so that the next attempt reads depths again
+        # Here, so that the next attempt asks again. A topic's positions are deleted with it: only
+        # the same id afterwards proves that they were not.
+        self._facts.begin_slice(
+            {lane.topic for lane in self._ends} & self._settings.topic_ids.keys()
+        )
 
     def ends(self) -> Mapping[TopicPartition, int]:
         """See ``TransactionInput.ends``."""
@@ -124,6 +131,7 @@ class Slice:
         """See ``TransactionInput.decide``."""
         if outdated := self._facts.take_questions():
             return outdated
+        self._check_topics()
         self._context.begin()
         self._outputs = list(self._decide_parts())
         if self._context.breakers.opens(self._breaking, self._context.decisions):
@@ -231,6 +239,18 @@ class Slice:
 
     def _done(self, lane: TopicPartition) -> int:
         return self._committed.get(lane) or 0
+
+    def _check_topics(self) -> None:
+        """Checks that the records were read from the topics of this run, which still exist.
+
+        Raises:
+            RecreatedFault: One was deleted or recreated, so the records may be of another topic.
+        """
+        for name in sorted(self._settings.topic_ids.keys() & {lane.topic for lane in self._ends}):
+            if self._facts.topic_ids.get(name) != self._settings.topic_ids[name]:
+                raise RecreatedFault(
+                    f"topic {name} was deleted or recreated while its records were read"
+                )
 
     def _decide_parts(self) -> Iterator[Entry]:
         lanes: dict[TopicPartition, Lane] = {}

@@ -74,6 +74,7 @@ class ClusterFacts:
             new_topics={
                 question: self._create_topic(question) for question in questions.new_topics
             },
+            topic_ids=self._cluster.topic_ids(questions.topic_ids),
         )
 
     def _create_topic(self, question: NewTopicQuestion) -> Created:

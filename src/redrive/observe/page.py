@@ -114,6 +114,7 @@ class _Handler(MetricsHandler):
     health: Callable[[], Health]
 
     def do_GET(self) -> None:  # noqa: N802 - the name that the server calls
+        assert isinstance(self.server, ThreadingHTTPServer)
         listener = self.server.socket
         assert isinstance(listener, Listener), "the page has its own"
         with listener.answering(self.client_address):

@@ -134,6 +134,8 @@ class EmissionOrder:
     """Lanes whose copies are evaluated again, and the offset below which they are."""
     late: float = 0.0
     """See ``Start.late``."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's ids of the topics that the run reads."""
     since: Mapping[TopicPartition, int] = field(default_factory=dict)
     """See ``Start.since``."""
 
@@ -147,6 +149,7 @@ class EmissionOrder:
             start.replayed,
             start.released,
             start.late,
+            start.identities,
             start.since,
         )
 
@@ -310,6 +313,7 @@ class Emission:
             late=int(self._order.late * 1000),
             breakers=known.breakers,
             arrivals=known.arrivals,
+            topic_ids=self._order.topic_ids,
             triggers=self._triggers,
             cache=self._cache,
         )

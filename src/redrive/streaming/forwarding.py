@@ -30,7 +30,7 @@ from redrive.engine.decision import TimestampMode
 from redrive.engine.facts import Answers, Facts, Questions
 from redrive.engine.names import cluster_topic
 from redrive.engine.put_record import PutTimes
-from redrive.errors import FatalFault, RedriveError, TransientFault
+from redrive.errors import FatalFault, RecreatedFault, RedriveError, TransientFault
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN, ONE_TRY
@@ -55,6 +55,8 @@ _TOPIC_PAUSE: Final = 5.0
 """Seconds before a topic that refused a message is tried again."""
 _CLEAR_AGE: Final = 300.0
 """Seconds between two deletions of forwarded records."""
+_CHECK_AGE: Final = 10.0
+"""Seconds between two checks whether the topic was recreated, while nothing is forwarded."""
 _REMINDER: Final = 60.0
 """Seconds between two warnings about one cluster."""
 _TOPIC_REASONS: Final = (
@@ -151,6 +153,9 @@ class Forwarder:
         self._refused_records: dict[int, Refused] = {}
         self._warn, self._warned_at = warn, -_REMINDER
         self._group_there = ""
+        self._topic_id = ""
+        """Kafka's id of the topic at home to which the position applies."""
+        self._check_at = 0.0
         entry = RunEntry(self._home, configuration.control_topic, run)
         emitter = partial(Emitter, cluster=self, run=entry, clock=SystemClock())
         self._forward = emitter(self._producer_there)
@@ -180,7 +185,7 @@ class Forwarder:
         cleared_at = time.monotonic()
         while not ended.is_set():
             first, end = self._home.extents([self._lane])[self._lane]
-            if self._position > end:  # the topic was recreated
+            if self._position > end or self._is_recreated():
                 self._position = 0
             if self._position > first and time.monotonic() - cleared_at > _CLEAR_AGE:
                 self._clear()
@@ -203,19 +208,40 @@ class Forwarder:
             with suppress(RedriveError):
                 self._clear()
 
+    def _is_recreated(self) -> bool:
+        """Whether the position is of an earlier topic of the name; asked now and then."""
+        now = time.monotonic()
+        if not self._position or now < self._check_at:
+            return False
+        self._check_at = now + _CHECK_AGE
+        return self._home.topic_ids([self._topic]).get(self._topic) != self._topic_id
+
     def _begin(self, first: int) -> None:
         """Finds the position, and creates the topic of the same name in the other cluster."""
+        here = self._home.committed(self._application, [self._lane])[self._lane]
         if self._topic not in self._there.topics():
+            if here is not None:
+                raise TransientFault(
+                    f"the topic {self._topic} of cluster {self.name} is gone, and with it how far"
+                    f" messages were forwarded: certain is offset {here}",
+                    hint="create it there, with one partition: messages from that offset on are"
+                    " forwarded, and some of them may be there already",
+                )
             TopicAdministration(self._connections[1]).ensure([waiting_topic(self._topic)])
         identities = self._home.topic_ids([self._topic])
         if self._topic not in identities:
             raise TransientFault(
                 f"the broker does not describe {self._topic}", hint="grant Describe on the topic"
             )
-        self._group_there = f"{self._topic}-{identities[self._topic]}"
+        self._topic_id = identities[self._topic]
+        self._check_at = time.monotonic() + _CHECK_AGE
+        self._group_there = f"{self._topic}-{self._topic_id}"
         self._forward.drop_producer()
         self._forward.open()  # ends an older run's open transaction, which would hide its offset
         self._position = max(first, self.committed([self._lane])[self._lane] or 0)
+        if here is None:  # from now on a missing topic there means lost offsets
+            self._return.begin_batch()
+            self._return.emit(_Offset(self._lane, self._position))
 
     def _records(self, end: int) -> Iterator[StoredRecord]:
         if self._position >= end:
@@ -348,6 +374,9 @@ class Forwarder:
         """See ``protocol.Cluster.committed``."""
         here = self._home.committed(self._application, lanes, stable=True)
         there = self._there.committed(self._group_there, lanes, stable=True)
+        # Ids are never used again: this one proves that records and positions are of one topic.
+        if self._home.topic_ids([self._topic]).get(self._topic) != self._topic_id:
+            raise RecreatedFault(f"topic {self._topic} was deleted or recreated")
         return {lane: max(here[lane] or 0, there[lane] or 0) for lane in lanes}
 
     def answers(self, questions: Questions) -> Answers:

@@ -76,7 +76,7 @@ class Losses:
             committed: The position of the job; None if the topic is new.
             extent: What the lane holds.
             source: The topic whose messages the lane holds.
-            identity: Kafka's id of the topic, if it is the source.
+            identity: Kafka's id of the lane's topic.
             is_anew: Whether another topic of this name was read before.
         """
         loss = _loss_at(lane, committed, extent, is_anew=is_anew)
@@ -142,7 +142,8 @@ def _loss_at(
     lane: TopicPartition, committed: int | None, extent: Extent, *, is_anew: bool
 ) -> StoppedTopic | None:
     if is_anew:
-        problem = f"topic {lane.topic} was deleted and recreated since the job last started"
+        read = "" if committed is None else f", which the job had read up to offset {committed}"
+        problem = f"topic {lane.topic} was deleted and recreated: the old {lane} is gone{read}"
         return StoppedTopic(problem, "if that was meant, read the new topic from its beginning")
     if committed is None or extent.first <= committed <= extent.end:
         return None

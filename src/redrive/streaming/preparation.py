@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
-from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.control import ControlTopic, LaneBegin
 from redrive.checkpoints.epoch import RunIdentity, check_current
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.other_applications import (
@@ -191,7 +191,11 @@ class Preparation:
         if start.topics or start.begins or self._new_topics.taken:
             with self._entries() as entries:
                 # Another share begins where the other application has stopped, too.
-                entries.set_begins({**self._taken, **start.begins}, start.since)
+                taken = {
+                    lane: LaneBegin(offset, start.identities.get(lane.topic, ""))
+                    for lane, offset in self._taken.items()
+                }
+                entries.set_begins({**taken, **start.begins}, start.since)
                 entries.set_topics(start.topics)
                 entries.write(kept_again(self._new_topics.taken))
         self._new_topics, self._predecessor, self._taken = NewTopics(), None, {}

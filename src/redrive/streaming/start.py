@@ -14,6 +14,7 @@ from typing import Any, Final
 from redrive.checkpoints.clock import SteadyClock, begin_clock
 from redrive.checkpoints.control import (
     ControlTopic,
+    LaneBegin,
     LostPosition,
     TableIdentity,
     TopicIdentity,
@@ -59,14 +60,14 @@ class Start:
     layout: Mapping[str, int]
     """Partitions of the topics that exist and are not the job's own."""
     identities: Mapping[str, str] = field(default_factory=dict)
-    """Kafka's ids of these topics."""
+    """Kafka's ids of all topics with lanes, the job's own included."""
     denied: frozenset[str] = frozenset()
     """Topics that this user may not read; all their lanes are left out of the run."""
     moved: frozenset[TopicPartition] = frozenset()
     """Lanes whose committed offset is no longer valid."""
     topics: Mapping[str, TopicIdentity] = field(default_factory=dict)
     """New facts about topics, to record once positions are committed."""
-    begins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    begins: Mapping[TopicPartition, LaneBegin] = field(default_factory=dict)
     """Starts of new lanes and of lanes of recreated topics, to record before the topics."""
     since: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Where lanes ended before the job's first decision about their topic, as far as it is known:
@@ -117,7 +118,7 @@ class _Positions:
     extents: Mapping[TopicPartition, Extent]
     moved: frozenset[TopicPartition]
     topics: Mapping[str, TopicIdentity]
-    begins: Mapping[TopicPartition, int]
+    begins: Mapping[TopicPartition, LaneBegin]
     since: Mapping[TopicPartition, int]
     incarnations: Mapping[str, int]
 
@@ -209,7 +210,11 @@ class StartFinder:
             raise TransientFault(
                 f"no lane has leaders for its partitions, such as {min(leaderless)}"
             )
-        identities = self._cluster.topic_ids(list(layout))
+        # Asked before positions: if a topic is recreated after this, its batches find another id.
+        names = {lane.topic for lane in lanes}
+        identities = self._cluster.topic_ids({*layout, *names})
+        if deleted := names - identities.keys():
+            raise TransientFault(f"topic {min(deleted)} was deleted while the run was prepared")
         current, kept = self._positions_of(kept, identities)
         led = {one.source for one in kept if one.has_source}
         channels = [
@@ -273,8 +278,10 @@ class StartFinder:
         stopped = {one.source for one in self._losses.lost.values()}
         if not stopped:
             return current, kept
+        left_out = [one for one in kept if one.source.topic in stopped]
+        names = {lane.topic for one in left_out for lane in (one.source, *one.waiting)}
         kept = [one for one in kept if one.source.topic not in stopped]
-        running = {name: one for name, one in identities.items() if name not in stopped}
+        running = {name: one for name, one in identities.items() if name not in names}
         return self._all_positions(kept, running), kept
 
     def _all_positions(
@@ -286,7 +293,12 @@ class StartFinder:
         extents = self._cluster.extents(every)
         known = {name: self._entries.topic_of(name) for name in identities}
         topics = {name: _identified(known[name], identity) for name, identity in identities.items()}
-        anew = {name for name, one in topics.items() if one.is_anew(known[name])}
+        anew = {
+            lane
+            for lane in every
+            if lane.topic in topics
+            and self._is_anew(lane, topics[lane.topic], known=known[lane.topic])
+        }
         incarnations = {
             name: one.incarnation for name, one in topics.items() if one.incarnation > 1
         }
@@ -294,7 +306,7 @@ class StartFinder:
             {
                 lane: incarnations.get(lane.topic, 1)
                 for lane in every
-                if committed[lane] is None and lane.topic not in anew and self._is_known(lane)
+                if committed[lane] is None and lane not in anew and self._is_known(lane)
             }
         )
         positions: dict[TopicPartition, int] = {}
@@ -303,7 +315,7 @@ class StartFinder:
             if lane in recovered:
                 offset = max(recovered[lane], extent.first)
             offset = self._taken.get(lane, offset)
-            is_anew = lane.topic in anew
+            is_anew = lane in anew
             if offset is None and not is_anew:
                 positions[lane] = self._first_position(lane, extent, is_own=lane in own)
                 continue
@@ -317,17 +329,43 @@ class StartFinder:
             moved=frozenset(lane for lane in every if positions[lane] != committed[lane]),
             topics={name: one for name, one in topics.items() if known[name] != one},
             begins={
-                lane: positions[lane]
+                lane: begin
                 for lane in every
-                if lane.topic in anew or self._entries.begin_of(lane) is None
+                if (begin := self._begin(lane, positions[lane], identities, is_anew=lane in anew))
+                is not None
             },
             since={
                 one.source: self._first_end(one.source, committed[one.source], extents[one.source])
                 for one in kept
-                if one.source.topic not in anew
+                if one.source in committed and one.source not in anew
             },
             incarnations=incarnations,
         )
+
+    def _is_anew(
+        self, lane: TopicPartition, topic: TopicIdentity, *, known: TopicIdentity | None
+    ) -> bool:
+        """Whether the positions of a lane are those of an earlier topic of the name.
+
+        Another instance may already have noted the new topic for its own lanes.
+        """
+        topic_id = self._entries.topic_id_of(lane)
+        return topic_id != topic.identity if topic_id else topic.is_anew(known)
+
+    def _begin(
+        self,
+        lane: TopicPartition,
+        position: int,
+        identities: Mapping[str, str],
+        *,
+        is_anew: bool,
+    ) -> LaneBegin | None:
+        """Where a lane begins; None if that is recorded."""
+        begin, topic_id = self._entries.begin_of(lane), identities.get(lane.topic, "")
+        if begin is None or is_anew:
+            return LaneBegin(position, topic_id)
+        is_noted = self._entries.topic_id_of(lane) == topic_id
+        return None if is_noted else LaneBegin(begin, topic_id)
 
     def _first_end(self, lane: TopicPartition, committed: int | None, extent: Extent) -> int:
         """See ``Start.since``; 0 if anything may have been decided about the topic before."""

@@ -47,6 +47,7 @@ from redrive.operations.supervision import (
 )
 from redrive.streaming.lifecycle import JobControl, JobObserver
 from redrive.streaming.start import Start
+from redrive.streaming.workers import MOST_STOPPED, StoppedWorkers
 
 _STATE_AGE: Final = 2.0
 """Seconds between two writes of the state."""
@@ -228,6 +229,7 @@ class Supervisor(JobObserver):
         self.dropping: tuple[str, ...] = ()
         """What is said of programs that drop headers."""
         self._warned_at = -float("inf")
+        self._stopped_workers = StoppedWorkers(self._report_ended_worker)
         self._hidden_warned: dict[TopicPartition, float] = {}
         self._ended = threading.Event()
         self._threads = (
@@ -286,7 +288,15 @@ class Supervisor(JobObserver):
                 self._end_stalled(
                     "too many clients do not return: the process ends and must be restarted"
                 )
+            self._stopped_workers.look(time.monotonic())
             self._report(time.monotonic())
+
+    def _report_ended_worker(self, pid: int) -> None:
+        self._control.warning(
+            "a process of Spark stood still and was ended; a new run continues",
+            pid=pid,
+            seconds=round(MOST_STOPPED),
+        )
 
     def _end_stalled(self, message: str) -> None:
         if self._end_process is not None:

@@ -176,7 +176,8 @@ class Upkeep:
         layout = {name: topics[name] for name in names if name in topics and name not in denied}
         is_other = (layout, denied) != (self.start.layout, self.start.denied)
         is_other |= self._leaders_changed()
-        self.ends_run |= is_other or self._cluster.topic_ids(list(layout)) != self.start.identities
+        identities = self.start.identities
+        self.ends_run |= is_other or self._cluster.topic_ids(list(identities)) != identities
 
     def _check_share(self) -> None:
         """Ends a run once another share is assigned, at two checks in a row."""

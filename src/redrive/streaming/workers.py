@@ -7,17 +7,21 @@ another worker in nearly every batch, so an id belongs to a process, not to a la
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
+import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from redrive.checkpoints.machine import stopped_descendants
 from redrive.errors import ProtocolError, TransientFault
 from redrive.kafka.deadline import MOST_ABANDONED, abandoned_calls
 from redrive.streaming.emission import BatchState, Emission, EmissionOrder, Emitted
@@ -27,6 +31,12 @@ from redrive.text_log import log_to_standard_error
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+MOST_STOPPED: Final = 30.0
+"""Seconds after which a process that stands still is ended."""
+_STOPPED_AGE: Final = 10.0
+"""Seconds between two looks at the states of processes."""
+_SPARK_PYTHON: Final = "pyspark"
+"""Part of the command line of Spark's Python processes: workers and planners."""
 RESULT_SCHEMA: Final = "result binary"
 """One row per task: its ``TaskResult``, pickled."""
 
@@ -83,6 +93,34 @@ def refuse_second_attempt(attempt: int) -> None:
     """
     if attempt > 0:
         raise TransientFault("an executor was lost; a new run repeats its tasks")
+
+
+class StoppedWorkers:
+    """Ends Spark's Python processes on this machine that stand still for ``MOST_STOPPED``.
+
+    Spark waits for them for ever, and so does every lane of the batch. A busy process is never
+    ended, however slow it is: only one that the operating system does not let run.
+    """
+
+    def __init__(self, ended: Callable[[int], None]) -> None:
+        """``ended`` is called with the number of each process that was ended."""
+        self._ended = ended
+        self._looks: Counter[int] = Counter()
+        self._next_look = 0.0
+
+    def look(self, now: float) -> None:
+        """Looks for them; the time is in seconds from an arbitrary start."""
+        if now < self._next_look:
+            return
+        self._next_look = now + _STOPPED_AGE
+        # Looks are counted, not seconds: this process may have stood still together with them.
+        stopped = stopped_descendants(os.getpid(), _SPARK_PYTHON)
+        self._looks = Counter({pid: self._looks[pid] + 1 for pid in stopped})
+        for pid, looks in self._looks.items():
+            if (looks - 1) * _STOPPED_AGE >= MOST_STOPPED:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                    self._ended(pid)
 
 
 def _attempt() -> int:
