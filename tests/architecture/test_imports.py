@@ -16,7 +16,9 @@ import redrive
 
 SOURCE = Path(redrive.__file__).parent
 
-BELOW_EVERYTHING = {"collector", "errors", "diagnostics", "printable", "masking", "entry_point"}
+BELOW_EVERYTHING = {
+    "collector", "errors", "diagnostics", "printable", "masking", "entry_point", "listener",
+}  # fmt: skip
 RUNTIME = {"cache", "class_archive", "jars", "java"}
 LINES = {"text_log"}
 """The form of the log's lines, which is the same in every process of a job."""
@@ -26,6 +28,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "collector": set(),
     "entry_point": {"errors"},
     "diagnostics": {"printable"},
+    "listener": set(),
     "printable": set(),
     "masking": set(),
     "schemas": set(),
@@ -55,7 +58,6 @@ ALLOWED: Mapping[str, set[str]] = {
         "messages", "kafka", "engine", "configuration", "outcomes", "checkpoints",
         "operations", "streaming",
     },
-    "listener": set(),
     "text_log": set(),
     "cache": set(),
     "java": {"cache"},
