@@ -22,6 +22,7 @@ from tests.simulation.job import (
 from tests.simulation.scheduler import ROUNDING
 
 from redrive.engine import commands
+from redrive.engine.breaker import PROBE
 from redrive.engine.names import outcomes_topic, tables_topic
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
@@ -152,7 +153,7 @@ class Audit:
                 expected[RETRY, one["message"]] += 1
         found: Counter[tuple[str, str]] = Counter()
         for topic in self._topics():
-            is_own = topic.endswith(("-control", "-tables"))
+            is_own = topic.endswith(("-control", "-tables", "-held-keys"))
             if is_own or topic in {DEAD_LETTERS, OUTCOMES, REMAINING, REPLAY}:
                 continue
             for record in self._written(topic):
@@ -358,7 +359,8 @@ class Audit:
         }
         attempts: defaultdict[str, list[int]] = defaultdict(list)
         for one in sorted(outcomes, key=lambda one: one["written"]):
-            if one["attempt"] and not _is_before_an_attempt(one):
+            is_counted = not (_is_before_an_attempt(one) or one["detail"].startswith(PROBE))
+            if one["attempt"] and is_counted:
                 attempts[one["message" if self.has_rounds else "origin"]].append(one["attempt"])
             is_asked_for = "replay" in one or _waits_on(one)
             parked, wait = due.get(one["outcome"], (0, 0.0))
@@ -407,6 +409,7 @@ def _is_before_an_attempt(outcome: dict[str, Any]) -> bool:
     """Whether a message waits for its delay since it failed, before anything is tried."""
     detail: str = outcome["detail"]
     is_early = detail.endswith("after the failure") or _is_held(outcome)
+    is_early |= detail.startswith("breaker open since")
     return outcome["result"] == "parked" and is_early
 
 

@@ -1086,6 +1086,7 @@ _CLOCKS: Final = (
     "redrive.operations.replay.applying",
     "redrive.streaming.batch",
     "redrive.streaming.emission",
+    "redrive.streaming.held_keys",
     "redrive.streaming.held_reader",
     "redrive.streaming.preparation",
     "redrive.streaming.upkeep",
@@ -1120,6 +1121,49 @@ class SimulatedLock:
         self.release()
 
 
+class SimulatedThread:
+    """``threading.Thread`` of a part of a simulated process."""
+
+    def __init__(self, *, target: Callable[[], None], name: str, daemon: bool) -> None:
+        del daemon
+        self._target, self._name = target, name
+        self._process: Process | None = None
+
+    def start(self) -> None:
+        """Starts it."""
+        scheduler = TIME.scheduler
+        driver = scheduler.current
+        self._process = scheduler.spawn(f"{scheduler.name}.{self._name}", self._target, driver)
+
+    def join(self, timeout: float) -> None:
+        """Waits for its end, for some time."""
+        until = TIME.monotonic() + timeout
+        while self._process is not None and self._process.is_alive and TIME.monotonic() < until:
+            TIME.sleep(0.2)
+
+
+class SimulatedEvent:
+    """``threading.Event`` that such a thread waits for."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        """Sets it."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._is_set
+
+    def wait(self, seconds: float) -> bool:
+        """Waits for some time, in few steps."""
+        until = TIME.monotonic() + seconds
+        while not self._is_set and TIME.monotonic() < until:
+            TIME.sleep(min(1.0, seconds))
+        return self._is_set
+
+
 _MACHINE: Final = SimpleNamespace(gethostname=lambda: "host", getpid=lambda: 1)
 """``socket`` and ``os`` where a process says who it is."""
 SETTLED: Final = 8.0
@@ -1152,6 +1196,10 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.streaming.emission.Records": SimpleNamespace(from_arrow=Rows.records),
     "redrive.streaming.emission._lanes": Rows.lanes,
     "redrive.kafka.waiting_keys.SETTLED": SETTLED,
+    "redrive.streaming.held_keys.threading": SimpleNamespace(
+        Event=SimulatedEvent, Thread=SimulatedThread
+    ),
+    "redrive.streaming.held_keys._LOOK": 3.0,
     "redrive.operations.replay.applying._CHUNK_RECORDS": 1,
     "redrive.operations.replay.applying.TopicAdministration": SimulatedAdministration,
     "redrive.operations.states.TopicAdministration": SimulatedAdministration,

@@ -32,6 +32,7 @@ from redrive.configuration import (
     JobConfiguration,
     LedgerConfiguration,
 )
+from redrive.engine.breaker import BreakerSettings
 from redrive.engine.names import HandlerIdentity, control_topic, tables_topic
 from redrive.errors import FatalFault, ProtocolError, SupersededFault, TransientFault
 from redrive.kafka.cluster import Cluster
@@ -39,6 +40,7 @@ from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.emission import BatchState, Emission, EmissionOrder
+from redrive.streaming.held_keys import HeldKeysTopic
 from redrive.streaming.held_reader import HeldReader, HeldSettings
 from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.preparation import Preparation
@@ -100,6 +102,8 @@ def configuration(
     emitter: EmitterChoice = EmitterChoice.DRIVER,
     rebalances: bool = False,
     slice_records: int | None = None,
+    breaker: BreakerSettings | None = None,
+    has_held_keys: bool = False,
 ) -> JobConfiguration:
     """The settings of a simulated job with one handler and slices of a few records.
 
@@ -113,15 +117,24 @@ def configuration(
         emitter: Who emits.
         rebalances: Whether instances share the partitions out among themselves.
         slice_records: Records of a slice; None for a few.
+        breaker: Breakers of the handler, if it has any.
+        has_held_keys: Whether it writes the topic of held keys.
     """
     identity = HandlerIdentity(
         name="dlq", queue_manager="", queue=DEAD_LETTERS, topic=DEAD_LETTERS,
         retry_topic=RETRY, remaining_topic=REMAINING, replay_topic=REPLAY,
     )  # fmt: skip
+    handler = HandlerConfiguration(
+        identity=identity,
+        rules=table,
+        rules_name="table",
+        breaker=breaker,
+        held_keys=has_held_keys,
+    )
     return JobConfiguration(
         application=APPLICATION,
         connection=network.connection(),
-        handlers=(HandlerConfiguration(identity=identity, rules=table, rules_name="table"),),
+        handlers=(handler,),
         directory=Path("unused"),
         ledger=LedgerConfiguration(enabled=False, path=Path("unused")),
         share=share,
@@ -356,6 +369,7 @@ class _Run:
             processor=self.processor,
             assigned_share=instance.assigned_share,
         )
+        self._held_keys = HeldKeysTopic(settings, order.run, instance.control)
         self._beside: Process | None = None
         """The thread of upkeep, where it is one of its own."""
         self._upkeep_rests = False
@@ -531,6 +545,7 @@ class _Run:
             # As if its outcome had been looked at before the end.
             self._instance.preparation.configuration = self._restart[1].asked
         self.processor.end(0)
+        self._held_keys.end()
         self.processor.close()
         # A call that never came back may have left a transaction open; the next run ends it.
         self._network.cluster.leave(self._instance.name)

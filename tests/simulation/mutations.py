@@ -40,7 +40,7 @@ from redrive.checkpoints.epoch import RunEntry
 from redrive.checkpoints.protocol import Emitter
 from redrive.checkpoints.states import StatesFollower
 from redrive.checkpoints.verdicts import Verdict
-from redrive.engine import commands
+from redrive.engine import breaker_guard, commands
 from redrive.engine import slice as slices
 from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import NO_STATES
@@ -64,7 +64,7 @@ from redrive.operations.replay.applying import Instructions
 from redrive.operations.replay.placed import PlannedMessages
 from redrive.outcomes import progress
 from redrive.outcomes.last_outcomes import LastOutcome
-from redrive.streaming import batch, emission, preparation, start
+from redrive.streaming import batch, emission, held_keys, preparation, start
 
 Patch = Callable[[], Iterable[AbstractContextManager[Any]]]
 
@@ -423,6 +423,7 @@ def _never_checked() -> Iterable[AbstractContextManager[Any]]:
     "a share given up after another is taken",
     preparation.Preparation,
     "_lack_of_share",
+    schedules=200,
     among=lambda plan: plan.rebalances,
 )
 def _given_up_late(original: Any, self: Any, partitions: int) -> str:
@@ -654,6 +655,7 @@ def _leaderless_read(original: Any, self: Any, lanes: Any) -> Any:
     "the clock of the own share only",
     clock,
     "_overlapping_clocks",
+    schedules=200,
     among=lambda plan: plan.sets_clocks and len(plan.shares) > 1,
 )
 def _own_clock_only(original: Any, entries: Any, share: Any) -> Any:
@@ -664,6 +666,7 @@ def _own_clock_only(original: Any, entries: Any, share: Any) -> Any:
     "lateness not known to the emitter",
     emission.EmissionOrder,
     "of",
+    schedules=300,
     among=lambda plan: plan.sets_clocks and plan.replays > 0,
 )
 def _never_late(original: Any, *given: Any) -> Any:
@@ -827,9 +830,35 @@ def _positions_last(_original: Any, self: Any, asked: Any, group: str) -> None:
     "a copy that was moved still holds its key",
     KeyOrder,
     "remove",
+    schedules=300,
     among=lambda plan: plan.table == ORDERED,
 )
 def _hold_not_removed(*_: object) -> None: ...
+
+
+@replaced(
+    "consumers told where the job stands before what waits",
+    held_keys,
+    "changes",
+    schedules=30,
+    among=lambda plan: plan.has_held_keys,
+)
+def _told_early(original: Any, written: Any, entries: Any) -> Any:
+    return [one for one in original(written, entries) if b"/" not in one[0]]
+
+
+@mutation(
+    "a message that waits at a breaker counts an attempt",
+    schedules=100,
+    among=lambda plan: plan.has_breakers,
+)
+def _counted_at_breaker() -> Iterable[AbstractContextManager[Any]]:
+    def suspend(self: Any, decision: Any, attempts: Any, why: str) -> Any:
+        counted = self._attempts.add_failure(decision.rule, attempts)
+        return original(self, decision, counted, why)
+
+    original = breaker_guard.BreakerGuard._suspend
+    yield patch.object(breaker_guard.BreakerGuard, "_suspend", suspend)
 
 
 @mutation("a round over once its group passed", schedules=60, among=lambda plan: plan.has_rounds)
@@ -873,7 +902,9 @@ def _operators_not_fenced() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(epoch, "operator_ids", lambda _: {})
 
 
-@mutation("the key of an operator's id used again", among=lambda plan: plan.replays > 0)
+@mutation(
+    "the key of an operator's id used again", schedules=600, among=lambda plan: plan.replays > 0
+)
 def _operator_key_reused() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(states, "new_operator_key", lambda name: f"emitter/operator/0/{name}")
 

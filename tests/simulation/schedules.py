@@ -37,10 +37,12 @@ from redrive.checkpoints.instances import Share
 from redrive.checkpoints.protocol import RetryPolicy
 from redrive.collector import collector_paused
 from redrive.configuration import DataLoss, EmitterChoice
+from redrive.engine.breaker import BreakerSettings
 from redrive.engine.commands import Replay
-from redrive.engine.names import control_topic, tables_topic
+from redrive.engine.names import control_topic, held_keys_topic, tables_topic
 from redrive.errors import ConfigurationError, RedriveError, SupersededFault
 from redrive.messages import Headers, OutputRecord, TopicPartition
+from redrive.messages import own_headers as own
 from redrive.messages.reasons import Reason
 from redrive.operations.replay.plan import ReplayPlan
 from redrive.rules import parse
@@ -157,6 +159,11 @@ _LEADERLESS: Final = 200.0
 """Seconds for which it has none; all others are to be read to their ends meanwhile."""
 _ANEW: Final = 0.15
 """Share of the other plain ones in which the dead-letter topic is made anew."""
+_BREAKING: Final = 0.1
+"""Share of the schedules in which retries have breakers."""
+_BREAKER: Final = BreakerSettings(failures=2, probe_interval=5.0)
+_TOLD: Final = 0.5
+"""Share of the schedules with consumers in which these are told which keys wait."""
 _PROCESSED: Final = 0.5
 """Share of the schedules with ORDER(KEY) in which consumers process what is put."""
 _CONSUMERS: Final = "consumers"
@@ -227,6 +234,10 @@ class Plan:
     """Whether a partition where messages wait has no leader for long, and all others have one."""
     is_made_anew: bool = False
     """Whether the dead-letter topic is made anew once, while nothing runs."""
+    has_breakers: bool = False
+    """Whether the handler has breakers."""
+    has_held_keys: bool = False
+    """Whether the job writes the topic of held keys."""
     has_rounds: bool = False
     """Whether consumers process what is put, and return what they fail on."""
     is_poisoned: bool = False
@@ -258,6 +269,7 @@ class Plan:
         is_plain = is_plain and shares == [one] and seed % 6 != _ORDERED
         loses_partition = more.random() < _LOSING and is_plain
         is_made_anew = more.random() < _ANEW and is_plain and not loses_partition
+        has_breakers = more.random() < _BREAKING and not (is_duel or has_full_queue)
         is_special = has_rounds or loses_partition or is_made_anew
         tables_change = tables_change and not is_special
         inputs = chance.randint(20, 40) if is_duel else chance.randint(4, 16)
@@ -280,7 +292,7 @@ class Plan:
             may_expire=chance.random() < 0.2 and not loses_partition,
             bumps_epochs=seed % 4 == 1,
             sets_clocks=seed % 5 == 2 and not duels_only,
-            mends=seed % 4 == 2,
+            mends=seed % 4 == 2 or has_breakers,
             is_duel=is_duel,
             markers=chance.choice([0.04, 0.2] if is_duel else [0.1, _MOST_MARKERS]),
             faults=Faults(
@@ -304,6 +316,8 @@ class Plan:
             has_upkeep_beside=more.random() < _BESIDE_BATCHES and not is_duel,
             loses_partition=loses_partition,
             is_made_anew=is_made_anew,
+            has_breakers=has_breakers,
+            has_held_keys=has_rounds and more.random() < _TOLD,
             has_rounds=has_rounds,
             is_poisoned=is_poisoned,
             doubled=0.5 if seed % 7 == 3 and not duels_only else 0.0,
@@ -565,6 +579,8 @@ class _World:
                 if self.plan.workers
                 else EmitterChoice.DRIVER,
                 rebalances=self.plan.rebalances,
+                breaker=_BREAKER if self.plan.has_breakers else None,
+                has_held_keys=self.plan.has_held_keys,
                 data_loss=DataLoss.CONTINUE if self.plan.is_made_anew else DataLoss.STOP,
                 slice_records=_LARGE_SLICE if self.plan.is_poisoned else None,
             ),
@@ -888,8 +904,29 @@ class _World:
             if offset >= self.cluster.offsets.setdefault((_CONSUMERS, lane), 0)
         ]
 
+    def _check_told(self) -> None:
+        """Who believes the topic of held keys as the docs say knows every key that waits."""
+        told: dict[str, bytes] = {}
+        topic = held_keys_topic(APPLICATION)
+        for *_, record in self.cluster.visible(topic):
+            told.pop((record.key or b"").decode(), None)
+            if record.value is not None:
+                told[(record.key or b"").decode()] = record.value
+        for topic in (RETRY, BACKOFF):
+            for lane, offset, _, record in self.cluster.visible(topic):
+                place = own.read_own(record.headers or []).identity.rsplit(":", 2)
+                if offset < self.cluster.offsets.get((APPLICATION, lane), 0) or not record.key:
+                    continue
+                passed = int(told.get(f"{DEAD_LETTERS}:{place[1]}", b"0"))
+                is_told = f"{DEAD_LETTERS}/{record.key.decode()}" in told
+                if int(place[2]) < passed and not is_told:
+                    finding = f"{record.key!r} waits on {lane}, and consumers are not told"
+                    self.findings += [finding] if finding not in self.findings else []
+
     def _process(self) -> None:
         """A consumer goes on: first it returns what it fails on, then it commits its offset."""
+        if self.plan.has_held_keys:
+            self._check_told()
         chance, cluster = self.scheduler.random, self.cluster
         if self._returns is not None:
             (lane, offset), self._returns = self._returns, None
