@@ -137,6 +137,8 @@ class SimulatedCluster:
     incarnations: dict[str, int] = field(default_factory=dict)
     """How many topics of a name there have been, where it is more than one."""
     _epochs: dict[str, int] = field(default_factory=dict)
+    _initialised: dict[str, float] = field(default_factory=dict)
+    """When each transactional id was initialised last."""
     _without_entry: set[str] = field(default_factory=set)
     """Ids of emitters that were initialised when no reader saw that their run may emit."""
     _open: dict[str, Transaction] = field(default_factory=dict)
@@ -302,6 +304,7 @@ class SimulatedCluster:
         """
         self.expire()
         self.owners[transactional_id] = owner
+        self._initialised[transactional_id] = self.now()
         self._note_entry(transactional_id)
         self._finish(transactional_id, Fate.ABORTED)
         self._complete(transactional_id)
@@ -350,10 +353,32 @@ class SimulatedCluster:
                 if known.key == record.key:
                     self.on_entry(f"instance/{place}", json.loads(known.value or b"{}"))
                     break
+        if kind == "emitter" and place.startswith("operator/") and record.value is None:
+            self._check_removed(transactional_id, record)
         if kind == "table" and record.value:
             topic, _, number = place.rpartition("/")
             table = json.loads(record.value)["table"]
             self.tables.append((TopicPartition(topic, int(number)), table, log[-1]))
+
+    def _check_removed(self, writer: str, removed: OutputRecord) -> None:
+        """A start removes no command that began after it, and that it has not fenced: the next
+        start would not know of it."""
+        key = (removed.key or b"").decode()
+        name = key.split("/", 3)[3]
+        for entry in reversed(self.logs[TopicPartition(removed.topic, 0)]):
+            known = entry.record
+            if (
+                known is None
+                or known.value is None
+                or not (known.key or b"").startswith(b"emitter/")
+            ):
+                continue
+            if (known.key or b"").decode().endswith(f"/{name}"):
+                is_later = entry.written > self._initialised[writer]
+                is_live = self.owners.get(name) not in {None, "", self.owners[writer]}
+                if known.key == removed.key and is_later and is_live:
+                    self.violations.append(f"{writer} removes {key}, which it has not fenced")
+                return
 
     def add_offsets(
         self, transactional_id: str, epoch: int, group: str, ends: Mapping[TopicPartition, int]

@@ -179,6 +179,8 @@ _A_MOMENT: Final = 30.0
 _START_BESIDE: Final = 0.4
 """Share of the dying commands beside which instances take over: first while one writes, then when
 it has died."""
+_SETTLED_AFTER: Final = 15.0
+"""Seconds after which an instance is no longer starting."""
 _SLOW_FETCHES: Final = 0.2
 """Share of the schedules in which consumers often have nothing yet, or only some of it."""
 _GROUP: Final = "readers"
@@ -258,7 +260,7 @@ class Plan:
         rebalances = seed % 5 == _REBALANCED and not is_duel and not has_full_queue
         level = 0.0 if is_duel else chance.choice([0.0, 0.02, 0.02, 0.05, 0.1])
         shares = [one] if has_full_queue else chance.choice(ways)
-        if len(shares) > 1 and more.random() < _SPLIT_OTHERWISE:
+        if len(shares) > 1 and not rebalances and more.random() < _SPLIT_OTHERWISE:
             # Neither way contains the other: a share gets some lanes of several shares.
             shares = [*shares, [Share(1, 3), Share(2, 3), Share(3, 3)]]
         is_poisoned = more.random() < _POISONED and not (is_duel or has_full_queue)
@@ -346,6 +348,7 @@ class _World:
     """Names of instances beside which another was started for some of their partitions."""
     written: int = 0
     is_calm: bool = False
+    calm_since: float = 0.0
     stops_amid: dict[str, bool] = field(default_factory=dict)
     """By the name of a process that was overtaken, whether it stops in its next transaction."""
     table: str = ""
@@ -519,7 +522,7 @@ class _World:
     def _calm_down(self) -> None:
         """From now on nothing goes wrong any more, but what a client gets over by itself."""
         self._tell("calm")
-        self.is_calm = True
+        self.is_calm, self.calm_since = True, self.scheduler.now
         self.replays_left = self.plan.replays
         faults = self.plan.faults
         self.network.faults = Faults(
@@ -1116,7 +1119,10 @@ class _World:
         holder = self.network.members.get(before.get("member", ""))
         if not is_quiet or holder is None or holder is self.scheduler.current:
             return
-        is_well = holder.is_alive and not holder.is_doomed and not holder.frozen[1]
+        is_stopping = any(one.is_to_stop for one in self.every if one.name == holder.name)
+        is_settled = self.scheduler.now - self.calm_since > _SETTLED_AFTER and not is_stopping
+        is_settled = is_settled and self.scheduler.wall - before.get("since", 0.0) > _SETTLED_AFTER
+        is_well = is_settled and holder.is_alive and not holder.is_doomed and not holder.frozen[1]
         if is_well and holder.name != self.scheduler.name.partition(".")[0]:
             self.findings.append(f"{key} was taken from {holder.name}, which lives")
 
