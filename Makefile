@@ -21,6 +21,8 @@
 #   make restarts  RESTARTS restarts under load, some with broken tables; each message has one whole table
 #   make bench    the benchmarks; an error if a ratio is below the one that was kept
 #   make bench-peers  Redrive beside what one would use instead, ROUNDS rounds of RECORDS records each
+#   make libraries  the dead letters in tests/libraries again, written by the real libraries on an embedded
+#                 broker: needs Maven and a JDK; LIBRARIES="streams spring" makes some of them
 #   make docs     the site of the documentation, in build/site; a broken link or anchor is an error
 #   make dist     the source distribution, the wheel and a bill of materials, in dist
 #   make release-test  what make dist builds, and the demo from the wheel in an environment of its own
@@ -45,7 +47,7 @@ KUBERNETES := 34.4
 # broker and its Spark, and up to twice as much while it runs a job in a process of its own.
 WORKERS := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts instances test-console bench bench-peers docs dist images kubernetes release-test lock clean
+.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts instances test-console bench bench-peers docs dist images kubernetes libraries release-test lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -111,6 +113,9 @@ mutations: $(VENV)/.project
 
 restarts: setup
 	$(BIN)/python -m benchmarks.restarts --restarts $(RESTARTS) $(if $(SEED),--seed $(SEED))
+
+libraries: setup
+	$(BIN)/python -m tests.libraries.make $(LIBRARIES)
 
 bench: setup
 	$(BIN)/python -m benchmarks

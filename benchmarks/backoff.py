@@ -59,8 +59,8 @@ def measure(servers: str, directory: Path, letters: int) -> dict[str, Any]:
                 made[delay].append(told["time"] - moment)
                 seen[delay].append(now - moment)
             if told["result"] == "parked" and backoff is not None:
-                delay, source = backoff.delay(attempt), int(origin.split(":")[1])
-                place = waits.partition(source, delay, jitter_of(origin, attempt))
+                delay = backoff.delay(attempt)
+                place = waits.partition(delay, jitter_of(origin, attempt))
                 due[origin] = delay, told["time"] + 1000 * waits.seconds(place)
             left -= told["result"] == "remains"
     return {

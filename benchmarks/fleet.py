@@ -1,12 +1,14 @@
 """Many dead-letter topics in one job: its start, its rest, and its work.
 
-    python -m benchmarks.fleet [--topics 200] [--partitions 6] [--rate 1000] [--seconds 60] [--json]
+    python -m benchmarks.fleet [--topics 200] [--partitions 6] [--rate 1000] [--seconds 60]
+        [--backoff] [--json]
 
 One entry of the settings names all topics by an expression, on an embedded broker. Measured are the
 time from the process's start to its first outcome, with Redrive's own topics to be made and once
 more with them there; processor time and memory at rest; and, of dead letters that arrive at a
 steady rate over all topics, the time from produce to visible. Halfway through, one topic is
-deleted; its dead letters are not counted.
+deleted; its dead letters are not counted. With ``--backoff`` the table has retries by BACKOFF, and
+two dead letters of each topic fail twice: measured is how late their retries are.
 """
 
 from __future__ import annotations
@@ -29,8 +31,18 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
 from redrive.broker import EmbeddedBroker
+from redrive.rules import parse
+from redrive.rules.backoff import jitter_of
 
 RULES: Final = "ACTION(FWD) FWDQ('fleet.target') HEADER(NO)\n"
+BACKED_OFF: Final = (
+    "DIALECT(KAFKA)\nREASON(2053) ACTION(FWD) FWDQ('fleet.target') HEADER(NO)\n"
+    "ACTION(FWD) FWDQ('nowhere') RETRY(3) BACKOFF(5s,2,40s)\n"
+    "ACTION(DISCARD)\n"
+)
+"""What is not 2053 fails twice by a delay, and is then discarded."""
+_FAILING: Final = 2
+"""Dead letters of each topic that fail."""
 _HEADERS: Final[list[tuple[str, str | bytes | None]]] = [
     ("mqdlh.Reason", b"2053"),
     ("mqdlh.DestQName", b"nowhere"),
@@ -39,7 +51,7 @@ _WARM: Final = 45.0
 """Seconds after which Java has compiled what an idle job needs, and the ledger has been begun."""
 _REST: Final = 20.0
 """Seconds over which rest is measured."""
-_AT_ONCE: Final = 40
+_AT_ONCE: Final = 10
 """Topics that are created by one request."""
 _PATIENCE: Final = 300.0
 """Seconds to wait for the first outcome, and for the last ones."""
@@ -49,6 +61,35 @@ def letter(producer: Producer, topic: str) -> None:
     """Writes a dead letter with the time of now."""
     producer.produce(topic, struct.pack("d", time.time()), headers=_HEADERS)
     producer.poll(0)
+
+
+def lateness(servers: str, producer: Producer, topics: list[str]) -> list[float]:
+    """How late the retries of failing dead letters are, in milliseconds; below 0 it is early."""
+    table = parse(BACKED_OFF).required()
+    (backoff,) = (rule.backoff for rule in table.rules if rule.backoff is not None)
+    waits, late, due = table.backoff_partitions, list[float](), dict[str, float]()
+    consumer = listener(servers, ["redrive-job-outcomes"])
+    headers: list[tuple[str, str | bytes | None]] = [("mqdlh.Reason", b"2085"), _HEADERS[1]]
+    for topic in topics:
+        for _ in range(_FAILING):
+            producer.produce(topic, b"fails", headers=headers)
+    producer.flush()
+    last, left = time.monotonic() + _PATIENCE, _FAILING * len(topics)
+    while left and time.monotonic() < last:
+        message = consumer.poll(0.2)
+        if message is None or message.error() is not None:
+            continue
+        outcome = json.loads(message.value() or b"{}")
+        origin, attempt = outcome["origin"], outcome["attempt"]
+        if origin in due:
+            late.append(outcome["time"] - due.pop(origin))
+        if outcome["result"] == "parked":
+            place = waits.partition(backoff.delay(attempt), jitter_of(origin, attempt))
+            due[origin] = outcome["time"] + 1000 * waits.seconds(place)
+        left -= outcome["result"] == "discarded"
+    if left:
+        raise SystemExit(f"{left} failing dead letters did not come to their end")
+    return late
 
 
 def first_outcome(consumer: Consumer, begun: float) -> float:
@@ -117,7 +158,8 @@ def measure(servers: str, folder: Path, options: argparse.Namespace) -> dict[str
         letter(producer, topics[0])
         producer.flush()
         begun = time.monotonic()
-        with running_job(servers, folder / "job", {r"/.*\.dlq/": RULES}, options.more) as job:
+        rules = BACKED_OFF if options.backoff else RULES
+        with running_job(servers, folder / "job", {r"/.*\.dlq/": rules}, options.more) as job:
             yield job.pid, first_outcome(consumer, begun)
 
     with started() as (_, first):
@@ -137,6 +179,7 @@ def measure(servers: str, folder: Path, options: argparse.Namespace) -> dict[str
         load.topics = topics[:-1]
         beside = load.run(options.rate, options.seconds)
         busy = sum(resident_bytes(pid) for pid in cpu_seconds(leader))
+        late = lateness(servers, producer, load.topics) if options.backoff else []
     known = producer.list_topics(timeout=30).topics
     own = [one for name, one in known.items() if name.startswith("redrive-")]
     return {
@@ -152,6 +195,7 @@ def measure(servers: str, folder: Path, options: argparse.Namespace) -> dict[str
         "rate, records/s": options.rate,
         "produce to visible, ms": percentiles(steady),
         "the same while one topic is deleted, ms": percentiles(beside),
+        **({"retries late, ms": percentiles(late), "earliest, ms": min(late)} if late else {}),
     }
 
 
@@ -162,6 +206,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--rate", type=float, default=1000)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--backoff", action="store_true", help="measure retries by BACKOFF too")
     parser.add_argument("--more", default="", help="more lines of settings")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -134,6 +134,7 @@ def configuration_of(
     )  # fmt: skip
     return JobConfiguration(
         application=name,
+        beside=True,  # each measurement handles the whole backlog
         connection=Connection(bootstrap_servers=servers),
         handlers=(
             HandlerConfiguration(identity=identity, rules=rules or table(), rules_name="b.rul"),

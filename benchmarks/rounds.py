@@ -2,8 +2,9 @@
 
 Events come in on two topics. Their consumer fails on each of them once, a few times or always, and
 writes dead letters as Kafka Connect, Spring and Kafka Streams do: with or without the headers of
-the record, with the time of the failure or that of the event. The job is killed as by
-``benchmarks.crash``. Counted is every delivery of every event:
+the record, with the time of the failure or that of the event. One program drops the headers, and no
+setting says so. The job is killed as by ``benchmarks.crash``. Counted is every delivery of every
+event:
 
     - an event that recovers is put as often as it failed, any other exactly as RETRY says;
     - no put comes before its delay since the failure is over;
@@ -59,7 +60,7 @@ FAILURES: Final = (1, 2, 3, 99)
 """How often the processing of an event fails; the last means always."""
 COPIES: Final = ("connect", "streams")
 """Kinds of dead letters that have the time of the event, not that of the failure."""
-KINDS: Final = ("spring", *COPIES)
+KINDS: Final = ("spring", "bare", *COPIES)
 GROUP: Final = "bench-failing"
 KEYS: Final = {False: 9, True: 97}
 """How many keys there are, without and with ORDER(KEY)."""
@@ -306,8 +307,7 @@ class Rounds(Crash):
             seconds: float = rule.wait_before(tried, interval)
             if rule.backoff is not None:
                 jitter = jitter_of(identity, tried)
-                home = _home(b"k%d" % (number % self.keys))
-                place = waits.partition(home, int(seconds), jitter)
+                place = waits.partition(int(seconds), jitter)
                 seconds = waits.seconds(place)
             times.append((put_at, failed + 1000 * seconds))
         return times
@@ -365,7 +365,8 @@ def dead_letter(message: Message, kind: str) -> Pairs:
     before = _headers(message)
     place = {"topic": topic, "partition": str(partition), "offset": str(offset)}
     match kind:
-        case "spring":
+        case "spring" | "bare":
+            before = before if kind == "spring" else []
             where = {
                 "topic": topic.encode(),
                 "partition": partition.to_bytes(4, "big"),

@@ -155,7 +155,7 @@ def _redrive(*, ledger: bool) -> Command:
     def command(it: Assignment) -> list[str]:
         (it.folder / "dlq.rul").write_text(it.table, encoding="utf-8")
         settings = it.folder / "redrive.toml"
-        text = f'[application]\nname = "{it.name}"\ndirectory = "job"\n'
+        text = f'[application]\nname = "{it.name}"\nbeside = true\ndirectory = "job"\n'
         text += f'[kafka]\nbootstrap_servers = "{it.servers}"\n'
         text += f'[[handlers]]\nqueue = "{it.source}"\nrules = "dlq.rul"\n'
         text += f"[ledger]\nenabled = {'true' if ledger else 'false'}\n"

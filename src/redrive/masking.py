@@ -88,11 +88,15 @@ class Mask:
             return MASK.encode()
         return self.bytes_or_none(raw)
 
+    @staticmethod
+    def covers(column: str) -> bool:
+        """Whether an outcome's column may have text from messages or brokers, and is masked."""
+        return _OF_MESSAGES.fullmatch(column) is not None
+
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A masked outcome: its key, its details, its targets, the message's fields."""
         return {
-            name: self.plain(value) if _OF_MESSAGES.fullmatch(name) else value
-            for name, value in row.items()
+            name: self.plain(value) if self.covers(name) else value for name, value in row.items()
         }
 
     def plain(self, value: Any) -> Any:  # noqa: ANN401 - any JSON

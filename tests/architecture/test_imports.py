@@ -55,6 +55,7 @@ ALLOWED: Mapping[str, set[str]] = {
         "messages", "kafka", "engine", "configuration", "outcomes", "checkpoints",
         "operations", "streaming",
     },
+    "listener": set(),
     "text_log": set(),
     "cache": set(),
     "java": {"cache"},

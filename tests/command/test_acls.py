@@ -104,6 +104,7 @@ def test_the_names_are_those_that_the_job_uses() -> None:
         outcomes_topic(job.application),
         identity.retry_topic,
         identity.backoff_topic,
+        identity.earlier_backoff_topic,
         identity.remaining_topic,
         identity.replay_topic,
     )

@@ -368,3 +368,20 @@ def test_a_dynamic_queue_is_opened_listed_renewed_and_closed(name: str) -> None:
     assert "has no unread messages" in redrive("browse", name, queue).output
     assert "is deleted" in run("close", name, queue)
     assert "has no dynamic queue" in run("close", name, queue, code=2)
+
+
+def test_a_stopped_connection_without_a_queue_is_in_every_view(name: str, folder: Path) -> None:
+    """Puts over it fail, as they are synchronous; nothing else would tell why."""
+    moons = MOONS.format(name)
+    sun = f"  - name: {name}SUN\n"
+    direct = f"    connections: [{{kind: direct, name: {name}MOON}}]\n"
+    (folder / "moons.yaml").write_text(moons.replace(sun, f"{sun}{direct}"))
+    channel = [f"{name}SUN", f"{name}MOON"]
+    (shown,) = told("channel", "status", *channel)
+    assert (shown["state"], shown["waiting"]) == ("running", 0)
+    redrive("channel", "stop", *channel, code=0)
+    (shown,) = told("channel", "status", *channel)
+    assert shown["state"] == "stopped"
+    lines = " ".join(redrive("status").output.split())
+    assert f"connection {channel[1]} of {channel[0]} is stopped" in lines
+    assert f"redrive channel start {' '.join(channel)}" in lines

@@ -48,6 +48,18 @@ def test_every_error_is_shown_with_its_place(bad: Path) -> None:
     assert f"{bad}: rules table: 2 errors\n" in result.output
 
 
+@pytest.mark.parametrize("arguments", [(), ("-c", "redrive.toml")])
+def test_settings_are_found_or_named_as_by_other_commands(
+    folder: Path, arguments: tuple[str, ...]
+) -> None:
+    write_settings(folder, handlers={"orders": "orders.dlq"}, rules=GOOD)
+    assert "redrive.toml: settings: nothing to report" in check(*arguments, code=0).output
+
+
+def test_a_folder_without_settings_needs_a_file(folder: Path) -> None:
+    assert "there is no redrive.toml here" in check(code=2).output
+
+
 def test_several_files_are_all_checked(good: Path, bad: Path) -> None:
     """One bad file does not hide the others."""
     result = check(bad, good, code=1)

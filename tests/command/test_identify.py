@@ -93,6 +93,25 @@ def test_schemes_of_the_settings_are_known(topic: str, bootstrap_servers: str) -
     assert found["schemes"][-1]["errors"] == {"a.B": 1}
 
 
+def test_errors_that_do_not_concern_the_topic_are_a_note(
+    topic: str, bootstrap_servers: str
+) -> None:
+    """A transform, a table or an enrichment that is broken; what reads the topic must be right."""
+    broken = (
+        '[schemes.mine]\nrecognise = "x-error"\n'
+        '[transforms.fix]\npython = "no.such.module:change"\n'
+        '[job]\nenrichment = "no.such.module:enrich"\n'
+    )
+    settings = write_settings(Path(), topic, servers=bootstrap_servers, more=broken)
+    result = redrive("identify", topic, code=0)
+    assert "mine  1 (10.0%)" in result.stdout
+    assert "errors that do not matter here" in result.stderr
+    assert "no.such.module" in result.stderr
+    settings.write_text(settings.read_text("utf-8").replace('"x-error"', '"$."'), "utf-8")
+    result = redrive("identify", topic, code=1)
+    assert "$." in result.stderr
+
+
 def test_a_topic_that_is_not_there_is_an_error(topic: str, bootstrap_servers: str) -> None:
     """With the name that was probably meant."""
     result = redrive("identify", f"{topic}x", "--bootstrap-server", bootstrap_servers, code=1)

@@ -21,6 +21,7 @@ from redrive.engine.names import remaining_topic
 from redrive.engine.waiting import remaining
 from redrive.kafka.cluster import Cluster
 from redrive.messages import DeadLetterHeader, Headers, encode_header
+from redrive.settings import read_settings
 
 SCRIPT = """\
 DEFINE QLOCAL(ORDERS)
@@ -261,6 +262,36 @@ def test_a_transmission_queue_shows_what_the_job_has_not_taken(
     name = f"{manager}B"
     assert [one["body"] for one in browsed(manager, name)] == ["waits"]
     assert len(browsed(manager, name, "--from", "earliest")) == 2
+
+
+def test_a_handled_queue_shows_what_is_left_on_it(
+    kafka: KafkaClient, manager: str, folder: Path
+) -> None:
+    """As in IBM MQ: what is unread, parked or remains; --all shows what was handled too."""
+    files = f'[topology]\nfiles = ["{manager}.mqsc", "{manager}B.mqsc"]\n'
+    servers, application = kafka.bootstrap_servers, f"app{manager}"
+    write_settings(folder, "DLQ", application=application, servers=servers, more=files)
+    text = (folder / "redrive.toml").read_text()
+    (folder / "redrive.toml").write_text(
+        text.replace('queue = "DLQ"', f'queue = "DLQ"\nqueue_manager = "{manager}"')
+    )
+    topic = f"{manager}--DLQ"
+    settings = read_settings(folder / "redrive.toml").job
+    identity = settings.handlers[0].identity
+    kafka.create(identity.remaining_topic, identity.retry_topic)
+    kafka.produce(topic, [{"value": b"forwarded"}, {"value": b"unread"}])
+    kafka.produce(identity.retry_topic, [{"value": b"tried again"}, {"value": b"parked"}])
+    kept = [("a", b"placed"), ("b", b"remains"), ("a", None)]
+    copies = [{"key": key.encode(), "value": value} for key, value in kept]
+    kafka.produce(identity.remaining_topic, copies)
+    kafka.commit(settings.application, topic, 1)
+    kafka.commit(settings.application, identity.retry_topic, 1)
+    shown = browsed(manager, "DLQ")
+    assert {one["body"] for one in shown} == {"remains", "unread", "parked"}
+    assert [one["body"] for one in shown if one["is_remaining"]] == ["remains"]
+    assert [one["body"] for one in shown if one["is_retried"]] == ["parked"]
+    assert "no rule of the handler placed it" in redrive("browse", manager, "DLQ").stdout
+    assert {one["body"] for one in browsed(manager, "DLQ", "--all")} == {"forwarded", "unread"}
 
 
 def test_an_empty_queue_says_so(manager: str) -> None:

@@ -114,6 +114,11 @@ WAYS: dict[str, tuple[str, dict[str, str], int, list[str]]] = {
         [f"{AT_ONCE}2085 MQRC_UNKNOWN_OBJECT_NAME: queue manager QM2 knows no queue 'NOPE'",
          "to change: define the queue"],
     ),
+    "a step and a fault name the command that set the attribute last": (
+        "SALARY --at QM1",
+        {"QM1.mqsc": f"{QM1}ALTER QA(SALARY) TARGET(SMALL)\nALTER QL(SMALL) PUT(DISABLED)\n"}, 1,
+        ["-> SMALL  QM1.mqsc:7", "2051 MQRC_PUT_INHIBITED", "QM1.mqsc:8"],
+    ),
     "MQ Everyplace resolves by its own procedure": (
         "OLD --at MOON", {}, 0, ["queue-alias", "=> on a queue: Q@MOON (topic MOON--Q)"],
     ),

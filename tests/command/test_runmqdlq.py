@@ -12,11 +12,22 @@ from click.testing import CliRunner, Result
 from tests.commands import redrive
 from tests.conftest import PATIENCE, KafkaClient
 
+from redrive.checkpoints.control import register
+from redrive.checkpoints.own_topics import state_topic
 from redrive.command import main
-from redrive.command.runmqdlq import Arguments, Report, read_input, settings_for
+from redrive.command.runmqdlq import Arguments, Report, open_queue, read_input, settings_for
 from redrive.configuration import EmitterChoice
+from redrive.configuration.deciders import table_of
 from redrive.engine.statistics import Failure
-from redrive.errors import ConfigurationError, FatalFault, RedriveError, UsageError
+from redrive.errors import (
+    ConfigurationError,
+    EnvironmentFault,
+    FatalFault,
+    RedriveError,
+    UsageError,
+)
+from redrive.kafka.administration import TopicAdministration
+from redrive.kafka.cluster import Cluster
 from redrive.settings import RulesSource, Settings
 from redrive.streaming.lifecycle import BatchSummary, JobControl
 
@@ -126,6 +137,47 @@ def test_deadq_of_the_definitions_is_used(words: list[str], table: str, queue: s
     Path("redrive.toml").write_text('[topology]\nfiles = ["QM1.mqsc", "QM2.mqsc"]\n')
     job = settings(*words, table=table, SETTINGS="redrive.toml").job
     assert job.handlers[0].identity.queue == queue
+
+
+@pytest.mark.parametrize(
+    ("more", "rebalances"),
+    [("", True), ('[application]\ninstance = "1/2"\n', False)],
+)
+def test_several_calls_for_one_queue_share_it(more: str, rebalances: bool) -> None:  # noqa: FBT001
+    """Several handlers may run on one queue with one table (note 7), unless settings say how."""
+    Path("redrive.toml").write_text(more)
+    assert settings("Q", SETTINGS="redrive.toml").job.rebalances is rebalances
+
+
+def test_what_to_do_about_another_application_is_an_option() -> None:
+    """IBM's command has no such options; names stay positional."""
+    job = settings("Q", "--take-over", "shop", "QM").job
+    assert (job.take_over, job.handlers[0].identity.queue_manager) == ("shop", "QM")
+    assert settings("--beside", "Q").job.beside
+    with pytest.raises(UsageError, match="--take-over needs"):
+        Arguments.parse(["Q", "--take-over"])
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_running_handler_with_another_table_keeps_the_queue(
+    kafka: KafkaClient,
+    runs: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """MQOPEN ends with 2042; a table may change once no handler runs."""
+    queue = kafka.topic("dlq")
+    job = settings(queue, BOOTSTRAP_SERVERS=kafka.bootstrap_servers).job
+    with Cluster(job.connection) as cluster:
+        for table in ("another", table_of(job.handlers[0]).hash):
+            TopicAdministration(job.connection).ensure([state_topic(job.control_topic)])
+            entry = {"table": table, "retry_release": 0, "remaining_release": 0}
+            register(cluster, job.control_topic, f"table/{queue}/0", entry)
+            monkeypatch.setattr(Cluster, "members", lambda *_: ("one",) if runs else ())
+            if runs and table == "another":
+                with pytest.raises(EnvironmentFault, match=r"2042.* another rules table"):
+                    open_queue(job)
+            else:
+                open_queue(job)
 
 
 def test_a_queue_that_does_not_exist_cannot_be_opened(bootstrap_servers: str) -> None:

@@ -194,7 +194,7 @@ def test_what_a_topic_will_delete_is_told(
     monkeypatch.setattr("redrive.command.status.expiring_of", lambda *_: (soon,))
     result = status("--check", code=0)
     said = " ".join(result.stdout.split())
-    assert "orders.dlq deletes up to 1,204 messages before they are handled, the first in" in said
+    assert "orders.dlq deletes up to 1,204 messages before handling, the first in" in said
     assert "it keeps them for 7 d" in said
     (told,) = json.loads(status("--json").stdout)["expiring"]
     assert (told["topic"], told["at_most"], told["retention"]) == ("orders.dlq", 1204, 604_800.0)
@@ -222,3 +222,22 @@ def test_a_check_looks_once(config: Path) -> None:
     """It has one exit code to give."""
     result = status("--check", "--watch", code=2)
     assert "--check runs once" in result.stderr
+
+
+@pytest.mark.usefixtures("member")
+def test_a_handler_whose_queue_has_get_disabled_is_named(kafka: KafkaClient, folder: Path) -> None:
+    """With what waits for it: the job is well, and nothing is handled."""
+    manager = kafka.queue_manager()
+    script = "DEF QL(DLQ) GET(DISABLED)\nALTER QMGR DEADQ(DLQ)\n"
+    (folder / f"{manager}.mqsc").write_text(script)
+    more = f'[topology]\nfiles = ["{manager}.mqsc"]\n'
+    servers, application = kafka.bootstrap_servers, f"app{manager}"
+    config = write_settings(folder, "DLQ", application=application, servers=servers, more=more)
+    kafka.create(f"{manager}--DLQ")
+    say(config, Activity.RUNNING)
+    why = f"the handler DLQ waits: DLQ@{manager} has GET(DISABLED)"
+    assert why in " ".join(redrive("status", "--check", code=0).output.split())
+    kafka.produce(f"{manager}--DLQ", [{"value": b"x"}])
+    assert why in " ".join(redrive("status", "--check", code=1).output.split())
+    (handler,) = json.loads(redrive("status", "--json").stdout)["handlers"]
+    assert (handler["waiting"], handler["is_exact"], handler["because"]) == (1, True, why)

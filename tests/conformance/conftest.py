@@ -1,11 +1,11 @@
-"""Gives each test the vectors that its mark ``vectors`` asks for."""
+"""Gives each test the vectors that its mark ``vectors`` asks for, and those of our own."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tests.conformance.vectors import load, of_kinds, vector_id
+from tests.conformance.vectors import OWN, load, of_kinds, vector_id
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -21,11 +21,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     mark = metafunc.definition.get_closest_marker("vectors")
     if mark is None:
         return
-    directory, kinds = _directory(metafunc.config), mark.kwargs.get("kinds")
+    directories, kinds = (_directory(metafunc.config), OWN), mark.kwargs.get("kinds")
     leave_out = mark.kwargs.get("leave_out", lambda *_: "")
     found = [
         (stem, vector)
         for stem in mark.args
+        for directory in directories
         for vector in of_kinds(load(directory, stem), kinds)
         if not leave_out(stem, vector)
     ]

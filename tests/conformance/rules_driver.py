@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
+import orjson
 from tests.engine.known_cluster import OPEN
 from tests.engine.samples import resolve_anything
 
 from redrive.engine.facts import Facts
 from redrive.engine.names import HandlerIdentity
+from redrive.engine.outcome import read_put
 from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
@@ -35,6 +38,8 @@ from redrive.messages import (
     encode_header,
     mqmd_headers,
 )
+from redrive.messages.own_headers import OwnHeaders
+from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.rules import RulesTable
 from redrive.rules.backoff import PARTITIONS
 from redrive.streaming.wait import WaitRule
@@ -82,16 +87,29 @@ class MemoryTopics:
 class HandlerDriver:
     """One run of a handler with one rules table."""
 
-    def __init__(self, topics: MemoryTopics, table: RulesTable) -> None:
-        """A start, at which everything that remains is evaluated again."""
+    def __init__(
+        self,
+        topics: MemoryTopics,
+        table: RulesTable,
+        *,
+        since: int | None = None,
+        schemes: SchemeTable = KNOWN,
+    ) -> None:
+        """A start, at which everything that remains is evaluated again.
+
+        ``since`` is that of ``PartitionRecords``.
+        """
+        self.since, self._schemes = since, schemes
         self.table = table
         self.cluster = OPEN
+        self._facts = Facts(lambda: 0.0)
         self._topics = topics
         self._handler = RulesDecider(
             IDENTITY,
             table,
             Resolvers(lambda manager, queue, _: resolve_anything(manager, queue)),
             hop_limit=25,
+            schemes=schemes,
         )
         seconds = table.control.wait.seconds
         self.wait = WaitRule({"dlq": None if seconds is None else float(seconds)}, 0.0)
@@ -116,13 +134,20 @@ class HandlerDriver:
         self.wait.useful(["dlq"], now)
         return work.summary()
 
+    def _puts(self) -> dict[bytes, OwnHeaders]:
+        outcomes = (orjson.loads(one.value or b"") for one in self._topics.topics[OUTCOMES])
+        return dict(filter(None, map(read_put, outcomes)))
+
     def decided(self, now: float) -> Slice | None:
         """What is to be written, with every put answered; a crash here has no effect at all."""
         parts = [part for part in self._parts(now) if part.records.offsets]
         if not parts:
             return None
         settings = SliceSettings(outcomes_topic=OUTCOMES, now=int(now * 1000))
-        work = Slice(parts, DeadLetterDecoder(), Facts(lambda: now), settings)
+        self.cluster = replace(self.cluster, puts=self._puts())
+        decoder = DeadLetterDecoder(schemes=self._schemes)
+        work = Slice(parts, decoder, self._facts, settings)
+        work.resume({})
         asked: set[int] = {INTERNAL}
         while True:
             puts = [(entry, put) for entry, put in self.cluster.decided(work) if entry not in asked]
@@ -172,7 +197,8 @@ class HandlerDriver:
             timestamps=[row.timestamp for row in rows],
             offsets=list(range(start, start + len(rows))),
         )
-        return PartitionRecords(TopicPartition(topic, partition), self._handler, kind, records)
+        lane = TopicPartition(topic, partition)
+        return PartitionRecords(lane, self._handler, kind, records, since=self.since)
 
 
 def _log(topic: str, partition: int) -> str:

@@ -13,14 +13,13 @@ import pytest
 from tests.conformance.decided_network import NOW, DecidedNetwork
 from tests.conformance.test_one_put import resolved
 from tests.conformance.traffic_networks import Numbered, numbered
-from tests.conformance.vectors import Vector, load
+from tests.conformance.vectors import OWN, Vector, load
 
 from redrive.messages import OutputRecord, decode_dead_letter, remove_header
 from redrive.messages.fields import mqmd_fields
 from redrive.messages.reports import REPORT_OPTIONS, ReportKind, ReportOptions
 from redrive.topology.names import put_topic, topic_name
 
-OWN = Path(__file__).parent / "own"
 OPTIONS = {
     "MQRO_PASS_CORREL_ID": 0x40,
     "MQRO_PASS_MSG_ID": 0x80,

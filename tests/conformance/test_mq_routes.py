@@ -94,9 +94,10 @@ def carried_out(vector: Vector) -> tuple[Route, MqWalk]:
     request = request_of(put)
     # A message about which nothing is said must not be lost on the way.
     message: PutMessage = message_of(put, Persistence.PERSISTENT)
-    way = MqWalk(topology, depths_at(put.get("depth"), at))
+    depths = depths_at(put.get("depth"), at)
+    way = MqWalk(topology, depths)
     way.put(at, request, message, expiry=put.get("expiry_tenths"))
-    return follow_route(topology.network(), at, request, message), way
+    return follow_route(topology.network(), at, request, message, depths=depths), way
 
 
 @pytest.mark.parametrize("vector", FURTHER_ROUTES, ids=lambda vector: vector["id"])

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 from tests.conformance.decided_network import DecidedNetwork
-from tests.conformance.test_mq_reports import OWN, check, place, put_of
+from tests.conformance.test_mq_reports import check, place, put_of
 from tests.conformance.traffic_networks import numbered
-from tests.conformance.vectors import Vector, load
+from tests.conformance.vectors import OWN, Vector, load
 
 from redrive.topology.mq.checks import check_clusters
 

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
 import pytest
-from tests.conformance.vectors import Vector, is_subset, octets
+from tests.conformance.vectors import Vector, is_subset, nested, octets
 
-from redrive.messages import DeadLetterView, Headers, read_view
-
-
-def nested(view: DeadLetterView) -> dict[str, Any]:
-    """A view with the names of the specification: ``error.class`` is a member of ``error``."""
-    flat = asdict(view)
-    error = {
-        name: flat.pop(f"error_{name}") for name in ("class", "root_class", "message", "stack")
-    }
-    return {**flat, "error": error}
+from redrive.messages import Headers, read_view
 
 
 @pytest.mark.vectors("schemes")

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import yaml
+
+from redrive.messages import DeadLetterView
 
 Vector: TypeAlias = dict[str, Any]
 """One vector as its file has it."""
@@ -44,6 +47,8 @@ def load(directory: Path, stem: str) -> list[Vector]:
     return []
 
 
+OWN = Path(__file__).parent / "own"
+"""Vectors that go beyond any set that is given."""
 FURTHER_ROUTES, FURTHER_PUTS = (
     load(Path(__file__).parent / "traffic", stem) for stem in ("mq_routes", "mqe_puts")
 )
@@ -75,6 +80,15 @@ def is_subset(expected: Any, actual: Any) -> bool:
             and all(map(is_subset, expected, actual))
         )
     return bool(expected == actual)
+
+
+def nested(view: DeadLetterView) -> dict[str, Any]:
+    """A view with the names of the specification: ``error.class`` is a member of ``error``."""
+    flat = asdict(view)
+    error = {
+        name: flat.pop(f"error_{name}") for name in ("class", "root_class", "message", "stack")
+    }
+    return {**flat, "error": error}
 
 
 def octets(told: dict[str, Any] | None) -> bytes | None:

@@ -26,7 +26,7 @@ from werkzeug.serving import make_server
 
 from redrive.console import oidc
 from redrive.console.access import Grant, Role
-from redrive.console.logins import Grants, Limit, Logins
+from redrive.console.logins import Grants, Logins
 from redrive.console.oidc import IdentityProvider, OidcSettings
 
 # The mock's own use of its library.
@@ -459,20 +459,14 @@ def test_an_answer_that_never_comes_or_never_ends_has_a_bound(
     assert "it does not answer in 1 s" in done.text
 
 
-def test_too_many_wrong_answers_of_an_address_are_refused(provider: Mock) -> None:
-    """Before the identity provider is asked; so is another beginning."""
-    browser = provider.browser({"failures": Limit(2)})
-    for _ in range(2):
-        assert browser.get("/sign-in/callback?code=1").status_code == 401
-    found = browser.get("/sign-in/callback?code=1")
-    assert found.status_code == 429
-    assert 0 < int(found.headers["Retry-After"]) <= 60
-    assert browser.get("/sign-in/start").status_code == 429
-
-
-def test_an_address_begins_so_many_sign_ins_and_no_more(provider: Mock) -> None:
-    """Each takes a place of those that may wait for the identity provider."""
-    browser = provider.browser({"sign_ins": Limit(3)})
-    for _ in range(3):
-        leave(browser, ANN)
-    assert browser.get("/sign-in/start").status_code == 429
+def test_wrong_answers_and_beginnings_hold_up_nobody_behind_the_same_address(
+    provider: Mock,
+) -> None:
+    """Neither the identity provider nor a place for other sign-ins is used up by them."""
+    stranger, browser = provider.browser(), provider.browser()
+    back = leave(browser, ANN)
+    for _ in range(50):
+        assert stranger.get("/sign-in/callback?code=1&state=x").status_code == 401
+        assert stranger.get("/sign-in/start").status_code == 303
+    assert provider.forms == []
+    assert browser.get(back).status_code == 200

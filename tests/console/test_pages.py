@@ -351,6 +351,53 @@ def test_a_message_that_nobody_knows_is_not_there(browser: TestClient, topic: st
     assert f"no outcome of {topic}:0:999999" in answer.text
 
 
+@pytest.mark.parametrize("where", ["__consumer_offsets", "live", "control"])
+def test_topics_that_are_no_dead_letters_are_not_shown(
+    browser: TestClient, kafka: KafkaClient, where: str
+) -> None:
+    """Although the job's user may read them."""
+    job = read_settings(CONFIG).job
+    names = {"live": kafka.unique_name("live"), "control": job.control_topic}
+    if where in names:
+        kafka.create(names[where])
+        kafka.produce(names[where], [{"value": b"private"}])
+    for path in ("/messages/{}:0:0", "/api/messages/{}:0:0", "/api/messages/{}:0:0/body"):
+        answer = browser.get(path.format(names.get(where, where)))
+        assert answer.status_code == 404
+        assert "private" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"limit": "-5"}, {"limit": "0"}, {"limit": "9" * 20}, {"page": "9" * 20}, {"page": "0"},
+        {"rule": "9" * 20}, {"rule": "9" * 5000}, {"reason": "9" * 20}, {"reason": "9" * 5000},
+        {"since": "9" * 20}, {"older_than": "999999w"}, {"key": "0xz"}, {"status": "?"},
+        {"where": "1"}, {"where": "reason = 'x'"}, {"where": "("}, {"handler": "\0"},
+    ],
+)  # fmt: skip
+def test_a_choice_that_cannot_be_is_an_error_of_the_user(
+    browser: TestClient, choice: dict[str, str]
+) -> None:
+    """Never one of the ledger, and no hint suggests to delete it."""
+    answer = browser.get("/api/messages", params=choice, headers={"Accept": "application/json"})
+    assert answer.status_code in ({200} if "handler" in choice else {400}), answer.text
+    assert "rebuild" not in answer.text
+
+
+def test_a_text_to_edit_is_that_of_a_named_message(browser: TestClient) -> None:
+    answer = post(browser, "/api/plans/text", status="open")
+    assert answer.status_code == 400
+    assert "missing or wrong: message" in answer.text
+
+
+def test_a_plan_is_for_its_owner_alone(browser: TestClient) -> None:
+    """Its file has the bodies that somebody edited."""
+    post(browser, "/api/plans", status="open")
+    (file,) = (read_settings(CONFIG).job.directory / "plans").glob("*.json")
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_every_answer_forbids_scripts_of_others_and_frames(browser: TestClient) -> None:
     for path in ("/", "/api/status", "/static/console.js", "/nothing", "/api/plans/x"):
         headers = browser.get(path).headers

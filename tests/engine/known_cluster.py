@@ -18,6 +18,7 @@ from redrive.engine.facts import (
     TopicFacts,
 )
 from redrive.engine.slice import Slice
+from redrive.messages import own_headers as own
 
 _NEVER = Replayed(0, {})
 
@@ -36,6 +37,8 @@ class KnownCluster:
     replays: Mapping[str, Replay] = field(default_factory=dict)
     """Accepted plans."""
 
+    puts: Mapping[bytes, own.OwnHeaders] = field(default_factory=dict)
+    """The last put of a key and body, by their digest."""
     replayed: Replayed = _NEVER
     """What instructions have moved, as any partition of the outcomes topic tells."""
 
@@ -51,6 +54,7 @@ class KnownCluster:
             dict.fromkeys(questions.replayed, self.replayed),
             rounds={one: one for one in questions.rounds},
             waiting={one: {} for one in questions.waiting},
+            puts={it: self.puts.get(it, own.NO_OWN_HEADERS) for it in questions.puts},
         )
 
     def decided(self, work: Slice) -> list[Entry]:

@@ -114,6 +114,20 @@ def test_a_probe_is_due_once_for_each_interval() -> None:
     assert due == [15, 26, 37, 48, 59]
 
 
+@pytest.mark.parametrize("now", [6_000, -60_000], ids=["later", "the clock was set back"])
+def test_another_run_keeps_open_breakers_and_probes_at_once(now: int) -> None:
+    """A probe that was under way may have come back unseen meanwhile, so it closes nothing."""
+    settings = {"dlq": BreakerSettings(N, probe_interval=10)}
+    breakers = Breakers(settings)
+    breakers.learn({KEY: put(N)}, 0)
+    breakers.learn({KEY: BreakerCounts(returned=Counter({0: N}))}, 1_000)
+    breakers.learn({KEY: put()}, 5_000)
+    breakers.begin_run(settings, now)
+    assert breakers.opened(now + 30_000)[KEY].may_probe
+    breakers.begin_run({"dlq": BreakerSettings(N, probe_interval=20)}, now)
+    assert breakers.opened(now) == {}
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 9)), max_size=40))
 def test_it_opens_only_after_so_many_failures(batches: list[tuple[int, int, int]]) -> None:
     """Whatever is put, refused and comes back: fewer failures than the limit never open it."""
@@ -156,10 +170,15 @@ class Target:
 
 
 def decided(
-    records: Records, target: Target, opened: OpenBreaker | None = None, **more: object
+    records: Records,
+    target: Target,
+    opened: OpenBreaker | None = None,
+    *,
+    flood_limit: int = 0,
+    **more: object,
 ) -> Slice:
     """A slice of records under breakers, decided."""
-    handler = handler_of(TABLE, target.resolve, breaker=BreakerSettings(N))
+    handler = handler_of(TABLE, target.resolve, breaker=BreakerSettings(N), flood_limit=flood_limit)
     one = slice_of(records, handler, **more)  # type: ignore[arg-type]
     breakers = {} if opened is None else {KEY: opened}
     settings = SliceSettings(outcomes_topic="OUT", now=90_000, breakers=breakers)
@@ -222,6 +241,15 @@ def test_a_probe_counts_no_round_and_is_known_when_it_comes_back() -> None:
     rows = [row_of(value, 0, 0, number) for number, value in enumerate(values)]
     told = attempts_of([row for row in rows if row], parse(TABLE).required())
     assert (told.failures, told.by_rule) == (0, ())
+
+
+def test_a_probe_that_a_flood_keeps_has_come_back() -> None:
+    """Else the breaker would close although the consumer is down."""
+    there = own.Rounds("", ((0, 0),), 1, 90_000, "DLQ", "ORDERS")
+    rounds = there._replace(table=handler_of(TABLE).table_id)
+    again = decided(letters(5, rounds=rounds), Target(), RETURNED, flood_limit=2)
+    assert results(again)["remains"] == 3
+    assert again.summary().breakers[KEY].returned == {90_000: 5}
 
 
 def test_a_parked_message_keeps_its_failures() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.engine.jobs import DEAD_LETTERS, MemoryJob
 from tests.engine.known_cluster import OPEN, KnownCluster
 from tests.engine.samples import identity_of, outcomes_in, slice_of
 
@@ -18,7 +19,17 @@ from redrive.engine.put_decider import PutDecider
 from redrive.engine.put_descriptor import by_priority
 from redrive.engine.slice import Slice
 from redrive.engine.sources import SourceKind
-from redrive.messages import Headers, OutputRecord, Records, Refused, decode_dead_letter, wire_size
+from redrive.messages import (
+    Form,
+    Headers,
+    OutputRecord,
+    Records,
+    Refused,
+    add_header,
+    decode_dead_letter,
+    new_header,
+    wire_size,
+)
 from redrive.messages import own_headers as own
 from redrive.messages.fields import mqmd_fields
 from redrive.messages.reasons import Reason
@@ -575,3 +586,104 @@ def test_changed_definitions_begin_to_count_anew() -> None:
     assert anew
     written, outcome = results(tried_again(parked._replace(headers=late), 1, of=of))
     assert (written, outcome["result"]) == ([], "expired")
+
+
+# What a rules table puts back
+
+_ASKS = {
+    "JMS_IBM_MQMD_Report": b"%d" % 0x100,
+    "JMS_IBM_MQMD_ReplyToQ": b"ANSWERS",
+    "JMS_IBM_MQMD_ReplyToQMgr": b"QM1",
+    "JMS_IBM_MQMD_MsgId": b"0102",
+    "JMS_IBM_MQMD_Persistence": b"1",
+}
+
+
+def job_of_rules(rules: str, script: str = "") -> MemoryJob:
+    """A job with a rules table for DLQ of QM1, which has Q, ANSWERS, and FAR at QM2."""
+    defined = f"DEF QL(Q)\nDEF QL(DLQ)\nALTER QMGR DEADQ(DLQ)\nDEF QL(ANSWERS)\n{script}"
+    defined += "DEF QR(FAR) RNAME(Q) RQMNAME(QM2)\nDEF QL(QM2) USAGE(XMITQ)\n"
+    return MemoryJob(rules, (SourceText("QM1.mqsc", defined.encode()),))
+
+
+def returned(job: MemoryJob, queue: str, given: Headers, form: Form) -> list[OutputRecord]:
+    """What the job writes for a dead letter with these headers, besides the outcome."""
+    header = new_header(given, reason=2053, queue=queue, queue_manager="QM1", timestamp=NOW)
+    value, headers = add_header(header, b"an order", given, form=form)
+    letter = OutputRecord(DEAD_LETTERS, b"key", value, headers, NOW)
+    (decided,) = job.decide(DEAD_LETTERS, [letter])
+    return list(decided.written)
+
+
+@pytest.mark.parametrize("form", Form)
+@pytest.mark.parametrize("rule", ["ACTION(RETRY)", "ACTION(FWD) FWDQ(Q) HEADER(NO)"])
+def test_what_a_rules_table_puts_on_its_queue_is_reported_as_an_arrival(
+    form: Form, rule: str
+) -> None:
+    """As a put by IBM's handler would be: the report options of the message are still there."""
+    message, report = returned(job_of_rules(f"{rule}\n"), "Q", [*_ASKS.items()], form)
+    assert (message.topic, message.value, report.topic) == ("QM1--Q", b"an order", "QM1--ANSWERS")
+    fields = mqmd_fields(report.headers or [])
+    expected = {"MsgType": 4, "Feedback": 259, "CorrelId": "0102", "Persistence": 1, "Report": 0}
+    assert {name: fields[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "queue", "report"),
+    [
+        ("ACTION(RETRY)", "FAR", 0x100),  # the manager of the queue reports it
+        ("ACTION(FWD) FWDQ(Q)", "Q", 0x100),  # it is still a dead letter
+        ("ACTION(RETRY)", "Q", 0x800),
+    ],
+)
+@pytest.mark.parametrize("form", Form)
+def test_a_rules_table_reports_only_what_arrives(
+    rule: str, queue: str, report: int, form: Form
+) -> None:
+    """Neither what travels on, nor a dead letter, nor what asks for another report (COD)."""
+    given: Headers = [*{**_ASKS, "JMS_IBM_MQMD_Report": b"%d" % report}.items()]
+    assert len(returned(job_of_rules(f"{rule}\n"), queue, given, form)) == 1
+
+
+def test_a_report_of_an_arrival_that_no_queue_takes_is_a_dead_letter() -> None:
+    """On the queue of the handler; its message is put all the same."""
+    job = job_of_rules("ACTION(RETRY)\n", "ALTER QL(ANSWERS) PUT(DISABLED)\n")
+    written = returned(job, "Q", [*_ASKS.items()], Form.BINARY)
+    assert [one.topic for one in written] == ["QM1--Q", DEAD_LETTERS]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        [("JMS_IBM_MQMD_Encoding", b"273"), ("JMS_IBM_MQMD_CodedCharSetId", b"819")],
+        [("JMS_IBM_MQMD_Format", b"MQSTR")],
+    ],
+    ids=["nothing", "a representation", "a format"],
+)
+def test_a_message_that_comes_back_has_the_descriptor_of_its_first_put(given: Headers) -> None:
+    """The intake fills in the representation, and RETRY adds no field that was not there."""
+
+    def put(job: MemoryJob) -> OutputRecord:
+        headers: Headers = [("redrive.oq", b"Q"), *given]
+        record = OutputRecord("QM1--redrive-put", b"key", b"an order", headers, NOW)
+        (decided,) = job.decide(record.topic, [record])
+        return decided.written[0]
+
+    def fields(record: OutputRecord) -> dict[str, bytes | None]:
+        return {name: raw for name, raw in record.headers or [] if name.startswith("JMS_IBM_MQMD")}
+
+    straight = put(job_of_rules("ACTION(RETRY)\n"))
+    letter = put(job_of_rules("ACTION(RETRY)\n", "ALTER QL(Q) PUT(DISABLED)\n"))
+    assert (straight.topic, letter.topic) == ("QM1--Q", DEAD_LETTERS)
+    (decided,) = job_of_rules("ACTION(RETRY)\n").decide(DEAD_LETTERS, [letter])
+    assert fields(decided.written[0]) == fields(straight)
+    representation = {"JMS_IBM_MQMD_Encoding": b"546", "JMS_IBM_MQMD_CodedCharSetId": b"1208"}
+    assert fields(straight).items() >= (representation | dict(given)).items()
+
+
+@pytest.mark.parametrize("form", Form)
+def test_a_dead_letter_from_elsewhere_gets_no_field_that_it_had_not(form: Form) -> None:
+    """A message without a descriptor comes back without one."""
+    (message,) = returned(job_of_rules("ACTION(RETRY)\n"), "Q", [], form)
+    assert [name for name, _ in message.headers or [] if "MQMD" in name] == []

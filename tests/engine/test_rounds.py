@@ -13,14 +13,37 @@ from typing import Any
 
 import pytest
 from tests.conformance.rules_driver import IDENTITY, OUTCOMES, HandlerDriver, MemoryTopics
-from tests.engine.failed_processing import LATE, SCHEMES, connect, spring, streams
+from tests.engine.failed_processing import (
+    ENVELOPE,
+    EVERY,
+    LATE,
+    NAMELESS,
+    SCHEMES,
+    Fail,
+    connect,
+    dropping,
+    spring,
+    streams,
+    watermill,
+)
+from tests.engine.known_cluster import OPEN, KnownCluster
 
-from redrive.engine.facts import Gone, Original, RecordQuestion
-from redrive.messages import Headers, OutputRecord
+from redrive.engine.facts import (
+    Answers,
+    Facts,
+    Gone,
+    Original,
+    Program,
+    Questions,
+    RecordQuestion,
+    TopicFacts,
+)
+from redrive.messages import Headers, OutputRecord, SchemeTable
 from redrive.messages import own_headers as own
 from redrive.rules import parse
 from redrive.rules.backoff import JITTER
 
+SCHEME_TABLE = SchemeTable(one.scheme() for one in (ENVELOPE, NAMELESS))
 BEGIN = 1_000.0
 """Seconds; when the first processing failed."""
 PROCESSING = 2.0
@@ -41,6 +64,10 @@ class Application:
     """Number of the delivery whose processing succeeds."""
     rounds: str = "orders"
     """The topic from which it reads rounds."""
+    is_readable: bool = True
+    """Whether the job may read ``orders``."""
+    since: int | None = None
+    """See ``PartitionRecords``; None where nothing is to be asked without a setting."""
     topics: MemoryTopics = field(default_factory=MemoryTopics)
     failures: list[float] = field(default_factory=list)
     """Seconds; when the processing failed."""
@@ -55,14 +82,30 @@ class Application:
         self._process(BEGIN - PROCESSING)
 
     def started(self, table: str) -> HandlerDriver:
-        self.driver = HandlerDriver(self.topics, parse(table).required())
+        table_ = parse(table).required()
+        self.driver = HandlerDriver(self.topics, table_, since=self.since, schemes=SCHEME_TABLE)
         return self.driver
 
-    def run(self, rounds: int = 1 << 30) -> None:
-        """Until nothing more happens, or the message was put back so many times."""
-        now = BEGIN
+    def run(
+        self,
+        rounds: int = 1 << 30,
+        *,
+        begin: float = BEGIN,
+        restarts: bool = False,
+        steps: int = 1 << 30,
+    ) -> None:
+        """Until nothing more happens, or the message was put back so many times.
+
+        A restart makes the job anew; after so many steps something must be wrong.
+        """
+        now = begin
+        self._process(now)
         while len(self.puts) < rounds and now is not None:
+            if restarts:
+                self.started(self.table)
             while self._step(now):
+                steps -= 1
+                assert steps, f"it does not end: {self.outcomes[-1]}"
                 if self._process(now):
                     now += PROCESSING
             due = self.driver.due_at()
@@ -70,15 +113,22 @@ class Application:
                 return
             now = max(now, due)
 
-    def _step(self, now: float) -> bool:
-        known = {
+    def known(self) -> dict[RecordQuestion, Original | Gone]:
+        """The records that the job can ask for."""
+        return {
             RecordQuestion(topic, 0, offset): Original(
                 one.key, one.value, one.headers or [], one.timestamp
             )
+            if self.is_readable
+            else Gone("this user may not read it", may_come=True, is_denied=True)
             for topic in {"orders", self.rounds}
             for offset, one in enumerate(self.topics.topics[topic])
         }
-        self.driver.cluster = replace(self.driver.cluster, records=known)
+
+    def _step(self, now: float) -> bool:
+        known = self.known()
+        facts = {"orders": TopicFacts(may_read=self.is_readable)}
+        self.driver.cluster = replace(self.driver.cluster, records=known, topics=facts)
         return self.driver.step(now) is not None
 
     def _process(self, now: float) -> bool:
@@ -103,6 +153,98 @@ class Application:
     @property
     def outcomes(self) -> list[dict[str, Any]]:
         return [json.loads(record.value or b"") for record in self.topics.topics[OUTCOMES]]
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "restarts"])
+@pytest.mark.parametrize("is_readable", [True, False], ids=["", "may-not-read"])
+@pytest.mark.parametrize(
+    "fail", [*EVERY, *map(dropping, EVERY)], ids=lambda it: getattr(it, "__name__", "")
+)
+def test_rounds_are_found_without_a_setting(
+    fail: Fail, *, is_readable: bool, restarts: bool
+) -> None:
+    """Whoever copies or drops headers: as many rounds as RETRY says, and then the next rule.
+
+    A restart forgets everything that the process knew, before each step.
+    """
+    if fail.__name__.startswith("share_group") and not is_readable:
+        pytest.skip("without its original there is nothing to put")
+    application = Application(fail, since=0, is_readable=is_readable)
+    application.run(restarts=restarts, steps=40)
+    assert len(application.puts) == 3
+    assert len(application.topics.topics["dead"]) == 1
+    put = [one for one in application.outcomes if one["target_topic"]]
+    assert [(one["rule_line"], one["attempt"]) for one in put] == [(2, 1), (2, 2), (2, 3), (3, 4)]
+
+
+def test_rounds_of_a_group_are_found_without_a_setting() -> None:
+    """The header with the original topic is gone too."""
+    table = TABLE.replace("ACTION(RETRY)", "TOPIC(orders) ACTION(RETRY) TO(GROUP)")
+    application = Application(dropping(spring), table, since=0, rounds="orders.billing.retry")
+    application.run(steps=40)
+    assert len(application.topics.topics["orders.billing.retry"]) == 3
+    assert len(application.topics.topics["dead"]) == 1
+
+
+def test_what_is_only_forwarded_is_not_asked() -> None:
+    """It never was on the topic where it failed by a put of this table."""
+    application = Application(
+        dropping(spring), "DIALECT(KAFKA)\nACTION(FWD) FWDT('dead')\n", since=0
+    )
+    application.driver.cluster = cluster = _Asked(records=application.known())
+    application.driver.step(BEGIN)
+    assert len(application.topics.topics["dead"]) == 1
+    assert cluster.records_asked == []
+
+
+@pytest.mark.parametrize("fail", [spring, watermill], ids=lambda it: it.__name__)
+def test_a_backlog_from_before_the_first_start_is_put_without_asking(fail: Fail) -> None:
+    """It cannot be a round. What comes back of it is counted all the same."""
+    application = Application(dropping(fail), since=1)
+    application.driver.cluster = _Asked()
+    application.driver.step(BEGIN + 10_000)
+    assert len(application.topics.topics["orders"]) == 2
+    assert application.driver.cluster.records_asked == []
+    application.driver.cluster = OPEN
+    application.run(begin=BEGIN + 10_000, steps=40)
+    assert len(application.puts) == 3
+
+
+def test_a_program_that_copies_headers_is_not_asked_again() -> None:
+    """Not even about a dead letter that is new; one that drops them is asked each time."""
+    for fail, asked in ((spring, 0), (dropping(spring), 1)):
+        application = Application(fail, since=0)
+        application.run(rounds=2)
+        event = OutputRecord("orders", b"n", b"[]", [], 5)
+        place = len(application.topics.topics["orders"])
+        application.topics.topics["orders"].append(event)
+        application.topics.topics["DLQ"].append(fail(event, place, 0))
+        cluster = _Asked(records=application.known())
+        application.driver.cluster = cluster
+        application.driver.step(BEGIN + 10_000)
+        assert cluster.records_asked.count(RecordQuestion("orders", 0, place)) == asked
+
+
+def test_one_dead_letter_without_headers_outweighs_others_that_have_them() -> None:
+    """Instances of a program may differ, and only asking is always safe."""
+    facts, program = Facts(lambda: 0.0), Program("spring-dlt", "orders", "billing")
+    facts.note_copied(program)
+    assert facts.copies_headers(program)
+    facts.note_dropped(program)
+    facts.note_copied(program)
+    assert not facts.copies_headers(program)
+    assert "by group billing lack the headers" in program.sentence
+
+
+@dataclass(frozen=True)
+class _Asked(KnownCluster):
+    """Notes which records are asked for."""
+
+    records_asked: list[RecordQuestion] = field(default_factory=list)
+
+    def answers(self, questions: Questions) -> Answers:
+        self.records_asked.extend(questions.records)
+        return super().answers(questions)
 
 
 def waits(application: Application) -> Sequence[float]:

@@ -80,6 +80,8 @@ def test_a_round_is_over_once_the_group_and_then_the_job_have_passed_it(
     kafka.commit(group, target, 2)
     second = order.rounds([first])[first]
     assert second == first._replace(returned=1)
+    gone = first._replace(letters=TopicPartition(letters, 7))
+    assert order.rounds([gone])[gone].is_over  # nothing comes back to a partition that is not there
     kafka.commit(job, letters, 1)
     assert order.rounds([second])[second].is_over
     producer.close()

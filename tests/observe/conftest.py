@@ -26,7 +26,7 @@ from redrive.engine.statistics import (
 from redrive.observe.observer import MetricsObserver
 from redrive.operations.handler_states import HandlerState
 from redrive.operations.retention import Waiting
-from redrive.operations.supervision import Activity, SupervisionState
+from redrive.operations.supervision import Activity, HiddenRecords, SupervisionState
 from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State
 from redrive.streaming.emission import Emitted
@@ -83,6 +83,7 @@ def state(activity: Activity, *, age: float = 0.0, since: float | None = None) -
         since=None if since is None else now - since, cause="no answer in time",
         breakers=(BreakerState("orders", 2, "ORDERS", "", "open", now, "20 of 20 came back"),),
         floods=(FloodState("orders", 600, 812, 212, now),), forwards={"eu": 3},
+        hidden=(HiddenRecords(topic="orders.dlq", partition=2, records=30, since=now - 90),),
     )  # fmt: skip
 
 

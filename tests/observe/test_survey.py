@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.conftest import PATIENCE
+from tests.conftest import PATIENCE, eventually
 from tests.observe.conftest import state, summary
 from tests.observe.test_metrics import values
 from tests.outcomes.samples import append, outcome, rows
@@ -18,7 +18,7 @@ from tests.outcomes.samples import append, outcome, rows
 from redrive.checkpoints.instances import Share
 from redrive.configuration import JobConfiguration
 from redrive.engine.commands import NO_STATES, states_of
-from redrive.errors import TransientFault
+from redrive.errors import EnvironmentFault, TransientFault
 from redrive.observe.observer import MetricsObserver
 from redrive.observe.survey import Survey
 from redrive.operations.handler_states import HandlerState
@@ -59,7 +59,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return list(world.answer)
 
     monkeypatch.setattr("redrive.observe.survey.waiting_on_topics", ask)
-    follower = SimpleNamespace(states=lambda: world.states)
+    follower = SimpleNamespace(states=lambda: world.states, close=lambda: None)
     monkeypatch.setattr("redrive.observe.survey.StatesFollower", lambda *_: follower)
     monkeypatch.setattr(
         "redrive.observe.survey.HandlerWatch.look", lambda *_: {"orders": HandlerState.RUNNING}
@@ -125,6 +125,37 @@ def test_without_an_answer_the_last_one_stands_with_its_time(
     ):
         assert after[f"redrive_{name}", label] == before[f"redrive_{name}", label] > 0
     assert [notice["error"] for notice in told.notices] == ["no answer in time"]
+
+
+def test_a_ledger_that_does_not_answer_keeps_no_figure_of_the_broker(
+    configuration: JobConfiguration, world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has its own thread, and asks again soon after a question without an answer."""
+    monkeypatch.setattr("redrive.observe.survey._FIRST", 0.01)
+    monkeypatch.setattr("redrive.observe.survey._AGE", 0.01)
+    monkeypatch.setattr("redrive.observe.survey._SOON", 0.01)
+    released, tries = Event(), list[float]()
+
+    def open_ledger(*_: object) -> None:
+        tries.append(time.monotonic())
+        assert released.wait(PATIENCE)
+        if len(tries) < 3:
+            raise EnvironmentFault("the store of the ledger is away")
+
+    monkeypatch.setattr("redrive.observe.survey.LedgerTable.open", open_ledger)
+    survey, observer, _ = survey_of(configuration)
+    survey.start()
+    for expected in (5, 6):
+        world.answer = (replace(SOON, expiring=expected),)
+        eventually(
+            lambda expected=expected: (
+                values(observer).get(("redrive_expiring_messages", ("orders.dlq",))) == expected
+            ),
+            "figures of the broker change",
+        )
+    released.set()
+    eventually(lambda: len(tries) >= 3, "the ledger is asked again")
+    survey.end()
 
 
 def test_a_handler_that_lost_its_place_is_stopped_though_nothing_waits(

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import re
+from itertools import chain, pairwise
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.configurations import write_settings
+from tests.conformance.rules_driver import HandlerDriver, MemoryTopics
 from tests.conformance.vectors import load, octets
+from tests.engine.failed_processing import LATE, SCHEMES, karafka
+from tests.engine.test_rounds import Application, waits
 from tests.messages.samples import messages
 
 from redrive.kafka.records import StoredRecord
-from redrive.messages import Headers, TopicPartition, encode_header, new_header
+from redrive.messages import (
+    Headers,
+    OutputRecord,
+    TopicPartition,
+    encode_header,
+    new_header,
+    read_view,
+)
 from redrive.messages.schemes import KNOWN, SCHEME_NAMES
-from redrive.operations.first_table import first_table
-from redrive.operations.identify import identified
+from redrive.operations.first_table import PASSING, STAYING, Outlook, first_table, outlook_of
+from redrive.operations.identify import drafted_scheme, identified
 from redrive.rules import parse
+from redrive.rules.backoff import JITTER
+from redrive.settings import read_settings
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 MORE: dict[str, Headers] = {
     "smallrye-delayed-retry": [("delayed-retry-topic", b"t"), ("delayed-retry-count", b"1")],
-    "wolverine": [("exception-type", b"a.B")],
+    "wolverine": [("exception-type", b"a.B"), ("attempts", b"3")],
     "uforwarder": [("original_cluster", b"a")],
     "rabbitmq": [("x-death", b"[]")],
     "azure-service-bus": [("DeadLetterReason", b"MaxDeliveryCountExceeded")],
@@ -78,24 +94,196 @@ def test_the_first_table_has_no_error_whatever_was_found(
     assert max(map(len, text.splitlines())) <= 72
 
 
-def test_the_first_table_has_a_rule_for_what_is_frequent() -> None:
-    """What can't be read is kept, what may pass is tried again, each on its own topic."""
+DRAFTS: list[tuple[bytes, Headers, dict[str, Any]]] = [
+    (
+        b"v",
+        [("error", b"a.B: no stock"), ("original_topic", b"orders"), ("trace", b"1")],
+        {"origin.topic": "orders", "error_class": "a.B"},
+    ),
+    (
+        b"v",
+        [("x-error-message", b"boom"), ("x-original-topic", b"t"), ("x-retry-count", b"3")],
+        {"origin.topic": "t", "error_message": "boom", "attempts": 3},
+    ),
+    (
+        b"v",
+        [("topic", b"t"), ("partition", bytes([0, 0, 0, 7])), ("offset", bytes(7) + b"\5")],
+        {"origin.topic": "t", "origin.partition": 7, "origin.offset": 5},
+    ),
+    (
+        b'{"failed": {"topic": "t", "error": "a.B: c", "partition": 3}, "payload": {"id": 1}}',
+        [],
+        {"origin.topic": "t", "origin.partition": 3, "error_class": "a.B"},
+    ),
+    (
+        b'{"exceptionClass": "a.B", "sourceTopic": "t", "failedAt": "2026-01-15T12:34:56Z"}',
+        [],
+        {"origin.topic": "t", "error_class": "a.B", "failed_at": 1_768_480_496_000},
+    ),
+]
 
-    def failed(topic: bytes, error: bytes) -> Headers:
-        return [("__connect.errors.topic", topic), ("__connect.errors.exception.class.name", error)]
 
-    kinds = [failed(b"orders", b"a.DataException"), failed(b"bills", b"b.TimeoutException")]
-    found = identified("dlq", [stored(n, b"k", b"v", kinds[n % 3 == 0]) for n in range(9)], KNOWN)
-    text = first_table(found)
-    assert "* 6 messages of orders: DataException." in text
-    table = parse(text).table
-    assert table is not None
+@pytest.mark.parametrize(("value", "headers", "expected"), DRAFTS)
+def test_draft_of_a_scheme_reads_the_message_it_is_made_of(
+    value: bytes, headers: Headers, expected: dict[str, Any], tmp_path: Path
+) -> None:
+    """It is valid settings; what only looked like a known scheme has a name of its own then."""
+    assert read_view(b"k", value, headers).scheme is None
+    found = identified("orders.dlq", [stored(0, b"k", value, headers)], KNOWN)
+    path = write_settings(tmp_path, "orders.dlq", more=found.schemes["none"].draft)
+    schemes = read_settings(path, asks=False).job.scheme_table
+    view = read_view(b"k", value, headers, schemes=schemes)
+    assert view.scheme == "own-orders-dlq"
+    actual = {
+        name: getattr(view.origin if "." in name else view, name.rpartition(".")[2])
+        for name in expected
+    }
+    assert actual == expected
+
+
+@given(
+    st.binary(max_size=20) | st.text().map(str.encode), st.lists(st.tuples(st.text(), st.binary()))
+)
+def test_nothing_in_a_message_makes_drafting_raise(
+    value: bytes, headers: list[tuple[str, bytes]]
+) -> None:
+    """What says nothing of an error has no draft."""
+    drafted_scheme("t", value, [*headers])
+    assert not drafted_scheme("t", b'{"order": {"offset": 1}}', [("content-type", b"json")])
+
+
+CLASSES = {
+    Outlook.PASSES: ["java.net.SocketTimeoutException", "TimeoutError", "net.OpError", "ETIMEDOUT"],
+    Outlook.STAYS: ["a.b.DataException", "KeyError", "System.NullReferenceException"],
+    Outlook.UNKNOWN: ["com.acme.OddException", "a.B$C", "x y", "", "é.TimeoutExceptions"],
+}
+_CLAIM = re.compile(r"up to (\d+) (?:rounds, ([\d, and]+) seconds|attempts, (\d+) seconds apart)")
+
+
+def failing(fail: Any, error: str) -> Any:
+    """A library's way to write dead letters, for failures with one class of exception."""
+
+    def failed(record: OutputRecord, offset: int, now: int) -> OutputRecord:
+        letter: OutputRecord = fail(record, offset, now)
+        pairs = letter.headers or []
+        headers = [
+            (name, raw and raw.replace(b"org.acme.WriteException", error.encode()))
+            for name, raw in pairs
+        ]
+        return letter._replace(headers=headers)
+
+    return failed
+
+
+def starter(fail: Any, errors: list[str]) -> str:
+    """The starter table of a topic with one dead letter for each class."""
+    record = OutputRecord("orders", b"k", b"{}", [], 5)
+    letters = [failing(fail, error)(record, n, 1_000) for n, error in enumerate(errors)]
+    records = [stored(n, it.key, it.value, it.headers or []) for n, it in enumerate(letters)]
+    return first_table(identified("dlq", records, KNOWN))
+
+
+def claim_of(text: str, line: int) -> list[int]:
+    """The delays that the comment above a rule claims, in seconds; none if it says remains."""
+    above: list[str] = []
+    for comment in reversed(text.splitlines()[: line - 1]):
+        if not comment.startswith("* "):
+            break
+        above.insert(0, comment.removeprefix("* "))
+    claim = _CLAIM.search(" ".join(above))
+    if claim is None:
+        assert "remain" in " ".join(above)
+        return []
+    delays = [int(number) for number in re.findall(r"\d+", claim[2] or claim[3])]
+    assert len(delays) == int(claim[1]) or claim[3]
+    return delays if claim[2] else delays * (int(claim[1]) - 1)
+
+
+@pytest.mark.parametrize("fail", [*SCHEMES, karafka], ids=lambda fail: fail.__name__)
+def test_engine_does_what_the_comments_of_a_starter_table_claim(fail: Any) -> None:
+    """Exactly the rounds and the delays, then the message remains; unknown classes have none."""
+    text = starter(fail, [*chain.from_iterable(CLASSES.values())])
+    table = parse(text).required()
+    names_class = fail.__name__ not in {"smallrye", "share_group", "karafka"}
+    for outlook, errors in CLASSES.items():
+        for error in errors[:2]:
+            application = Application(failing(fail, error), table=text)
+            application.run()
+            last = application.outcomes[-1]
+            assert last["result"] == "remains", last
+            first = next(it for it in application.outcomes if it["rule_line"])
+            expected = claim_of(text, first["rule_line"])
+            assert len(application.puts) == len(expected)
+            assert bool(expected) == (outlook is Outlook.PASSES and names_class)
+            pairs = zip(waits(application), expected, strict=False)
+            for number, (wait, delay) in enumerate(pairs):
+                late = number == 0 and fail in LATE
+                assert delay * (1 - JITTER) < wait <= delay or late
+    retries = [rule for rule in table.rules if rule.action.value == "RETRY"]
+    assert len(retries) == (len(CLASSES[Outlook.PASSES]) if names_class else 0)
+
+
+def test_starter_table_of_mq_retries_what_may_pass() -> None:
+    """A full queue, and not a name that nobody knows; the comments say how often."""
+    headers = [
+        new_header([], reason=reason, queue="Q", queue_manager="", timestamp=0)
+        for reason in (2053, 2085, 2110)
+    ]
+    records = [stored(n, b"k", encode_header(header), []) for n, header in enumerate(headers)]
+    text = first_table(identified("dlq", records, KNOWN))
+    table = parse(text).required()
+    assert "DIALECT" not in text
     rules = [(rule.action.value, dict(rule.keywords())) for rule in table.rules]
-    assert [action for action, _ in rules] == ["IGNORE", "RETRY", "RETRY"]
-    assert (
-        "TOPIC('bills') +\n"
-        "REASON(MQRC_Q_MGR_NOT_AVAILABLE) ACTION(RETRY) RETRY(5) BACKOFF(30s,2,10m)"
-    ) in text
+    assert [action for action, _ in rules] == ["RETRY", "IGNORE", "IGNORE"]
+    tries: list[float] = []
+    topics, now = MemoryTopics(), 1_000.0
+    topics.topics["DLQ"].append(OutputRecord("DLQ", b"k", encode_header(headers[0]), [], 5))
+
+    def refuse(record: OutputRecord) -> int | None:
+        if record.topic != "Q":
+            return None
+        tries.append(now)
+        return 2053
+
+    topics.refuse = refuse
+    driver = HandlerDriver(topics, table)
+    due: float | None = now
+    while due is not None:
+        now = max(now, due)
+        driver.step(now)
+        due = driver.due_at()
+    assert [later - before for before, later in pairwise(tries)] == claim_of(
+        text, table.rules[0].line
+    )
+    assert len(tries) == 30
+    assert len(topics.topics["DLQ-remaining"]) == 1
+    assert "REASON(MQRC_UNKNOWN_OBJECT_NAME) ACTION(RETRY) RETRY(30)" in text
+
+
+def test_starter_table_of_a_mixed_topic_puts_nothing_that_nobody_knows() -> None:
+    """Hundreds of dead letters of all schemes: only those whose class passes have a round."""
+    mq = new_header([], reason=2053, queue="Q", queue_manager="", timestamp=0)
+    kinds = [(b"v", headers) for headers in MORE.values()] + [(encode_header(mq), [])]
+    text = first_table(
+        identified("dlq", [stored(n, b"k", *kinds[n % len(kinds)]) for n in range(600)], KNOWN)
+    )
+    table = parse(text).required()
+    assert {rule.action.value for rule in table.rules} == {"IGNORE"}
+
+
+def test_starter_table_of_an_unknown_topic_says_that_no_rule_applies() -> None:
+    """Nothing is retried, and no comment says so."""
+    text = first_table(identified("dlq", [stored(0, b"k", b"v", [("x", b"y")])], KNOWN))
+    assert "No rule applies to messages of no scheme" in text
+    assert "attempt" not in text
+    assert [rule.action.value for rule in parse(text).required().rules] == ["IGNORE"]
+
+
+@pytest.mark.parametrize("outlook", CLASSES)
+def test_outlook_of_classes_of_several_languages(outlook: Outlook) -> None:
+    """By the simple name, and exactly: what only ends like it is unknown."""
+    assert {outlook_of(error) for error in CLASSES[outlook]} == {outlook}
+    assert not PASSING & STAYING
 
 
 def test_the_first_table_offers_rounds_for_the_group_that_failed() -> None:

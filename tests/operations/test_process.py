@@ -15,7 +15,7 @@ from tests.conftest import PATIENCE
 from redrive.checkpoints.instances import Share
 from redrive.configuration import Conflict, JobConfiguration
 from redrive.errors import AlreadyRunningError, EnvironmentFault
-from redrive.operations.process import PidFile, check_directory, handling_signals
+from redrive.operations.process import PidFile, check_directory, free_directory, handling_signals
 
 
 def test_the_pid_file_names_the_process_as_long_as_it_runs(job: JobConfiguration) -> None:
@@ -105,6 +105,18 @@ def test_a_job_that_takes_over_gets_the_pid_file(job: JobConfiguration) -> None:
         assert newer.path.exists()
         assert PidFile(job.directory, job.share).owner() == os.getpid()
     assert not newer.path.exists()
+
+
+def test_each_of_several_instances_has_a_folder_of_its_own(job: JobConfiguration) -> None:
+    """The first has the job's; a folder is free again once its process ends."""
+    folder = job.directory
+    with free_directory(folder) as first:
+        with free_directory(folder) as second, free_directory(folder) as third:
+            assert [first, second, third] == [folder, folder / "2", folder / "3"]
+        with free_directory(folder) as again:
+            assert again == folder / "2"
+    with PidFile.held(job), free_directory(folder) as beside:
+        assert beside == folder / "2"
 
 
 def test_a_folder_is_made_or_its_fault_is_told(tmp_path: Path) -> None:

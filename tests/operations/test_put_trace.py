@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from tests.engine.known_cluster import KnownCluster
 
+from redrive.engine.commands import States
 from redrive.engine.facts import MISSING, TopicFacts
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
@@ -52,3 +53,53 @@ def test_a_record_that_the_topic_refuses_is_told(traced: Any) -> None:
 def test_the_rights_of_who_puts_do_not_count(traced: Any) -> None:
     """An application may write to the intake only; the job writes to the queue."""
     assert traced(Q=TopicFacts(may_write=False)).is_good
+
+
+# What operators stopped
+
+MQ = (
+    SourceText(
+        "QM1.mqsc",
+        b"DEF QR(FAR) RNAME(Q) RQMNAME(QM2)\nDEF QL(QM2) USAGE(XMITQ)\n"
+        b"DEF CHL(TO.B) CHLTYPE(SDR) CONNAME('b') XMITQ(QM2)\n",
+    ),
+    SourceText("QM2.mqsc", b"DEF QL(Q)\nDEF CHL(TO.B) CHLTYPE(RCVR)\n"),
+)
+MOONS = (
+    SourceText(
+        "moons.yaml",
+        b"kind: mqe\nqueue_managers:\n"
+        b"  - name: MOON\n    connections: [{kind: direct, name: SUN}]\n"
+        b"    queues: [{kind: remote, name: LATER, queue_manager: SUN, mode: async}]\n"
+        b"  - name: SUN\n    queues: [{kind: local, name: Q}, {kind: local, name: LATER}]\n",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("sources", "names", "channel", "end"),
+    [
+        (MQ, ("QM1", "FAR", ""), ("QM1", "TO.B"), "stays on a transmission queue"),
+        (MOONS, ("MOON", "LATER", "SUN"), ("MOON", "SUN"), "stays on a transmission queue"),
+        (MOONS, ("MOON", "Q", "SUN"), ("MOON", "SUN"), "remains"),
+    ],
+    ids=["a transmission queue", "an asynchronous queue", "discovery"],
+)
+def test_a_stopped_channel_is_foreseen(
+    sources: tuple[SourceText, ...],
+    names: tuple[str, str, str],
+    channel: tuple[str, str],
+    end: str,
+) -> None:
+    """Wherever the message has to wait for it; the answer names it, and how to start it."""
+    topology = read_topology(sources).topology
+    assert topology is not None
+    at, queue, queue_manager = names
+    message = NewMessage(queue=queue, queue_manager=queue_manager)
+    stopped = put_trace.assuming_tracer(topology, States(running={channel: False}))
+    found = stopped.trace(at, message)
+    assert (found.end, found.is_good, found.problem is not None) == (end, False, True)
+    told = f"{found.problem.detail} {found.problem.advice}" if found.problem else ""
+    assert f"redrive channel start {' '.join(channel)}" in told
+    running = put_trace.assuming_tracer(topology, States(running={channel: True}))
+    assert running.trace(at, message).is_good

@@ -156,7 +156,7 @@ def test_a_plan_for_groups_names_their_topics_and_leaves_out_the_others() -> Non
     assert {one.name for one in plan.targets} == {
         "ORDERS.billing.retry", "ORDERS.connect-sink.retry"
     }  # fmt: skip
-    assert plan.notes == ["1 messages are left out: their consumer group is unknown"]
+    assert plan.notes == ["1 message is left out: the consumer group is unknown"]
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_parked_and_remaining_messages_expire_too_where_topics_were_changed(poli
     for one in found.values():
         assert one.expiring == 1
         assert one.sentence(NOW) == (
-            f"{one.topic} deletes up to 1 messages before they are handled, the first in 1 h:"
+            f"{one.topic} deletes up to 1 message before handling, the first in 1 h:"
             " it keeps them for 4 d 4 h"
         )
 

@@ -278,8 +278,6 @@ def test_what_is_acknowledged_counts_as_such_in_every_view(
     [
         "field_destq = 'A'",
         "\"field_destq\" = 'A'",
-        "origin IN (SELECT origin FROM (SELECT * FROM outcomes) o WHERE o.field_destq = 'A')",
-        "origin IN (SELECT origin FROM outcomes NATURAL JOIN (SELECT 'A' field_destq) a)",
     ],
 )
 def test_a_condition_reaches_a_column_however_it_names_it(tmp_path: Path, where: str) -> None:
@@ -341,21 +339,26 @@ def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:
         ("destq = 'X'", "there is no column destq", "did you mean field_destq?"),
         ("Reason = 2053", "there is no column Reason", "did you mean field_reason?"),
         ('handler = "bills"', "there is no column bills", "single quotes: 'bills'"),
-        ("origin LIKE", "Expected: an expression, found: its end", "docs/ledger.md"),
-        ("reason = = 1", "Expected: an expression, found: = at character 10", "docs/ledger.md"),
-        ("reason = 1 AND\n(", "found: its end", "docs/ledger.md"),
-        ("reason\n= = 1", "found: = at line 2, character 3", "docs/ledger.md"),
-        ("1 = 1) OR (1 = 1", "its parentheses do not match", "docs/ledger.md"),
-        ("'", "Unterminated string literal at character 1", "docs/ledger.md"),
-        ("reason = 'many'", "Cannot cast string 'many'", "docs/ledger.md"),
-        ("CAST(origin AS INT) = 1", "Cannot cast string 'd:0", "docs/ledger.md"),
-        ("count(*) > 1", "Aggregate functions are not allowed", "docs/ledger.md"),
+        ("origin LIKE", "does not fit at 'LIKE', character 8", "docs/ledger.md"),
+        ("reason = = 1", "does not fit at '=', character 10", "docs/ledger.md"),
+        ("reason = 1 AND\n(", "at '(', line 2, character 1", "docs/ledger.md"),
+        ("reason\n= = 1", "at '=', line 2, character 3", "docs/ledger.md"),
+        ("1 = 1) OR (1 = 1", "at ')', character 6", "docs/ledger.md"),
+        ("reason = 1; SELECT 1", "not one expression", "docs/ledger.md"),
+        ("'", "quotation mark is not closed", "docs/ledger.md"),
+        ("reason = 'many'", "cannot be converted", "docs/ledger.md"),
+        ("CAST(origin AS INT) = 1", "cannot be converted", "docs/ledger.md"),
+        ("reason LIKE 'a'", "types of its values do not fit", "docs/ledger.md"),
+        ("reason % 0 = 1", "divides by zero", "docs/ledger.md"),
+        ("origin ~ '('", "regular expression", "docs/ledger.md"),
+        ("count(*) > 1", "count is not a function of conditions", "starts_with"),
+        ("reason IN (SELECT reason FROM ledger)", "SUBQUERY cannot be part", "docs/ledger.md"),
     ],
 )
 def test_a_condition_that_is_none_is_a_mistake_of_the_user(
     inventory: Inventory, where: str, told: str, hint: str
 ) -> None:
-    """It is told where, in the words of the condition; the ledger is not blamed."""
+    """The error says where, without the engine's words or values of messages."""
     with (
         inventory,
         pytest.raises(UsageError, match=r"^--where is not a valid condition") as refused,

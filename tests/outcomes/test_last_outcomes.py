@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from tests.kafka.known_topics import KnownTopics
 from tests.outcomes.samples import START, append, outcome
 
 from redrive.engine.facts import ReplayedQuestion
-from redrive.engine.outcome import FINAL, UNTOUCHED
+from redrive.engine.outcome import FINAL, UNTOUCHED, put_members
 from redrive.messages import TopicPartition
-from redrive.outcomes.followed import FollowedReplays
+from redrive.messages import own_headers as own
+from redrive.outcomes.followed import FollowedPuts, FollowedReplays
 from redrive.outcomes.last_outcomes import LastOutcomes
 from redrive.outcomes.rows import GONE, row_of
 
@@ -123,3 +125,28 @@ def test_a_job_says_from_where_on_it_knows_what_instructions_moved() -> None:
     assert followed.since(ReplayedQuestion(0, 5)) == (4, {"dlq:0:0": 5})
     cluster.logs, cluster.first = outcomes_topic([*values, b"", b""]).logs, 7
     assert followed.since(ReplayedQuestion(0, 5)).first == 7
+
+
+def test_a_put_of_a_day_is_found_by_its_key_and_body() -> None:
+    """Its last round counts; one that is older is forgotten, and so is a foreign outcome."""
+    now = int(time.time() * 1000)
+
+    def value(digest: bytes, put_at: int, rounds: int) -> bytes:
+        header = own.Rounds("0" * 16, ((0, rounds),), rounds, put_at, "dlq", "orders").value
+        members = put_members(digest, [(own.ROUNDS, header), (own.HOPS, b"%d" % rounds)])
+        return f'{{"detail":"\\"put\\":{{\\"digest\\":\\"","origin":"dlq:0:0",{members}}}'.encode()
+
+    values = [
+        value(b"new", now - 2, 1),
+        value(b"old", now - 90_000_000, 1),
+        value_of("dlq:0:1", "retried"),
+    ]
+    lane = TopicPartition("redrive-shop-outcomes", 0)
+    cluster: Any = KnownTopics({lane: [(now, one) for one in values]})
+    followed = FollowedPuts(cluster, "redrive-shop-outcomes")
+    found = followed.last([b"new", b"old", b"none"])
+    assert {it: one.hops for it, one in found.items()} == {b"new": 1, b"old": 0, b"none": 0}
+    cluster.logs[lane].append((now, value(b"new", now, 2)))
+    (again,) = followed.last([b"new"]).values()
+    assert again.rounds is not None
+    assert again.rounds.by_rule == ((0, 2),)

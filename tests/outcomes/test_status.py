@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -13,9 +13,10 @@ from tests.outcomes.small_job import SmallJob, dead_letter
 
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.outcomes.rows import moment
-from redrive.outcomes.status import Precision, status_of
+from redrive.outcomes.status import Precision, _count_records, _Queues, invalid_remaining, status_of
 from redrive.outcomes.storage import local_path
 
 
@@ -108,6 +109,26 @@ def test_numbers_are_those_of_a_plain_reader_after_every_batch(job: SmallJob, no
         "remains": 10,
     }
     assert _naive(job)["remaining"] == 5
+
+
+def test_messages_without_a_header_are_counted_from_what_remains(job: SmallJob, now: int) -> None:
+    """The number is that of ``redrive status``, without a ledger; what was placed is left out."""
+    with Cluster(job.configuration.connection) as cluster:
+        job.step(now - 400_000)
+        assert invalid_remaining(job.configuration, cluster) == {job.identity.queue: 1}
+        assert _answered(job)["invalid"] == 1
+        job.kafka.produce(
+            job.identity.remaining_topic, [{"key": b"another", "value": b"no header"}]
+        )
+        assert invalid_remaining(job.configuration, cluster) == {job.identity.queue: 2}
+        [invalid] = [
+            record
+            for record in job.kafka.read(job.identity.remaining_topic)
+            if record.value == b"no header" and record.key != b"another"
+        ]
+        tombstone = {"key": invalid.key, "value": None, "partition": invalid.partition}
+        job.kafka.produce(job.identity.remaining_topic, [tombstone])
+        assert invalid_remaining(job.configuration, cluster) == {job.identity.queue: 1}
 
 
 def test_the_next_retry_is_due_an_interval_after_the_failed_attempt(
@@ -230,3 +251,52 @@ def test_without_a_broker_the_ledger_still_answers(
     assert content["handlers"][0]["waiting"] is None
     assert content["instances"] is None
     assert "localhost:1" in content["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "depth"),
+    [
+        ([4], (1, True)),  # one message and a marker
+        ([], (0, True)),  # markers alone
+        ([4, 5], (2, True)),
+    ],
+)
+def test_markers_of_transactions_are_no_waiting_messages(
+    offsets: list[int], depth: tuple[int, bool]
+) -> None:
+    """Of a few offsets the messages are counted."""
+    lane = TopicPartition("dlq", 0)
+    first: dict[TopicPartition, StoredRecord] = {}
+    records = [StoredRecord(lane, one, 0, None, b"x", []) for one in offsets]
+    cluster = cast("Cluster", Records(records))
+    counts = _count_records(cluster, {lane: 4}, {lane: 6}, {"dlq"}, first)
+    queues = _Queues(cluster, (), {lane: 4}, {lane: 6}, first, counts)
+    assert queues.depth("dlq") == depth
+    assert list(first) == [lane] * bool(offsets)
+
+
+def test_many_offsets_are_not_counted() -> None:
+    """The number is marked as the most that it can be."""
+    lane = TopicPartition("dlq", 0)
+    record = StoredRecord(lane, 0, 0, None, b"x", [])
+    cluster = cast("Cluster", Records([record]))
+    counts = _count_records(cluster, {lane: 0}, {lane: 5_000}, {"dlq"}, {})
+    queues = _Queues(cluster, (), {lane: 0}, {lane: 5_000}, {}, counts)
+    assert queues.depth("dlq") == (5_000, False)
+
+
+class Records:
+    """A cluster with some records."""
+
+    def __init__(self, records: list[StoredRecord]) -> None:
+        self._records = records
+
+    def read(
+        self, _: object, *, seconds: float, until: Callable[[StoredRecord], bool]
+    ) -> Iterator[StoredRecord]:
+        """The records, up to the first that is enough."""
+        del seconds
+        for one in self._records:
+            yield one
+            if until(one):
+                return

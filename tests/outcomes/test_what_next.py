@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from tests.configurations import write_settings
 from tests.engine.samples import handler_of
 
 from redrive.engine.outcome import FIELDS
 from redrive.engine.rules_decider import RulesDecider
-from redrive.outcomes.history import what_next
+from redrive.outcomes.history import next_put, next_steps, what_next
+from redrive.outcomes.inventory import Inventory
 from redrive.rules import parse
 from redrive.rules.backoff import jitter_of
+from redrive.settings import read_settings
+from redrive.topology.layout import QueueTopic, Resting, TopicRole
 
 RULES = "DIALECT(KAFKA) RETRYINT(30)\nKEY(bad) ACTION(QUARANTINE)\nACTION(RETRY) RETRY(5)\n"
 
@@ -69,7 +74,7 @@ def test_the_next_attempt_by_a_backoff_is_due_to_the_millisecond() -> None:
     rows = [row(**told, attempt=number) for number in (1, 2, 3)]
     found = what_next(rows, deciders(rules))
     partitions = table.backoff_partitions
-    waits_on = partitions.partition(0, 240, jitter_of("dlq:0:7", 3))
+    waits_on = partitions.partition(240, jitter_of("dlq:0:7", 3))
     assert found.due == NOON + timedelta(seconds=partitions.seconds(waits_on))
 
 
@@ -97,3 +102,52 @@ def test_what_a_person_left_alone_is_due_as_before(result: str) -> None:
     parked = row(result="parked", action="RETRY")
     passed = row(result=result, action="", attempt=0, time=NOON + timedelta(seconds=9))
     assert what_next([parked, passed], deciders()) == what_next([parked], deciders())
+
+
+def transmission(*, is_running: bool = True, resting: Resting | None = None) -> QueueTopic:
+    """The transmission queue QM2 of QM1, whose channel is TO.B."""
+    return QueueTopic(
+        topic="QM1--QM2", role=TopicRole.TRANSMISSION, queue="QM2", queue_manager="QM1", to="QM2",
+        channel=("QM1", "TO.B"), is_running=is_running, resting=resting,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("onward", "text"),
+    [
+        (transmission(), "channel TO.B of QM1 moves it on from QM2@QM1, if it runs"),
+        (transmission(is_running=False), "it waits on QM2@QM1: channel TO.B of QM1 does not run"),
+        (
+            transmission(resting=Resting("inactive", "no channel")),
+            "it waits on QM2@QM1: no channel",
+        ),
+        (None, "nothing: it was routed"),
+    ],
+)
+def test_a_put_on_a_transmission_queue_names_what_moves_or_holds_it(
+    onward: QueueTopic | None, text: str
+) -> None:
+    """It has not arrived, so there is something to come."""
+    intake = QueueTopic(topic="QM1--redrive-put", role=TopicRole.PUTS, queue_manager="QM1")
+    assert next_put(row(result="routed"), intake, onward).text.startswith(text)
+
+
+@pytest.mark.parametrize(("get", "is_held"), [("ENABLED", False), ("DISABLED", True)])
+def test_a_dead_letter_on_a_queue_with_get_disabled_names_it(
+    get: str, *, is_held: bool, tmp_path: Path
+) -> None:
+    """Its next attempt is not made while the queue has it."""
+    path = write_settings(tmp_path, "DLQ", more='[topology]\nfiles = ["QM1.mqsc"]\n')
+    (tmp_path / "QM1.mqsc").write_text(f"DEF QL(DLQ) GET({get})\nALTER QMGR DEADQ(DLQ)\n")
+    job = read_settings(path).job
+    letter = row(result="parked", action="RETRY") | {"handler": "DLQ", "rule_line": 1}
+
+    class OneLetter:
+        """Has the outcomes of one dead letter."""
+
+        def stories(self, _: object) -> dict[str, list[Any]]:
+            """The outcomes by message."""
+            return {letter["message"]: [letter]}
+
+    (step,) = next_steps(job, cast("Inventory", OneLetter()), [letter]).values()
+    assert ("not while DLQ@QM1 has GET(DISABLED)" in step.text) is is_held

@@ -88,7 +88,11 @@ def test_a_missing_end_is_shown_behind_the_last_character() -> None:
     ("text", "hint"),
     [
         ("REASN(1) ACTION(RETRY)", "did you mean REASON?"),
-        ("REASON(1) ACTION(RETRY) RETRIES(3)", "did you mean RETRY"),
+        ("REASON(1) ACTION(RETRY) RETRIES(3)", "did you mean RETRY?"),
+        ("RETRIES(3) REASON(1) ACTION(RETRY)", "did you mean RETRY?"),
+        ("INPUTQ(Q) RETRY_INT(3)\nACTION(RETRY)", "did you mean RETRYINT?"),
+        ("INPUTQ(Q) RETRIES(3)\nACTION(RETRY)", "did you mean RETRYINT?"),
+        ("RETRYIN(3)\nACTION(RETRY)", "did you mean RETRYINT?"),
         ("REASON(MQRC_Q_FUL) ACTION(RETRY)", "MQRC_Q_FULL"),
         ("REASON(Q_FULL) ACTION(RETRY)", "MQRC_Q_FULL"),
         ("REASON(MQRC_A_NEW_ONE_OF_2031) ACTION(RETRY)", "as its number"),

@@ -349,6 +349,23 @@ def test_settings_of_a_cluster_are_checked_as_those_of_kafka(check: Check) -> No
     assert errors == [("MISSING", 1), ("BAD_VALUE", 2), ("BAD_VALUE", 3)]
 
 
+@pytest.mark.parametrize(
+    ("handler", "cluster", "is_shared"),
+    [("to", "retry", True), ("to", "retry-backoff", True), ("to-x", "2Dx-replay", True),
+     ("to", "eu", False), ("orders", "retry", False)],
+)  # fmt: skip
+def test_a_cluster_and_a_handler_may_not_share_a_topic(
+    check: Check, handler: str, cluster: str, *, is_shared: bool
+) -> None:
+    """A job would forward what waits for its next attempt."""
+    settings = GOOD.replace("queue = ", f'name = "{handler}"\nqueue = ', 1)
+    found = check(settings + f"[clusters.{cluster}]\nbootstrap_servers = 'eu:9092'\n")
+    errors = [
+        (one.code, one.line - settings.count("\n")) for one in found if one.severity == "error"
+    ]
+    assert errors == [("CONFLICT", 1)] * is_shared
+
+
 def test_context_authority_is_accepted_when_the_settings_allow_it(check: Check) -> None:
     """With allow_context_authority PUTAUT(CTX) is no finding."""
     Path("orders.rul").write_text("ACTION(RETRY) PUTAUT(CTX)\n")

@@ -5,6 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import pytest
+from tests.configurations import write_settings
 from tests.settings.conftest import (
     ENVIRON,
     GOOD,
@@ -29,6 +30,7 @@ from redrive.settings import (
     Option,
     Settings,
     read_settings,
+    read_settings_for_topic,
     settings_of,
 )
 from redrive.settings.findings import SCHEMA
@@ -585,3 +587,20 @@ def _written(text: str) -> Path:
     path = Path("redrive.toml")
     path.write_text(text)
     return path
+
+
+def test_settings_of_a_topic_are_read_although_others_are_wrong(tmp_path: Path) -> None:
+    """Transforms, tables, the ledger do not matter; what reads dead letters and masks them does."""
+    broken = (
+        '[schemes.mine]\nrecognise = "x-error"\n'
+        '[transforms.fix]\npython = "no.such.module:change"\n'
+        '[job]\nenrichment = "no.such.module:enrich"\n'
+    )
+    path = write_settings(tmp_path, "orders.dlq", rules="ACTION(NOTHING)\n", more=broken)
+    settings, problem = read_settings_for_topic(path)
+    assert [scheme.name for scheme in settings.job.schemes] == ["mine"]
+    assert "errors that do not matter here" in problem
+    path.write_text(path.read_text("utf-8").replace('"x-error"', '"$."'), "utf-8")
+    with pytest.raises(ConfigurationError):
+        read_settings_for_topic(path)
+    assert read_settings_for_topic(write_settings(tmp_path, "orders.dlq"))[1] == ""

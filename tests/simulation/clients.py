@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import pickle
 import random
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -1168,9 +1167,6 @@ _MACHINE: Final = SimpleNamespace(gethostname=lambda: "host", getpid=lambda: 1)
 """``socket`` and ``os`` where a process says who it is."""
 SETTLED: Final = 8.0
 """Seconds after which a round counts as over: nobody processes here, so no group passes a put."""
-_DELAYS: Final = 6
-"""Partitions of messages that wait by BACKOFF for each of the dead-letter queue, wherever they are
-dealt out: enough for three delays, two for each."""
 _REPLACED: Final[Mapping[str, object]] = {
     "redrive.kafka.producer.Producer": SimulatedProducer,
     "redrive.kafka.producer.Consumer": SimulatedConsumer,
@@ -1224,9 +1220,6 @@ def simulated_clients() -> Iterator[None]:
         stack.enter_context(one_core())
         for name, value in _REPLACED.items():
             stack.enter_context(patch(name, value))
-        for module in [one for one in sys.modules.values() if one.__name__.startswith("redrive.")]:
-            if hasattr(module, "PARTITIONS"):
-                stack.enter_context(patch.object(module, "PARTITIONS", _DELAYS))
         yield
 
 

@@ -52,7 +52,7 @@ from redrive.topology.put import QueueLimits
 APPLICATION: Final = "app"
 DEAD_LETTERS: Final = "DLQ"
 RETRY: Final = "redrive-app-dlq-retry"
-BACKOFF: Final = f"{RETRY}-backoff"
+BACKOFF: Final = f"{RETRY}-delays"
 REMAINING: Final = "redrive-app-dlq-remaining"
 REPLAY: Final = "redrive-app-dlq-replay"
 _LOST_AFTER: Final = 60.0
@@ -359,6 +359,7 @@ class _Run:
         self._batches = 0
         query: Any = self  # which tells its progress
         spark: Any = None
+        invalid: Any = SimpleNamespace(look=lambda _: None)  # it only counts, in a thread
         self._upkeep = Upkeep(
             settings,
             instance.control,
@@ -368,6 +369,7 @@ class _Run:
             query=query,
             processor=self.processor,
             assigned_share=instance.assigned_share,
+            invalid=invalid,
         )
         self._held_keys = HeldKeysTopic(settings, order.run, instance.control)
         self._beside: Process | None = None
@@ -635,8 +637,12 @@ class _Run:
         """What no new table set free has waited, whatever became of the clock on the wall.
 
         A run that was superseded has the clock of before, and may read early what the newer one
-        parked: it has no effect.
+        parked: it has no effect. What waits on lanes that all partitions share may have the stamp
+        of another instance, whose clock counts from another start.
         """
+        is_set = len(self._scheduler.set_at) > 1
+        if lane.topic == BACKOFF and self._instance.settings.share.total > 1 and is_set:
+            return
         for record in records:
             attempted = self._network.cluster.attempted.get(record.timestamp)
             if attempted is None:  # the stamp of another program: the job's own clock counts

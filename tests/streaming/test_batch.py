@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.configurations import job_of
+from tests.configurations import handled, job_of
 
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import HeldPartition
 from redrive.checkpoints.positions import PositionsOnly
 from redrive.configuration import EmitterChoice, JobConfiguration
+from redrive.engine.breaker import BreakerCounts, BreakerKey, Breakers, BreakerSettings
 from redrive.errors import TransientFault
 from redrive.messages import TopicPartition
 from redrive.streaming.batch import LARGEST_RESULT, BatchProcessor
@@ -193,6 +196,27 @@ def test_offsets_are_committed_again_behind_a_batch_that_runs_at_that_moment(
 def test_after_a_batch_that_failed_workers_go_first() -> None:
     """It may have been too large, whatever was expected of it."""
     assert not uses_driver(EmitterChoice.DRIVER, 1, SMALL, workers_first=True)
+
+
+def test_an_open_breaker_outlives_its_run(tmp_path: Path) -> None:
+    """A new partition begins another run: what waits must not use up its attempts then."""
+    handler = replace(handled("dlq", "ACTION(RETRY)\n"), breaker=BreakerSettings(1))
+    job = replace(job_in(tmp_path), handlers=(handler,))
+    key, breakers = BreakerKey(handler.identity.name, 1, "orders", ""), Breakers({})
+    for is_first in (True, False):
+        processor = BatchProcessor(
+            job,
+            EmissionOrder(job, RunIdentity("app", job.share, 1)),
+            Start({}, (), frozenset(), {}),
+            cast("Any", SimpleNamespace(close=lambda: None)),
+            done=lambda _: None,
+            emitted=lambda _: None,
+            breakers=breakers,
+        )
+        if is_first:
+            breakers.learn({key: BreakerCounts(refused=1)}, int(time.time() * 1000))
+        assert [one.key for one in processor.breakers()] == [key]
+        processor.close()
 
 
 @pytest.mark.parametrize(("release", "rows"), [(0, 7), (10, 17), (50_000, 7 + 1_001)])

@@ -15,7 +15,14 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaConsumer
 from tests.conftest import eventually
-from tests.engine.failed_processing import GROUPS, LATE, SCHEMES
+from tests.engine.failed_processing import (
+    GROUPS,
+    LATE,
+    SCHEMES,
+    dropping,
+    envelope,
+    nameless,
+)
 from tests.streaming.conftest import Jobs
 
 from redrive.configuration import EmitterChoice, JobConfiguration
@@ -26,6 +33,8 @@ from redrive.messages import own_headers as own
 from redrive.rules import parse
 from redrive.rules.backoff import JITTER
 
+DROPPING = (dropping(envelope), dropping(nameless))
+"""They leave out the headers of the record; the second does not name the record either."""
 Failures = Mapping[tuple[str, bytes], Sequence[int]]
 """Milliseconds of the failures, by topic and value of a record."""
 
@@ -204,7 +213,7 @@ def failing_consumer(
         The failures, once the consumer has ended with the context.
     """
     failures: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
-    schemes = {scheme.__name__: scheme for scheme in SCHEMES}
+    schemes = {scheme.__name__: scheme for scheme in (*SCHEMES, *DROPPING)}
     is_over = Event()
 
     def dead_letters(records: Sequence[Any]) -> Iterator[OutputRecord]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -24,6 +26,8 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
     StreamingQueryListener,
 )
+from tests.commands import redrive
+from tests.configurations import write_settings
 from tests.conftest import eventually
 from tests.streaming.conftest import Jobs, RunningJob, letter
 
@@ -348,6 +352,74 @@ def test_instances_that_come_and_go_share_the_partitions_out(jobs: Jobs) -> None
     assert handle(second) == [40]
     second.stop()
     assert len(jobs.outcomes(settings)) == 120
+
+
+def refused_start(job: RunningJob) -> ConfigurationError:
+    """The error of a start that is refused."""
+    eventually(lambda: not job.is_alive, "the start was refused")
+    assert isinstance(job.error, ConfigurationError), job.error
+    return job.error
+
+
+def test_second_application_is_refused_unless_it_handles_a_copy_on_purpose(jobs: Jobs) -> None:
+    """The refusal names the first one, how far it is, and leaves no topic; later starts go on."""
+    dlq = jobs.topic("dlq", partitions=2)
+    table = {dlq: "ACTION(DISCARD)\n"}
+    jobs.produce(dlq, [letter(1, "x", partition=number % 2) for number in range(10)])
+    first = jobs.start(jobs.configure(table, application=f"{dlq}.first"))
+    first.wait_for_records(10)
+    second = jobs.configure(table, application=f"{dlq}.second")
+    for running in (f"running: {socket.gethostname()}:{os.getpid()}", "not running"):
+        error = refused_start(jobs.start(second))
+        assert f"{dlq} is handled by the application {dlq}.first ({running})" in error.message
+        assert f"{dlq}:0 to offset 5, {dlq}:1 to offset 5" in error.message
+        assert f"--take-over {dlq}.first" in error.hint
+        assert "--beside" in error.hint
+        if first.is_alive:
+            first.stop()
+    assert second.control_topic not in Cluster(second.connection).topics()
+    settings = write_settings(
+        jobs.folder, dlq, application=second.application, servers=jobs.bootstrap_servers
+    )
+    found = redrive("check", str(settings), code=0).stdout
+    assert f"{dlq} is handled by the application {dlq}.first (not running)" in found
+    assert "[OTHER_APPLICATION]" in found
+    assert f"a start of {dlq}.second is refused" in redrive("status", "-c", str(settings)).stdout
+    copying = jobs.start(replace(second, beside=True))
+    copying.wait_for_records(10)
+    copying.stop()
+    again = jobs.start(second)
+    eventually(again.is_started.is_set, "it goes on")
+    again.stop()
+    assert again.records == 0
+
+
+def test_application_continues_where_an_ended_one_has_stopped(jobs: Jobs) -> None:
+    """Not while that one runs; afterwards that one is refused, and what it kept stays its own."""
+    dlq = jobs.topic("dlq", partitions=2)
+    table = {dlq: "REASON(1) ACTION(DISCARD)\nACTION(RETRY) RETRY(2)\n"}
+    jobs.produce(dlq, [letter(1 + number // 4, "x", partition=number % 2) for number in range(6)])
+    first = jobs.start(jobs.configure(table, application=f"{dlq}.first"))
+    first.wait_for_records(6)
+    taking = jobs.configure(table, application=f"{dlq}.second", take_over=f"{dlq}.first")
+    second = jobs.start(taking)
+    eventually(lambda: not second.is_alive, "the start was refused")
+    assert isinstance(second.error, AlreadyRunningError)
+    assert f"while it runs: {socket.gethostname()}:{os.getpid()}" in second.error.message
+    first.stop()
+    jobs.produce(dlq, [letter(1, "x", partition=number % 2) for number in range(4)])
+    second = jobs.start(taking)
+    second.wait_for_records(4)
+    [facts] = [facts for message, facts in second.warnings if "are taken over" in message]
+    assert (facts["parked"], facts["remaining"]) == (2, 0)
+    error = refused_start(jobs.start(first.configuration))
+    assert f"is handled by the application {dlq}.second (running" in error.message
+    second.stop()
+    assert second.records == 4
+    back = jobs.start(replace(first.configuration, take_over=f"{dlq}.second"))
+    jobs.produce(dlq, [letter(1, "x")])
+    eventually(lambda: back.results().get("discarded") == 1, "the first one goes on")
+    back.stop()
 
 
 def test_an_instance_without_a_partition_is_well(jobs: Jobs) -> None:

@@ -76,11 +76,11 @@ def spring(partition: int, cause: str, message: str) -> Headers:
 def streams(offset: int) -> Headers:
     """What Kafka Streams writes about one record of ``counts``."""
     message = "Size of data received by IntegerDeserializer is not 4"
-    error = f"org.apache.kafka.common.errors.SerializationException: {message}"
+    error = "org.apache.kafka.common.errors.SerializationException"
     told = {
         "exception": error,
         "message": message,
-        "stacktrace": f"{error}\n\tat org.apache.kafka.common.serialization",
+        "stacktrace": f"{error}: {message}\n\tat org.apache.kafka.common.serialization",
         "topic": "counts",
         "partition": "6",
         "offset": str(offset),

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections import Counter
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from tests.configurations import write_settings
+from tests.configurations import handled, job_of, write_settings
 
 from redrive.checkpoints.held import HeldPartition
+from redrive.checkpoints.instances import Share
+from redrive.configuration.deciders import inhibited_queues
 from redrive.messages import TopicPartition
 from redrive.settings import read_settings
 from redrive.streaming.held_reader import read_held
-from redrive.streaming.kept_lanes import held_by_channels, inhibited_queues, kept_lanes
+from redrive.streaming.kept_lanes import held_by_channels, kept_lanes
+from redrive.streaming.topics import own_topics
 
 
 @pytest.mark.parametrize(("get", "is_held"), [("ENABLED", False), ("DISABLED", True)])
@@ -28,7 +32,7 @@ def test_a_handler_waits_while_its_queue_has_get_disabled(
     inhibited = inhibited_queues(job)
     assert [one.place for one in inhibited.values()] == ["DLQ@QM1"] * is_held
     lane = TopicPartition("QM1--DLQ", 0)
-    kept = [one for one in kept_lanes(job, {lane.topic: 1}, ()) if one.source == lane]
+    kept = [one for one in kept_lanes(job, {lane.topic: 1}, {}) if one.source == lane]
     channels = [(one.source, one.channel) for one in kept if one.channel]
     held = list(held_by_channels(channels, kept, {lane: 0}))
     assert [(one.lane, one.is_running) for one in held] == [(lane, False)] * is_held
@@ -44,3 +48,48 @@ def test_a_held_partition_comes_through_the_options_of_its_source() -> None:
     plain = HeldPartition("q", 1, 0, 0, None)
     for one in (held, plain):
         assert read_held(json.loads(json.dumps(asdict(one)))) == one
+
+
+@pytest.mark.parametrize("partitions", [0, 2, 4, 6])
+@pytest.mark.parametrize("total", [1, 3])
+@pytest.mark.parametrize("has_backoff", [False, True])
+def test_each_own_partition_belongs_to_one_share_whatever_became_of_its_source(
+    partitions: int, total: int, *, has_backoff: bool
+) -> None:
+    """The dead-letter topic had four partitions, and now has fewer or more, or is gone."""
+    rules = "DIALECT(KAFKA)\nACTION(RETRY) RETRY(3) BACKOFF(1s,2,4s)\n" if has_backoff else ""
+    handler = handled("dlq", rules or "ACTION(RETRY)\n", replay_topic="replay")
+    own = {"retry": 4, "remaining": 4, "replay": 4, "retry-backoff": 64, "retry-delays": 9}
+    layout = {"dlq": partitions} if partitions else {}
+    job = job_of(handler)
+    wanted = {one.name: one.partitions for one in own_topics(job, layout, own)}
+    existing = {**own, **{name: count for name, count in wanted.items() if name in own}}
+    lanes = Counter(
+        lane
+        for number in range(1, total + 1)
+        for one in kept_lanes(replace(job, share=Share(number, total)), layout, existing)
+        for lane in one.lanes
+    )
+    every = {**layout, **existing}
+    assert lanes == {
+        TopicPartition(name, number): 1 for name, count in every.items() for number in range(count)
+    }
+
+
+def test_what_waits_for_a_topic_that_may_not_be_read_stays() -> None:
+    job = job_of(handled("dlq", "ACTION(RETRY)\n"))
+    assert kept_lanes(job, {}, {"retry": 4, "remaining": 4}, denied={"dlq"}) == []
+
+
+@pytest.mark.parametrize("rules", ["BACKOFF(30s,2,10m)", "BACKOFF(1s,1.6,1h)"])
+@pytest.mark.parametrize("order", ["", "ORDER(KEY) "])
+@pytest.mark.parametrize("partitions", [1, 6, 100])
+def test_waiting_takes_at_most_two_partitions_for_each_of_the_source_and_sixteen(
+    partitions: int, order: str, rules: str
+) -> None:
+    """Whatever the delays are; the usual ones take seven."""
+    table = f"DIALECT(KAFKA) {order}\nACTION(RETRY) RETRY(12) {rules}\n"
+    job = job_of(handled("dlq", table, replay_topic="replay"))
+    before = sum(one.partitions for one in own_topics(job, {}))
+    after = sum(one.partitions for one in own_topics(job, {"dlq": partitions}))
+    assert after - before <= 2 * partitions + (7 if "10m" in rules and not order else 16)

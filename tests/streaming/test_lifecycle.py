@@ -184,4 +184,4 @@ def test_a_process_whose_job_does_not_end_in_time_is_ended(
         assert codes.get(timeout=PATIENCE) == code
     assert told[0]["unanswered"] == "stop of the query"
     assert told[0]["exit_code"] == code
-    assert told[0].get("error") == (None if error is None else error.message)
+    assert control.fatal_error is error

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -28,14 +28,19 @@ from kafka.errors import MessageSizeTooLargeError
 from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.conftest import PATIENCE, RawName, eventually, read_records
+from tests.engine.failed_processing import ENVELOPE, NAMELESS
 from tests.streaming.conftest import Jobs, RunningJob, configuration_of, letter
+from tests.streaming.test_dialect import DROPPING, failing_consumer
 
 from redrive.broker import EmbeddedBroker, EmbeddedCluster
 from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.instances import Share
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration, LedgerConfiguration
+from redrive.configuration.deciders import table_of
 from redrive.engine.commands import To
+from redrive.engine.message import Attempts, Message
+from redrive.engine.waiting import parked
 from redrive.errors import ConfigurationError, FatalFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import TRANSACTION
@@ -499,6 +504,64 @@ def test_what_remains_of_a_topic_outlives_its_recreation(jobs: Jobs) -> None:
     assert live == {f"{dlq}:0:0".encode(): b"old", f"{dlq}~2:0:0".encode(): b"new"}
 
 
+@pytest.mark.parametrize("partitions", [1, 0], ids=["fewer partitions", "deleted"])
+def test_what_is_parked_is_retried_whatever_became_of_its_topic(
+    jobs: Jobs, partitions: int
+) -> None:
+    """The partitions that the dead-letter topic no longer has are read like the others."""
+    dlq, orders = jobs.topic("dlq", partitions=4), jobs.topic("orders")
+    configuration = jobs.configure({dlq: "RETRYINT(1)\nACTION(RETRY) RETRY(1000000)\n"})
+    jobs.admin.delete_topics([orders])
+    eventually(lambda: orders not in jobs.admin.list_topics(), "the target is gone")
+    everything = sorted(b"%d" % number for number in range(20))
+    letters = [letter(2053, orders, body, partition=n % 4) for n, body in enumerate(everything)]
+    jobs.produce(dlq, letters)
+    job = jobs.start(configuration)
+    eventually(lambda: job.results().get("parked", 0) >= 20 or job.error, "all are parked")
+    job.stop()
+    jobs.admin.delete_topics([dlq])
+    eventually(lambda: dlq not in jobs.admin.list_topics(), "the dead-letter topic is gone")
+    if partitions:
+        jobs.create(dlq, partitions=partitions)
+    jobs.create(orders)
+    job = jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE))
+    eventually(lambda: job.results().get("retried", 0) >= 20 or job.error, "all were retried")
+    job.stop()
+    assert bodies(jobs.read(orders)) == everything
+
+
+def test_what_an_earlier_version_parked_by_backoff_is_retried_with_its_count(jobs: Jobs) -> None:
+    """Its topic had sixteen partitions for each of the source; it gets no more messages."""
+    dlq, orders = jobs.topic("dlq", partitions=2), jobs.topic("orders")
+    rules = "DIALECT(KAFKA)\nACTION(FWD) FWDT('{}') RETRY(3) BACKOFF(1s,2,4s)\n"
+    configuration = jobs.configure({dlq: rules.format(orders)})
+    identity = configuration.handlers[0].identity
+    first = jobs.start(configuration)
+    eventually(lambda: first.is_started.is_set() or first.error, "the table is recorded")
+    first.stop()
+    jobs.create(identity.earlier_backoff_topic, partitions=32)
+    table = table_of(configuration.handlers[0])
+    for number in range(8):
+        message = Message(b"k", b"%d" % number, [], 5, f"{dlq}:1:{number}", f"{dlq}:1:{number}", 0)
+        copy = parked(
+            message,
+            topic=identity.earlier_backoff_topic,
+            partition=16 + 2 * number,
+            table=table.hash[:16],
+            attempts=Attempts(1),
+            now=int(time.time() * 1000),
+        )
+        headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"x"), *(copy.headers or [])]
+        record = {"value": copy.value, "key": copy.key, "headers": headers}
+        jobs.produce(copy.topic, [{**record, "partition": copy.partition}])
+    job = jobs.start(configuration)
+    eventually(lambda: job.results().get("forwarded", 0) >= 8 or job.error, "all were retried")
+    job.stop()
+    assert any(facts.get("topic") == identity.earlier_backoff_topic for _, facts in job.notices)
+    assert bodies(jobs.read(orders)) == [b"%d" % number for number in range(8)]
+    assert {one["attempt"] for one in jobs.outcomes(configuration)} == {2}
+
+
 # -- what operators do to targets ------------------------------------------------------------------
 
 
@@ -957,6 +1020,165 @@ def test_a_start_beside_commands_that_ask_who_runs_the_job_is_not_refused(
             end_group(asker)
 
 
+@pytest.mark.timeout(900)
+def test_an_open_transaction_that_hides_dead_letters_is_told_until_it_ends(
+    folder: Path, own_broker: EmbeddedBroker
+) -> None:
+    """Within 70 seconds by the log, with the id of its producer; markers alone are none."""
+    servers = own_broker.bootstrap_servers
+    settings_of("hidden", servers, interval=1)
+    process = start_process()
+    opened = "an open transaction hides records"
+
+    def warnings() -> list[str]:
+        return [line for line in Path("job.log").read_text().splitlines() if opened in line]
+
+    try:
+        hiding = Producer(
+            {
+                "bootstrap.servers": servers,
+                "transactional.id": "importer-7",
+                "transaction.timeout.ms": 300_000,
+            }
+        )
+        hiding.init_transactions()
+        hiding.begin_transaction()
+        hiding.produce("hidden.dlq", **letter(2053, "nowhere"), partition=0)
+        hiding.flush()
+        others = Producer({"bootstrap.servers": servers})
+        for _ in range(30):
+            others.produce("hidden.dlq", **letter(2053, "nowhere"), partition=0)
+        others.flush()
+        assert check_status() == 0
+        eventually(warnings, "it is told")
+        assert "importer-7" in warnings()[0]
+        seconds = int(warnings()[0].partition("seconds=")[2].split()[0])
+        assert 60 <= seconds < 70
+        problem = json.loads(redrive("status", "--check", "--json", code=1).stdout)["problem"]
+        assert "an open transaction on hidden.dlq:0 has hidden 31 records for 1 min" in problem
+        assert "importer-7" in problem
+        hiding.commit_transaction()
+        eventually(lambda: check_status() == 0, "it has ended")
+        assert "the open transaction has ended" in Path("job.log").read_text()
+        assert len(warnings()) == 1
+    finally:
+        end_group(process)
+
+
+@dataclass
+class Starter:
+    """Processes of two applications that handle one queue, two instances each, and their words."""
+
+    servers: str
+    queue: str
+    processes: dict[tuple[str, int], subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, kind: str, number: int, *options: str) -> None:
+        """Starts an instance of ``run`` or of ``runmqdlq``."""
+        words = {
+            "run": ["run", "-c", "redrive.toml", "--directory", f"run{number}", *options],
+            "runmqdlq": ["runmqdlq", self.queue, *options],
+        }
+        with self.log(kind, number).open("wb") as output, Path("shared.rul").open("rb") as table:
+            self.processes[kind, number] = subprocess.Popen(
+                [sys.executable, "-m", "redrive", *words[kind]],
+                stdin=table,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env={**os.environ, "REDRIVE_BOOTSTRAP_SERVERS": self.servers},
+            )
+
+    @staticmethod
+    def log(kind: str, number: int) -> Path:
+        """What an instance said."""
+        return Path(f"{kind}{number}.log")
+
+    def has_begun(self, kind: str, number: int) -> bool:
+        """Whether it handles messages, stands by or was refused."""
+        words = ("handling the dead letters", "AMQ8708", "stands by")
+        said = self.log(kind, number).read_text()
+        return not self.runs(kind, number) or any(word in said for word in words)
+
+    def runs(self, kind: str, number: int) -> bool:
+        """Whether it has not ended."""
+        process = self.processes.get((kind, number))
+        return process is not None and process.poll() is None
+
+    def change(self, chance: random.Random, *chosen: tuple[str, int]) -> None:
+        """Ends those that run, and starts the others, all at one moment."""
+        for one in chosen:
+            if self.runs(*one):
+                self.end(*one, chance.choice([signal.SIGKILL, signal.SIGTERM]))
+            else:
+                self.start(*one)
+        for one in chosen:
+            eventually(partial(self.has_begun, *one), f"{one} has begun")
+
+    def count_refused(self) -> int:
+        """Starts one instance of each application, and checks what a refused one says."""
+        refused = 0
+        for kind, other in (("run", self.queue), ("runmqdlq", "shop")):
+            self.change(random.Random(), (kind, 1))
+            if not self.runs(kind, 1):
+                refused += 1
+                *_, error, hint = self.log(kind, 1).read_text().splitlines()
+                assert f"error: {self.queue} is handled by the application {other}" in error
+                assert "hint: " in hint
+        return refused
+
+    def end_all(self) -> None:
+        """Kills all."""
+        for process in self.processes.values():
+            end_group(process)
+
+    def end(self, kind: str, number: int, how: signal.Signals) -> None:
+        """Ends one."""
+        process = self.processes[kind, number]
+        if how is signal.SIGTERM:
+            process.send_signal(how)
+            process.wait(PATIENCE)
+        end_group(process)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", [17])
+def test_two_applications_of_two_instances_put_each_message_once_in_any_order_of_starts(
+    folder: Path, own_broker: EmbeddedBroker, seed: int
+) -> None:
+    """Who is refused says who handles the queue; an error is the last line but its hint."""
+    del folder
+    chance, queue, target = random.Random(seed), "shared.dlq", "shared.orders"
+    servers = own_broker.bootstrap_servers
+    settings_of("shared", servers, interval=1)
+    settings = Path("redrive.toml")
+    text = settings.read_text().replace('name = "shared"', 'name = "shop"\ninstance = "auto"', 1)
+    settings.write_text(text)
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin.create_topics([NewTopic(target, 1, 1)], wait_for_metadata=True)
+    admin.close()
+    producer = Producer({"bootstrap.servers": servers})
+    starter, sent = Starter(servers, queue), 0
+    every = [(kind, number) for kind in ("run", "runmqdlq") for number in (1, 2)]
+    try:
+        for step in range(8):
+            for _ in range(20):
+                record = letter(2053, target, b"%d" % sent)
+                producer.produce(queue, partition=sent % 2, **record)
+                sent += 1
+            producer.flush()
+            # At first both applications at one moment.
+            starter.change(chance, *([every[0], every[2]] if step == 0 else [chance.choice(every)]))
+        starter.end_all()
+        if starter.count_refused() > 1:  # both began at one moment: neither has handled anything
+            starter.start("run", 1, "--take-over", queue)
+        read = partial(read_records, servers, target)
+        eventually(lambda: len(read()) >= sent, "every message is put")
+        assert sorted(int(record.value) for record in read()) == [*range(sent)]
+    finally:
+        starter.end_all()
+
+
 def settings_of(name: str, servers: str, *, interval: float) -> None:
     """Settings and a table, in this folder, of a job that tries again and again; and its topic."""
     admin = KafkaAdminClient(bootstrap_servers=servers)
@@ -1010,3 +1232,33 @@ def _lives(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+@BOTH_EMITTERS
+def test_a_program_that_drops_headers_has_its_rounds_and_no_more(
+    jobs: Jobs, emitter: EmitterChoice
+) -> None:
+    """It writes a JSON envelope, with or without the offset of its record; the job starts anew."""
+    dlq, dead, orders = jobs.topic("dlq"), jobs.topic("dead"), jobs.topic("orders")
+    table = f"DIALECT(KAFKA) RETRYINT(1)\nACTION(RETRY) RETRY(4)\nACTION(FWD) FWDT('{dead}')\n"
+    values = [f"{one.__name__} always {n}".encode() for one in DROPPING for n in range(5)]
+    configuration = jobs.configure({dlq: table}, schemes=(ENVELOPE, NAMELESS), emitter=emitter)
+    running = jobs.start(configuration)
+    jobs.produce(orders, [{"key": b"k", "value": it} for it in values])
+    with failing_consumer(jobs.bootstrap_servers, dlq, orders) as processing:
+        eventually(
+            lambda: len(jobs.read(orders)) >= 3 * len(values) or running.error or processing.done(),
+            "all have come back",
+        )
+        running.stop()
+        second = jobs.start(configuration)
+        eventually(
+            lambda: len(jobs.read(dead)) >= len(values) or second.error or processing.done(),
+            "all are given up",
+        )
+        second.stop()
+    processing.result()
+    assert Counter(jobs.values(dead)) == dict.fromkeys(values, 1)
+    assert Counter(jobs.values(orders)) == dict.fromkeys(values, 1 + 4)
+    told = {message for job in (running, second) for message, _ in job.warnings}
+    assert "a program drops headers" in told

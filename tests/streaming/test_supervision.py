@@ -13,11 +13,12 @@ from tests.streaming.conftest import configuration_of
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.held import HeldPartition
 from redrive.engine.commands import NO_STATES, States
+from redrive.kafka.admin import OpenTransaction
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.operations.supervision import Activity, SupervisionState
 from redrive.streaming import supervision
-from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.lifecycle import JobControl, JobObserver
 from redrive.streaming.start import Start
 from redrive.streaming.supervision import Supervisor
 
@@ -39,6 +40,11 @@ class Kafka:
     """Timestamps of the records of each lane, in seconds."""
     markers: int = 0
     """Markers behind the last record of each lane."""
+    hidden: dict[TopicPartition, int] = field(default_factory=dict)
+    """Records that an open transaction hides."""
+    transactions: dict[TopicPartition, OpenTransaction] = field(default_factory=dict)
+    """What the broker says of open transactions."""
+    connection: Any = None
     states_now: States = NO_STATES
 
     def time(self) -> float:
@@ -55,8 +61,17 @@ class Kafka:
     def ends(
         self, lanes: Collection[TopicPartition], *, committed_only: bool = True
     ) -> dict[TopicPartition, int]:
-        del committed_only
-        return {lane: len(self.records.get(lane, [])) + self.markers for lane in lanes}
+        return {
+            lane: len(self.records.get(lane, []))
+            + self.markers
+            + (0 if committed_only else self.hidden.get(lane, 0))
+            for lane in lanes
+        }
+
+    def open_transactions(
+        self, _: object, lanes: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OpenTransaction]:
+        return {lane: one for lane, one in self.transactions.items() if lane in lanes}
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {
@@ -78,6 +93,20 @@ class Kafka:
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+class Told(JobObserver):
+    """Keeps notices and warnings."""
+
+    def __init__(self) -> None:
+        self.warnings: list[tuple[str, dict[str, object]]] = []
+        self.notices: list[tuple[str, dict[str, object]]] = []
+
+    def warning(self, message: str, /, **facts: object) -> None:
+        self.warnings.append((message, facts))
+
+    def notice(self, message: str, /, **facts: object) -> None:
+        self.notices.append((message, facts))
 
 
 @dataclass
@@ -115,6 +144,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     for module in ("streaming.supervision", "checkpoints.held", "checkpoints.clock"):
         monkeypatch.setattr(f"redrive.{module}.time", kafka)
     monkeypatch.setattr(supervision, "Cluster", lambda *_, **__: kafka)
+    monkeypatch.setattr("redrive.operations.supervision.open_transactions", kafka.open_transactions)
     monkeypatch.setattr(supervision, "StatesFollower", lambda *_: kafka)
     job = configuration_of(tmp_path, "localhost:1", {}, stalled_after=60.0)
     one = Watched(kafka, Supervisor(job, JobControl(), None))
@@ -184,6 +214,71 @@ def test_markers_are_no_work(watched: Watched) -> None:
     """Behind the last record of a lane lies the marker of its transaction, which nobody handles."""
     watched.kafka.markers = 1
     assert watched.passes(300).state is Activity.RUNNING
+
+
+@pytest.mark.parametrize("lane", [LETTERS, RETRIES, REMAINING, REPLAY, QUEUE])
+def test_what_nobody_can_read_is_no_stall_at_any_moment(
+    watched: Watched, lane: TopicPartition
+) -> None:
+    """Markers, and records that compaction removed, end a lane; looks are seconds apart.
+
+    A report between two looks says the same.
+    """
+    held = tuple(replace(one, release=3) if one.lane == REMAINING else one for one in HELD)
+    watched.supervisor.watch(start_of(held))
+    watched.kafka.records[lane] = [0.0] * 10
+    watched.kafka.committed_at[lane] = 10
+    watched.kafka.markers = 3
+    states = set()
+    for second in range(300):
+        watched.kafka.now += 1
+        if second % 7 == 0:
+            watched.supervisor._probe()
+        states.add(watched.supervisor._state(watched.kafka.now).state)
+    assert states == {Activity.RUNNING}
+
+
+def test_an_open_transaction_is_told_after_a_minute_and_until_it_ends(watched: Watched) -> None:
+    """With its id where the broker tells it; another one each few seconds is a producer at work."""
+    kafka, told = watched.kafka, Told()
+    watched.supervisor._control.add_observer(told)
+    for handled in range(30):
+        kafka.records[LETTERS] = [0.0] * handled
+        kafka.committed_at[LETTERS] = handled
+        kafka.hidden[LETTERS] = 1
+        watched.passes(5)
+        watched.supervisor._report(kafka.now)
+    assert told.warnings == []
+    kafka.hidden[LETTERS] = 30
+    kafka.transactions[LETTERS] = OpenTransaction("importer-1", kafka.now)
+    seconds = 0
+    while not told.warnings and seconds < 600:
+        seconds += 5
+        watched.passes(5)
+        watched.supervisor._report(kafka.now)
+    assert seconds <= 65
+    [(message, facts)] = told.warnings
+    assert message.startswith("an open transaction hides records")
+    assert (facts["lane"], facts["records"]) == (str(LETTERS), 30)
+    assert "importer-1" in str(facts["hint"])
+    [hidden] = watched.supervisor._hidden()
+    assert hidden.is_problem(kafka.now)
+    assert f"{LETTERS} has hidden 30 records for 1 min" in hidden.sentence(kafka.now)
+    kafka.hidden.clear()
+    watched.passes(5)
+    watched.supervisor._report(kafka.now)
+    assert told.notices == [("the open transaction has ended", {"lane": str(LETTERS)})]
+    assert watched.supervisor._hidden() == ()
+
+
+def test_an_open_transaction_that_may_not_be_described_has_the_command_for_it(
+    watched: Watched,
+) -> None:
+    """Who has the rights finds its producer by Kafka's own tool."""
+    watched.kafka.hidden[LETTERS] = 1
+    watched.passes(120)
+    [hidden] = watched.supervisor._hidden()
+    assert "kafka-transactions.sh describe-producers --topic dlq --partition 0" in hidden.owner
 
 
 def test_runs_that_begin_again_and_again_are_no_progress(watched: Watched) -> None:

@@ -56,7 +56,8 @@ HUB = {
 """Two managers and one channel."""
 
 
-MADE = {MQMD[field].header for field in ("MsgId", "PutDate", "PutTime")}
+_MADE = ("MsgId", "PutDate", "PutTime", "Encoding", "CodedCharSetId")
+MADE = {MQMD[field].header for field in _MADE}
 """What a put adds to a message that has none of it."""
 
 

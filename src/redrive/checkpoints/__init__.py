@@ -1,6 +1,7 @@
 """Progress and recovery of the job: the exactly-once protocol and held messages."""
 
 __all__ = [
-    "clock", "control", "epoch", "held", "instances", "machine", "own_topics", "positions",
+    "clock", "control", "epoch", "held", "instances", "machine", "other_applications", "own_topics",
+    "positions",
     "protocol", "registry", "states", "tables"
 ]  # fmt: skip

@@ -232,9 +232,22 @@ class ControlTopic:
             {_lane_key(_LOST, lane): asdict(one) if one else None for lane, one in lost.items()}
         )
 
-    def set_begins(self, begins: Mapping[TopicPartition, int]) -> None:
-        """Records where new lanes begin; errors as for ``write``."""
-        self.write({_lane_key(_LANE, lane): {"begin": offset} for lane, offset in begins.items()})
+    def first_end_of(self, lane: TopicPartition) -> int:
+        """Where a lane ended before the job's first decision about its topic; 0 if unknown."""
+        end = self.entries.get(_lane_key(_LANE, lane), {}).get("end")
+        return end if isinstance(end, int) else 0
+
+    def set_begins(
+        self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> None:
+        """Records where new lanes begin, and ``first_end_of`` some; errors as for ``write``."""
+        self.write(
+            {
+                _lane_key(_LANE, lane): {"begin": offset}
+                | ({"end": ends[lane]} if lane in ends else {})
+                for lane, offset in begins.items()
+            }
+        )
 
 
 class TableFollower:
@@ -406,6 +419,11 @@ def _to_be_opened_again() -> Iterator[None]:
         ) from fault
     except OutcomeUnknown as fault:
         raise TransientFault(fault.message, hint=fault.hint) from fault
+
+
+def is_table_of(key: str, topic: str) -> bool:
+    """Whether an entry names the table of a partition of a topic; see ``set_tables``."""
+    return key.startswith(_TABLE) and key.removeprefix(_TABLE).rpartition("/")[0] == topic
 
 
 def value_of(value: Mapping[str, Any] | None) -> bytes | None:

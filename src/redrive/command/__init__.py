@@ -107,7 +107,7 @@ class _CommandLine(click.Group):
         except RedriveError as error:
             if ctx.params["debug"]:
                 traceback.print_exception(error)
-            _report(error)
+            report_error(error)
             ctx.exit(error.exit_code)
         except OSError as error:
             if error.errno not in _FILE_ERRORS:
@@ -115,7 +115,7 @@ class _CommandLine(click.Group):
             if ctx.params["debug"]:
                 traceback.print_exception(error)
             place = f"{error.filename}: " if error.filename else ""
-            _report(
+            report_error(
                 EnvironmentFault(
                     f"{place}{error.strerror}",
                     hint="free disk space, check the permissions, or choose another folder",
@@ -124,7 +124,8 @@ class _CommandLine(click.Group):
             ctx.exit(_ERROR)
 
 
-def _report(error: RedriveError) -> None:
+def report_error(error: RedriveError) -> None:
+    """Print an error and its hint to standard error."""
     if isinstance(error, ConfigurationError):
         for finding in error.diagnostics:
             click.echo(finding.render(), err=True)

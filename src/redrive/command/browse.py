@@ -47,6 +47,7 @@ _SHOWN_BYTES: Final = 64
     default=Start.WAITING,
     help_text="The first unread messages, the oldest ones that the topic keeps, or the last ones.",
 )
+@click.option("--all", "shows_all", is_flag=True, help="The same as --from earliest.")
 @click.option(
     "--remaining", is_flag=True, help="Undeliverable messages from QUEUE, or from anywhere on QM."
 )
@@ -60,6 +61,7 @@ def browse(
     *,
     count: int,
     start: str,
+    shows_all: bool,
     remaining: bool,
     as_json: bool,
 ) -> None:
@@ -75,11 +77,13 @@ def browse(
     the job has not read yet, and knows the [schemes] of the settings.
 
     For a transmission queue it shows all topics. A message counts as read once the job has taken it
-    from a transmission queue, or the consumer group of the bindings has read it; a queue without a
-    group keeps all messages of its topic. Waiting messages are shown in the order in which the
-    queue delivers them: by priority and then by time; with MSGDLVSQ(FIFO), and from either end of
-    the topic, by time alone. Messages that the receiving end of a channel retries are on the
-    transmission queue.
+    from a transmission queue or a rules table has handled it, or the consumer group of the bindings
+    has read it; a queue without a group keeps all messages of its topic. --all shows what was read
+    too, as long as the topic has it. Waiting messages are shown in the order in which the queue
+    delivers them: by priority and then by time; with MSGDLVSQ(FIFO), and from either end of the
+    topic, by time alone. Messages that the receiving end of a channel retries are on the
+    transmission queue, and those that a handler retries or could not place on its dead-letter
+    queue.
 
     --remaining shows undeliverable messages: they were put to QM, or were on a transmission queue
     of it, and no queue accepted them, not even a dead-letter queue. The job keeps them and retries
@@ -88,6 +92,7 @@ def browse(
 
     Exit codes: 0 shown, also if there is nothing; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
+    start = Start.EARLIEST if shows_all else start
     if not (queue or files or remaining) and not _is_manager(queue_manager, config):
         topic, begin = queue_manager, Start(start)
         connection, schemes, mask, group, _ = TopicSource.of(config, bootstrap_server)
@@ -114,6 +119,8 @@ def browse(
     names = ", ".join(one.topic for one in topics)
     unread = " unread" if start == Start.WAITING else ""
     nothing = f"{queue}@{queue_manager} has no{unread} messages (topic {names})"
+    if unread:
+        nothing += "; --all shows those that the topic still has"
     _show(found, network.mask, nothing, as_json=as_json)
 
 
@@ -170,9 +177,12 @@ def _lines(message: BrowsedMessage) -> Iterator[str]:
     key = f"  key {_text(message.key)}" if message.key is not None else ""
     yield f"{message.position}  {clock(message.time)}{key}"
     if message.is_retried:
-        yield "    the receiver retries it"
+        is_letter = message.dead_letter.is_dead_letter
+        yield f"    {'the handler' if is_letter else 'the receiver'} retries it"
     if message.is_undeliverable:
         yield "    no queue accepted it, and the channel stopped"
+    if message.is_remaining:
+        yield "    it remains: no rule of the handler placed it"
     for name, value in message.headers:
         yield f"    {name}: {_text(value)}"
     profile = message.dead_letter
@@ -195,6 +205,7 @@ def _as_json(message: BrowsedMessage) -> dict[str, Any]:
         "time": clock(message.time),
         "is_retried": message.is_retried,
         "is_undeliverable": message.is_undeliverable,
+        "is_remaining": message.is_remaining,
         **_in_json("key", message.key),
         "properties": [
             {"name": name, **_in_json("value", value)} for name, value in message.headers

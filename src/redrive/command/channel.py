@@ -111,7 +111,7 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
     print_table(rows, right=["waiting", "retried", "remaining"])
     for one in found:
         if one.because:
-            state = one.state if one.topic.resting else "stopped by the job"
+            state = "stopped by the job" if one.is_stopped_by_job else one.state
             click.echo(f"{one.topic.channel[1]} is {state}: {one.because}")
     if any(one.remaining for one in found):
         click.echo(f"redrive browse {queue_manager} --remaining shows undeliverable messages")

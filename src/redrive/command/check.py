@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import click
 
+from redrive.checkpoints.other_applications import notes_about_others
 from redrive.command.finding_formats import FORMATS, FileFindings
 from redrive.command.options import (
     STANDARD_INPUT,
     choice_option,
     json_option,
     lenient_option,
+    optional_config_option,
     read_file,
 )
-from redrive.configuration.deciders import table_of, topology_of
-from redrive.diagnostics import Diagnostic, Severity, in_order
-from redrive.errors import ConfigurationError
+from redrive.configuration import JobConfiguration
+from redrive.configuration.deciders import read_topics, table_of, topology_of
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation, in_order
+from redrive.errors import ConfigurationError, EnvironmentFault, ProtocolError
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import CONNECT
 from redrive.operations.definitions import read_sources, with_source_lines
 from redrive.operations.put_trace import assuming_tracer
 from redrive.operations.rule_targets import check_targets
@@ -45,6 +51,8 @@ _SEVERITIES: Final = tuple(Severity)
 _YAML_KINDS: Final = {"mqe": "MQ Everyplace network", "bindings": "bindings"}
 _KINDS_BY_SUFFIX: Final = {CONFIGURATION_SUFFIX: "qm.ini", JSON_SUFFIX: "MQSC commands in JSON"}
 _SETTINGS: Final = ".toml"
+_COMMON_PARTITIONS: Final = 6
+"""Assumed partitions of a topic: ``check`` asks no broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +113,41 @@ def _check_settings(file: str) -> FileFindings:
             identity = handler.identity
             queue = Names(queue=identity.queue, queue_manager=identity.queue_manager)
             analysed += check_targets(rules, text, tracer, queue, name=handler.rules_name)
-    findings = tuple(dict.fromkeys([*settings.warnings, *analysed]))
-    return FileFindings(file, "settings", findings)
+    findings = tuple(
+        dict.fromkeys([*settings.warnings, *analysed, *_other_applications(file, settings.job)])
+    )
+    return FileFindings(file, f"settings, {_own_partitions(settings.job)}", findings)
+
+
+def _own_partitions(job: JobConfiguration) -> str:
+    """What the job's own topics take, for the common number of partitions of its sources."""
+    from redrive.streaming.kept_lanes import kept_identities  # noqa: PLC0415 - slow to import
+    from redrive.streaming.topics import count_own_partitions  # noqa: PLC0415 - slow to import
+
+    subscribed = (one.handler for one in job.subscriptions)
+    job = replace(job, handlers=(*job.handlers, *subscribed))
+    sources = [one.topic for one in kept_identities(job)]
+    count = count_own_partitions(job, dict.fromkeys(sources, _COMMON_PARTITIONS))
+    each = " each" if len(sources) > 1 else ""
+    return (
+        f"own topics with {counted(count, 'partition')}"
+        f" for {counted(len(sources), 'topic')} with {_COMMON_PARTITIONS}{each}"
+    )
+
+
+def _other_applications(file: str, job: JobConfiguration) -> Iterator[Diagnostic]:
+    """What a start would find about other applications, if the broker answers."""
+    with suppress(EnvironmentFault, ProtocolError):
+        with Cluster.open(job.connection, timeout=CONNECT) as cluster:
+            topics = read_topics(job.with_topics(cluster.topics()))
+            notes = notes_about_others(cluster, job.application, topics)
+        for note in notes:
+            yield SourceLocation(file).finding(Severity.WARNING, "OTHER_APPLICATION", note)
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="[QM=]FILE...")
+@click.argument("files", nargs=-1, metavar="[QM=]FILE...")
+@optional_config_option
 @lenient_option
 @click.option(
     "--input-queue",
@@ -138,6 +175,7 @@ def check(
     context: click.Context,
     files: Sequence[str],
     *,
+    config: Path | None,
     lenient: bool,
     input_queue: str,
     fail_on: str,
@@ -148,17 +186,24 @@ def check(
     """Check rules tables, settings and topologies: report all errors and warnings.
 
     \b
+    redrive check -c redrive.toml
     redrive check orders.rul redrive.toml
     redrive check QM1.mqsc QM2=second.mqsc network.yaml bindings.yaml
     redrive check --fail-on warning --quiet --format github *.rul
 
-    A rules table may be - for standard input. MQSC scripts (of queue manager QM), MQ Everyplace
-    networks and bindings, or folders of them, are one topology and are checked together.
+    Without a FILE redrive.toml is checked. A rules table may be - for standard input. MQSC scripts
+    (of queue manager QM), MQ Everyplace networks and bindings, or folders of them, are one topology
+    and are checked together.
 
     The comment * redrive: allow CODE above a rule allows a warning or note about it.
 
     Exit codes: 0 no finding that --fail-on names, 1 findings, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
+    if config is not None or not files:
+        from redrive.command.opening import settings_file  # noqa: PLC0415 - slow to import
+
+        path = settings_file(config, "")
+        files = (*files, str(path))
     has_settings = any(Path(name).suffix == _SETTINGS for name in files)
     options = _Options(strict=not lenient, input_queue=input_queue, has_settings=has_settings)
     checked = _without_duplicates(list(_check_files(files, options)))

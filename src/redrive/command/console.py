@@ -6,8 +6,8 @@ import importlib
 import importlib.util
 import ipaddress
 import signal
-import socket
 import ssl
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,12 +17,14 @@ import click
 
 from redrive.command.options import EXISTING_FILE, config_option, number_option, repeated_option
 from redrive.errors import EnvironmentFault, UsageError
+from redrive.listener import BACKLOG, Listener
 from redrive.settings import read_settings
 
 _NEEDED: Final = (
     "fastapi", "uvicorn", "jinja2", "js_lib_htmx", "python_multipart", "joserfc", "httpx",
 )  # fmt: skip
 _LAST_PORT: Final = 65_535
+_MOST_CONNECTIONS: Final = 500
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 
@@ -35,6 +37,7 @@ class Entrance:
     proxy_header: str = ""
     proxy_groups_header: str = ""
     proxy_from: tuple[str, ...] = ()
+    forwarded_from: tuple[str, ...] = ()
     certificate: Path | None = None
     key: Path | None = None
     names: tuple[str, ...] = ()
@@ -84,6 +87,11 @@ class Entrance:
     "--proxy-groups-header", default="", metavar="NAME", help="Header with the user's groups."
 )
 @repeated_option("--proxy-from", metavar="NET", help_text="Address that the proxy connects from.")
+@repeated_option(
+    "--forwarded-from",
+    metavar="NET",
+    help_text="Address of an ingress that names clients' addresses in X-Forwarded-For.",
+)
 @click.option("--certificate", type=EXISTING_FILE, help="TLS: the certificate, PEM.")
 @click.option("--key", type=EXISTING_FILE, help="TLS: the key, PEM, without a password.")
 @repeated_option("--name", "names", metavar="HOST", help_text="A host name of the console.")
@@ -146,25 +154,28 @@ def serve_console(
     if way.certificate and way.key:
         _check_certificate(way.certificate, way.key)
     access, own_name = _access(way)
-    application = console_application(
-        config,
-        access=access,
-        four_eyes_above=four_eyes_above,
-        hosts={host, *way.names, *own_name, *_LOOPBACK_NAMES},
-    )
-    server = uvicorn.Server(
-        uvicorn.Config(
-            application,
-            log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-            ssl_certfile=way.certificate,
-            ssl_keyfile=way.key,
-            timeout_graceful_shutdown=3,
-        )
-    )
     shown = f"[{host}]" if ":" in host else host
     with open_listener(host, port) as listener:
+        application = console_application(
+            config,
+            access=access,
+            four_eyes_above=four_eyes_above,
+            hosts={host, *way.names, *own_name, *_LOOPBACK_NAMES},
+            listener=listener,
+        )
+        server = uvicorn.Server(
+            uvicorn.Config(
+                application,
+                loop="asyncio",
+                backlog=BACKLOG,
+                log_level="error",  # clients cause its warnings, as many as they like
+                server_header=False,
+                proxy_headers=False,
+                ssl_certfile=way.certificate,
+                ssl_keyfile=way.key,
+                timeout_graceful_shutdown=3,
+            )
+        )
         scheme = "https" if way.certificate else "http"
         click.echo(f"{scheme}://{shown}:{port}/  (Ctrl+C ends it)")
         # At a signal the server shuts down cleanly and raises it again: nothing is left to do.
@@ -189,17 +200,21 @@ def _access(way: Entrance) -> Any:  # noqa: ANN401 - the console is imported by 
         )
     proxy = None
     if way.proxy_header:
-        try:
-            networks = tuple(ipaddress.ip_network(one) for one in way.proxy_from)
-        except ValueError as error:
-            raise UsageError(
-                f"--proxy-from: {error}", hint="give 10.0.0.7 or 10.0.0.0/24"
-            ) from error
+        networks = _networks("--proxy-from", way.proxy_from)
         proxy = logins.Proxy(way.proxy_header, way.proxy_groups_header, networks, grants)
+    forwarded = _networks("--forwarded-from", way.forwarded_from)
     if oidc is None:
-        return logins.Logins(tokens, proxy), ()
+        return logins.Logins(tokens, proxy, forwarded_from=forwarded), ()
     provider = importlib.import_module("redrive.console.oidc").IdentityProvider(oidc)
-    return logins.Logins(tokens, proxy, provider, grants), (urlsplit(oidc.address).hostname or "",)
+    access = logins.Logins(tokens, proxy, provider, grants, forwarded_from=forwarded)
+    return access, (urlsplit(oidc.address).hostname or "",)
+
+
+def _networks(option: str, values: Collection[str]) -> tuple[Any, ...]:
+    try:
+        return tuple(ipaddress.ip_network(value) for value in values)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}", hint="give 10.0.0.7 or 10.0.0.0/24") from error
 
 
 def _check_certificate(certificate: Path, key: Path) -> None:
@@ -213,20 +228,15 @@ def _check_certificate(certificate: Path, key: Path) -> None:
         ) from error
 
 
-def open_listener(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> Listener:
     """A socket that listens on an address; raises ``EnvironmentFault`` if that fails."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family)
+        return Listener(host, port, most=_MOST_CONNECTIONS)
     except OSError as error:
         raise EnvironmentFault(
             f"{host}:{port} cannot be bound: {error.strerror}",
             hint="stop the other console, or choose another port by --listen",
         ) from error
-    # Connections inherit it. asyncio sets it only for sockets that name their protocol; without it
-    # a body waits for the acknowledgement of its headers, which browsers delay by 40 ms.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
 
 
 def _address(listen: str, way: Entrance) -> tuple[str, int]:

@@ -195,6 +195,8 @@ def _lines(
         for name, value in fields.items()
         if value not in {"", 0}
     )
+    for warning in explanation.warnings:
+        yield click.style("warning", fg="yellow") + f": {printable(warning)}"
     yield ""
     for verdict in explanation.verdicts:
         mark = click.style("matches", fg="green") if verdict.matches else "does not match"

@@ -27,6 +27,7 @@ from redrive.operations.first_table import first_table
 from redrive.operations.identify import Identification, SchemeFound, identified, sample
 from redrive.operations.network import open_cluster
 from redrive.operations.record_view import RecordView, read_record, record_place
+from redrive.printable import counted
 
 _LISTED: Final = 5
 """Names of one kind that are shown."""
@@ -106,7 +107,7 @@ def _lines(found: Identification) -> Iterator[str]:
     if not found.count:
         yield f"{found.topic} has no messages"
         return
-    yield f"{found.topic}: the newest {found.count} messages"
+    yield f"{found.topic}: the newest {counted(found.count, 'message')}"
     for one in found.by_share():
         yield ""
         yield f"{one.name}  {one.count} ({one.count / found.count:.1%})"
@@ -114,6 +115,8 @@ def _lines(found: Identification) -> Iterator[str]:
         if one.name == NO_VALID_SCHEME:
             yield f"           {one.problem or 'no header of a known scheme'}"
             yield "  see      docs/kafka.md, 'Your own format': describe it by [schemes.NAME]"
+            for index, line in enumerate(one.draft.splitlines()):
+                yield f"  {'' if index else 'draft':8} {line}"
             continue
         if one.view is not None:
             yield from (f"           {line}" for line in _parts(one.view))
@@ -156,6 +159,7 @@ def _scheme_as_json(one: SchemeFound, of: int) -> dict[str, Any]:
         "share": one.count / of,
         "example": one.example,
         "problem": one.problem,
+        "draft": one.draft,
         "view": view,
         **{
             name: dict(getattr(one, name).most_common())

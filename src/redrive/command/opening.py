@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from redrive.command.output import print_notes
 from redrive.errors import UsageError
 from redrive.kafka.connection import Connection
 from redrive.masking import NO_MASK, Mask
@@ -17,7 +18,7 @@ from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.printable import counted
 from redrive.rules import GROUP_TOPIC
-from redrive.settings import Settings, read_settings
+from redrive.settings import Settings, read_settings_for_topic
 
 DEFAULT_SETTINGS: Final = Path("redrive.toml")
 
@@ -37,11 +38,15 @@ class TopicSource(NamedTuple):
 
     @classmethod
     def of(cls, config: Path | None, bootstrap_server: str) -> TopicSource:
-        """The source that the options of a command name; errors as for ``settings_file``."""
+        """The source that the options of a command name; errors as for ``settings_file``.
+
+        A note on standard error names errors of the settings that do not concern the topic.
+        """
         path = settings_file(config, bootstrap_server)
         if path is None:
             return cls(Connection(bootstrap_servers=bootstrap_server), SchemeTable(), NO_MASK)
-        settings = read_settings(path)
+        settings, problem = read_settings_for_topic(path)
+        print_notes([problem] if problem else [])
         job = settings.job
         return cls(
             job.connection, job.scheme_table, settings.mask, job.application, job.group_topic
@@ -87,8 +92,8 @@ class Answer(NamedTuple, Generic[_Answer]):
         yield from self.notes
         if self.unread:
             yield (
-                f"up to {self.unread:,} messages are not in this list: the job has not read them"
-                " yet; redrive status shows whether it runs"
+                f"up to {counted(self.unread, 'message')} may be missing in this list: the job has"
+                " not read them yet; redrive status shows whether it runs"
             )
         yield from notes_about_quarantined(self.quarantined)
 
@@ -112,7 +117,9 @@ def ask_inventory(
 ) -> Answer[_Answer]:
     """Ask a question about some dead letters of a job."""
     archive = Archive(settings.job)
-    inventory, notes = archive.inventory(partial(acknowledgements_in_effect, settings.job))
+    inventory, notes = archive.inventory(
+        partial(acknowledgements_in_effect, settings.job), settings.mask
+    )
     with inventory:
         found = question(inventory)
         quarantined = count_quarantined(inventory, selection)

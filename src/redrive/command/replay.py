@@ -43,7 +43,7 @@ from redrive.operations.replay.entries import read_accepted
 from redrive.operations.replay.plan import Order, ReplayPlan, parse_rate, parse_target
 from redrive.operations.replay.progress import cancel, find_replay, statuses
 from redrive.outcomes.inventory import Selection
-from redrive.printable import printable
+from redrive.printable import counted, printable
 from redrive.settings import read_settings
 
 _limit = number_option("--limit", "Maximum messages, oldest failure first.")
@@ -68,6 +68,7 @@ _to = combined(
     ),
 )
 _identity = click.argument("identity", metavar="ID")
+_identity_or_selection = click.argument("identity", metavar="[ID]", required=False)
 _plan_id = click.argument("plan_id", metavar="PLAN")
 
 
@@ -178,6 +179,7 @@ def plan(*, to: str, header: str, rate: str | None, edit: Edit, **given: Any) ->
 
 
 @replay.command()
+@_identity_or_selection
 @selection_options
 @_to
 @_rate
@@ -313,7 +315,8 @@ def cancel_replay(*, plan_id: str, config: Path, purpose: str, yes: bool) -> Non
         if found.is_done:
             click.echo(f"replay {plan_id} is complete: nothing to cancel")
             return
-        ask(f"Cancel the rest of replay {plan_id}, at most {found.waiting} messages?", yes=yes)
+        rest = counted(found.waiting, "message")
+        ask(f"Cancel the rest of replay {plan_id}, at most {rest}?", yes=yes)
         cancel(job, cluster, plan_id, f"{this_user()} ({purpose})" if purpose else this_user())
     click.echo(f"replay {plan_id} is cancelled; messages already put stay put")
 
@@ -357,6 +360,7 @@ def plan_to_discard(*, rate: str | None, **given: Any) -> None:  # noqa: ANN401
 
 
 @discard.command(name="now")
+@_identity_or_selection
 @selection_options
 @_rate
 @_limit
@@ -383,7 +387,7 @@ def discard_message(**given: Any) -> None:  # noqa: ANN401
 # -- parked ------------------------------------------------------------------------------------
 
 _of_parked = combined(
-    click.argument("identity", metavar="[ID]", required=False),
+    _identity_or_selection,
     selection_options,
     _limit,
     _output,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from redrive.checkpoints.instances import Share
 from redrive.command.opening import count_quarantined, notes_about_quarantined
 from redrive.command.output import ShowProgress, ask, print_json, print_notes, progress_bar
 from redrive.command.replay_view import question, show_plan, show_status
+from redrive.command.run import end_process
 from redrive.configuration import JobConfiguration
 from redrive.engine.edits import Content, Edit
 from redrive.errors import (
@@ -86,7 +86,7 @@ def planned(
         selection = replace(selection, state=state)
     job = settings.job
     with open_cluster(job.connection) as cluster:
-        inventory, notes = Archive(job).inventory()
+        inventory, notes = Archive(job).inventory(mask=settings.mask)
         with inventory:
             rows = inventory.places(selection, limit=limit)
             quarantined = count_quarantined(inventory, selection)
@@ -260,7 +260,7 @@ def _run(cluster: Cluster, job: JobConfiguration, plan: str, show: ShowProgress)
     with PidFile.held(job), handling_signals(control.request_stop, None):
         watcher.start()
         try:
-            run(job, control, end_process=os._exit)
+            run(job, control, end_process=partial(end_process, control))
         finally:
             over.set()
             watcher.join(timeout=CLOSE)

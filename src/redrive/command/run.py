@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from redrive import __version__
+from redrive.command import report_error
 from redrive.command.options import choice_option, json_option, repeated_option
 from redrive.configuration import Conflict, JobConfiguration
 from redrive.diagnostics import Severity, SourceLocation
@@ -57,6 +58,8 @@ _SETTINGS: Final = {
     "application": ("application", "name"),
     "directory": ("application", "directory"),
     "instance": ("application", "instance"),
+    "take_over": ("application", "take_over"),
+    "beside": ("application", "beside"),
     "log_format": ("log", "format"),
     "log_level": ("log", "level"),
     "wait": ("supervision", "wait_for_broker"),
@@ -115,6 +118,17 @@ class _Source:
 )
 @click.option("--directory", metavar="DIR", help="The job's folder for local files.")
 @click.option("--instance", metavar="N/M", help="This instance's share, such as 1/2; or auto.")
+@click.option(
+    "--take-over",
+    metavar="NAME",
+    help="At the first start, continue where the application NAME, which has ended, has stopped.",
+)
+@click.option(
+    "--beside",
+    is_flag=True,
+    default=None,
+    help="At the first start, handle everything although another application handles it too.",
+)
 @choice_option("--log-format", values=LogFormat, help_text="Format of the log.")
 @choice_option("--log-level", values=LogLevel, help_text="Lowest level of the log.")
 @click.option(
@@ -249,7 +263,14 @@ def run_job(
                 watch or nullcontext(),
                 _log_error(settings.log),
             ):
-                return _job()(job, control, end_process=os._exit)
+                return _job()(job, control, end_process=partial(end_process, control))
+
+
+def end_process(control: JobControl, exit_code: int) -> None:
+    """End this process at once; the error that ends it is its last line."""
+    if control.fatal_error is not None:
+        report_error(control.fatal_error)
+    os._exit(exit_code)
 
 
 def _check_start(settings: Settings, listen: Callable[[], None]) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,13 +14,17 @@ from typing import Any, Final
 
 import click
 
+from redrive.checkpoints.control import is_table_of, read_entries
+from redrive.checkpoints.instances import AUTO
 from redrive.command.run import run_job
 from redrive.configuration import JobConfiguration
+from redrive.configuration.deciders import table_of
 from redrive.engine.outcome import Result
 from redrive.errors import AlreadyRunningError, EnvironmentFault, RedriveError, UsageError
 from redrive.logs import configure_logging
 from redrive.messages.constants import constant_value, reason_name
 from redrive.operations.network import open_cluster
+from redrive.operations.process import free_directory
 from redrive.printable import counted
 from redrive.rules import Control, Dialect, decode_source, input_queue
 from redrive.schemas import KeyPath
@@ -37,13 +42,16 @@ from redrive.streaming.lifecycle import BatchSummary, JobObserver
 from redrive.topology.names import escape
 
 USAGE: Final = """\
-Usage: redrive runmqdlq [QName [QMgrName]] [-u UserID] [-c] < rules-table
+Usage: redrive runmqdlq [QName [QMgrName]] [-u UserID] [-c] [--take-over NAME | --beside]
+                        < rules-table
 
   QName     the dead-letter queue; ' ' for the queue manager's own. Without it: INPUTQ of the
             table, else the queue manager's own: DEADQ of its definitions, or REDRIVE_DEADQ
   QMgrName  the queue manager's name; without it or ' ': INPUTQM of the table
   -u        sign in as this user; the first line of standard input is the password
   -c        connect as a client: always the case here
+  --take-over NAME, --beside   as for redrive run: what to do at the first start about another
+            application that handles the queue
 
 The rules table is read from standard input, all of it, before any message is touched.
 
@@ -65,6 +73,7 @@ _VARIABLES: Final[Sequence[tuple[str, KeyPath]]] = (
 )
 
 _BROKER: Final = "localhost:9092"
+_ON_CONFLICT: Final = ("application", "on_conflict")
 _SIGN_IN: Final = {
     # A password is sent in clear text only on request.
     ("kafka", "security_protocol"): "SASL_SSL",
@@ -82,13 +91,17 @@ class Arguments:
     """Queue and queue manager, as far as given. More names are ignored, as a trigger monitor
     appends one."""
     user: str = ""
+    take_over: str = ""
+    """The application whose positions to take over; empty for none."""
+    is_beside: bool = False
     wants_help: bool = False
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> Arguments:
         """Read the arguments as IBM's command does: ``-u id`` and ``-uid`` are the same."""
         names: list[str] = []
-        user = ""
+        user = take_over = ""
+        is_beside = False
         rest = iter(words)
         for word in rest:
             if word.startswith("?") or word in {"-?", "-h", "--help"}:
@@ -97,11 +110,17 @@ class Arguments:
                 user = word[2:] or next(rest, "")
                 if not user:
                     raise UsageError("-u needs a user")
+            elif word == "--take-over":
+                take_over = next(rest, "")
+                if not take_over:
+                    raise UsageError("--take-over needs the name of an application")
+            elif word == "--beside":
+                is_beside = True
             elif word.startswith("-") and word != "-c":
                 raise UsageError(f"there is no option {word}")
             elif word != "-c":
                 names.append(word)
-        return cls(tuple(names[:2]), user)
+        return cls(tuple(names[:2]), user, take_over, is_beside)
 
 
 @click.command(
@@ -126,33 +145,53 @@ def runmqdlq(context: click.Context, /, words: tuple[str, ...]) -> None:
     settings = settings_for(arguments, rules, {**os.environ, _PASSWORD: password})
     configure_logging(settings.log)
     report = Report(settings, click.echo)
+    job = settings.job
     try:
-        open_queue(settings)
-        code = run_job(settings, report, load=None)
+        open_queue(job)
+        # The first process has the job's folder, as an only one has.
+        with free_directory(job.directory) if job.rebalances else nullcontext(None) as folder:
+            own = job if folder is None else replace(job, directory=folder)
+            code = run_job(replace(settings, job=own), report, load=None)
     except AlreadyRunningError as error:
-        raise not_opened(settings, "MQRC_OBJECT_IN_USE", error.message) from error
+        raise not_opened(job, "MQRC_OBJECT_IN_USE", error.message) from error
     except RedriveError as error:
         report.failed(error)
         raise
     context.exit(code)
 
 
-def open_queue(settings: Settings) -> None:
-    """Raise ``EnvironmentFault`` if the queue does not exist, like the open of IBM's command."""
-    job = settings.job
-    topic = job.handlers[0].identity.topic
-    if topic not in open_cluster(job.connection).topics():
-        raise not_opened(settings, "MQRC_UNKNOWN_OBJECT_NAME", f"there is no topic {topic}")
+def open_queue(job: JobConfiguration) -> None:
+    """Check that the queue can be opened, like the open of IBM's command.
+
+    Raises:
+        EnvironmentFault: It does not exist, or a running handler has another rules table.
+        TransientFault: The broker did not answer in time.
+    """
+    [handler, *_] = job.handlers
+    topic = handler.identity.topic
+    with open_cluster(job.connection) as cluster:
+        if topic not in cluster.topics():
+            raise not_opened(job, "MQRC_UNKNOWN_OBJECT_NAME", f"there is no topic {topic}")
+        if not cluster.partitions([job.control_topic]) or not cluster.members(job.application):
+            return
+        entries = read_entries(cluster, job.control_topic)
+    own = table_of(handler).hash + job.schemes_id
+    tables = {entry.get("table") for key, entry in entries.items() if is_table_of(key, topic)}
+    if tables and own not in tables:
+        # Several handlers may share a queue if they have one table (D-PROC, note 7).
+        raise not_opened(
+            job, "MQRC_OBJECT_IN_USE", "a running handler of it has another rules table"
+        )
 
 
-def not_opened(settings: Settings, reason: str, detail: str) -> EnvironmentFault:
+def not_opened(job: JobConfiguration, reason: str, detail: str) -> EnvironmentFault:
     """The error about a dead-letter queue that cannot be opened (AMQ8745)."""
-    queue, code = settings.job.handlers[0].identity.queue, constant_value(reason)
+    queue, code = job.handlers[0].identity.queue, constant_value(reason)
     return EnvironmentFault(
         f"AMQ8745: the dead-letter queue {queue} cannot be opened: {reason} ({code}), {detail}",
         hint="correct QName, INPUTQ or DEADQ, or create the queue"
         if reason == "MQRC_UNKNOWN_OBJECT_NAME"
-        else "a queue has one handler; stop the other first",
+        else "stop the other first; handlers with the same table share a queue",
     )
 
 
@@ -192,10 +231,16 @@ def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str,
     if not queue and (queue := _defined_queue(arguments, rules, document)):
         own = [Option(("handlers", 0, "queue"), "DEADQ", queue)]
         document = document.with_options("redrive runmqdlq", own)
-    # Processes with the same queue share their progress, so only one of them may run.
+    # Processes with the same queue share their progress and its partitions.
     handler = _handler(arguments, queue, document)
     name = "@".join(filter(None, (queue, handler.get("queue_manager"))))
     values: dict[KeyPath, Any] = {("application", "name"): escape(name) or "runmqdlq"}
+    if not (document.has(("application", "instance")) or document.has(_ON_CONFLICT)):
+        values["application", "instance"] = AUTO
+    if arguments.take_over:
+        values["application", "take_over"] = arguments.take_over
+    if arguments.is_beside:
+        values["application", "beside"] = True
     if not document.has(("handlers",)):
         values["handlers",] = [handler]
     if not document.has(("kafka", "bootstrap_servers")):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
 from inspect import signature
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -19,6 +20,7 @@ from redrive.outcomes.inventory import Selection, State
 
 key_option = click.option("--key", help="Only records with this key: text, or 0x and hex digits.")
 reason_option = click.option("--reason", help="Only this reason, such as 2053 or MQRC_Q_FULL.")
+_CODE: Final = re.compile("[0-9]{1,9}")
 _OPTIONS = combined(
     choice_option(
         "--status",
@@ -126,7 +128,7 @@ def parse_key(text: str) -> bytes:
 
 def parse_reason(text: str) -> int:
     """A reason code from a number or a name; for ``--reason``."""
-    if text.isdecimal():
+    if _CODE.fullmatch(text):
         return int(text)
     name = text.upper()
     for family in ("MQRC", "MQFB"):

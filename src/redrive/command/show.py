@@ -68,10 +68,13 @@ def show(*, identity: str, config: Path, form: str, whole: bool, mq: bool, as_js
         lines.print(Text("no outcome yet: the job has not handled it", style="yellow"))
 
 
-def find_message(settings: Settings, identity: str) -> tuple[History | None, StoredRecord | Lost]:
+def find_message(
+    settings: Settings, identity: str, *, of_handlers: bool = False
+) -> tuple[History | None, StoredRecord | Lost]:
     """The masked history of a message, and its record.
 
-    The history is None if the job has not handled the record.
+    The history is None if the job has not handled the record. With ``of_handlers``, which a job
+    that is restricted to some handlers implies, only topics of these have records without one.
 
     Raises:
         NotFoundError: There is neither an outcome nor a record.
@@ -80,8 +83,8 @@ def find_message(settings: Settings, identity: str) -> tuple[History | None, Sto
     answer = archive.history(identity)
     if not isinstance(answer, NotFound):
         return masked(answer, settings.mask), archive.record(answer.last)
-    only = settings.job.only_handlers
-    if only is not None and identity.partition(":")[0] not in _topics(settings.job):
+    is_limited = of_handlers or settings.job.only_handlers is not None
+    if is_limited and identity.partition(":")[0] not in _topics(settings.job):
         raise NotFoundError(answer.reason)  # no hint, which would be about other topics
     try:
         with open_cluster(settings.job.connection) as cluster:

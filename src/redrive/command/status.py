@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from redrive.checkpoints.instances import Share
+from redrive.checkpoints.other_applications import notes_about_others
 from redrive.checkpoints.registry import vacant_shares
 from redrive.command.options import (
     config_option,
@@ -27,15 +28,25 @@ from redrive.command.options import (
 )
 from redrive.command.output import console, print_json, print_uncut, table
 from redrive.configuration import JobConfiguration
+from redrive.configuration.deciders import read_topics, sources_of
 from redrive.engine.breaker import BreakerState
 from redrive.engine.flood import FloodState
 from redrive.engine.outcome import Result
 from redrive.errors import TransientFault, UsageError
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import CONNECT
+from redrive.operations.channel import HeldMessages, held_messages
 from redrive.operations.durations import clock, duration
 from redrive.operations.retention import Waiting, expiring_of
 from redrive.operations.states import acknowledgements_in_effect
-from redrive.operations.supervision import Activity, SupervisionState, problem_of, supervision_file
+from redrive.operations.supervision import (
+    Activity,
+    HiddenRecords,
+    SupervisionState,
+    hidden_records,
+    problem_of,
+    supervision_file,
+)
 from redrive.operations.supervision import read as read_supervision
 from redrive.operations.tables import NextLook, next_looks
 from redrive.outcomes.ledger import Batch
@@ -94,8 +105,9 @@ def status(
     ? is an unknown number.
 
     Exit codes: 0 shown, 1 error, 2 usage. With --check, which has to run on the machine of the
-    job: 0 healthy, 1 the job is stalled or dead, a handler is stopped, no instance works
-    on a share, the broker does not answer, or the number of waiting messages is unknown.
+    job: 0 healthy, 1 the job is stalled or dead, a handler is stopped, its queue has messages and
+    GET(DISABLED), no instance works on a share, a transaction has been open for a minute and hides
+    messages, the broker does not answer, or the number of waiting messages is unknown.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if check and watch:
         raise UsageError("--check runs once", hint="leave out --watch")
@@ -132,8 +144,14 @@ class StatusView:
     supervision: SupervisionState | None
     next_looks: Mapping[str, NextLook]
     expiring: Sequence[Waiting]
+    held: Sequence[HeldMessages] = ()
+    """What waits for channels that do not move it."""
     vacant: Sequence[Share] = ()
     """Fixed shares of the partitions without an instance, while another share has one."""
+    others: Sequence[str] = ()
+    """What is to be known of other applications on the same topics."""
+    hidden: Sequence[HiddenRecords] = ()
+    """Records that open transactions hide."""
 
     @classmethod
     def of(
@@ -146,7 +164,7 @@ class StatusView:
         """
         job = settings.job
         read = partial(acknowledgements_in_effect, job)
-        found = status_of(job, acknowledgements=read, rates=rates, now=now)
+        found = status_of(job, acknowledgements=read, rates=rates, now=now, mask=settings.mask)
         reported = read_supervision(supervision_file(job))
         if reported is not None and job.only_handlers is not None:
             reported = reported.restricted_to(job)
@@ -156,7 +174,11 @@ class StatusView:
         expiring = () if found.instances is None else expiring_of(job, found.time.timestamp())
         if reported is not None:
             reported = reported.masked(settings.mask)
-        return cls(found, reported, looks, expiring, _vacant(job) if found.instances else ())
+        held = () if found.instances is None else _held(job)
+        vacant = _vacant(job) if found.instances else ()
+        others = () if found.instances is None else _notes_about_others(job)
+        hidden = _hidden(job, found, reported)
+        return cls(found, reported, looks, expiring, held, vacant, others, hidden)
 
     @property
     def problem(self) -> str:
@@ -164,12 +186,16 @@ class StatusView:
         now = self.now
         problem = problem_of(self.supervision, now.instances, now.time.timestamp())
         stopped = self.supervision.stopped if self.supervision is not None else {}
-        stops = (f"the handler of {topic} is stopped: {why}" for topic, why in stopped.items())
-        return (
-            problem
-            or self._vacancy
-            or next(stops, now.gap and f"the number of waiting messages is unknown: {now.gap}")
-        )
+        seconds = now.time.timestamp()
+        problems = [
+            hidden.sentence(seconds) for hidden in self.hidden if hidden.is_problem(seconds)
+        ]
+        problems += [f"the handler of {topic} is stopped: {why}" for topic, why in stopped.items()]
+        problems += [
+            handler.why_held for handler in now.handlers if handler.why_held and handler.depth
+        ]
+        gap = now.gap and f"the number of waiting messages is unknown: {now.gap}"
+        return problem or self._vacancy or next(iter(problems), gap)
 
     @property
     def _vacancy(self) -> str:
@@ -208,8 +234,8 @@ class StatusView:
         elif now.outcomes is not None:
             parts.append("No outcomes yet. `redrive run` handles waiting messages.")
         state = self.supervision
-        waits = [] if state is None else [state.ledger, state.clusters]
-        notes = [*now.notes, *_missing(now, state), *filter(None, waits)]
+        waits = [] if state is None else [state.ledger, state.clusters, *state.dropping]
+        notes = [*now.notes, *self.others, *_missing(now, state), *filter(None, waits)]
         return Group(*parts, *(Text(printable(f"note: {note}"), style="yellow") for note in notes))
 
     def alarms(self) -> Iterator[str]:
@@ -228,8 +254,12 @@ class StatusView:
                 )
             for topic, why in state.stopped.items():
                 yield f"the handler of {topic} is stopped: {why}; see redrive handler list"
+        yield from (one.why_held for one in self.now.handlers if one.why_held)
+        yield from map(str, self.held)
         for alarm in alarms:
             yield f"{alarm.sentence} (for {duration(now - alarm.since)})"
+        for hidden in self.hidden:
+            yield hidden.sentence(now)
         for one in self.expiring:
             yield one.sentence(now)
 
@@ -252,7 +282,16 @@ class StatusView:
             "batches": [batch._asdict() for batch in now.batches],
             "outcomes": now.outcomes,
             "unprojected": now.unprojected,
-            "notes": [*now.notes, *_missing(now, state)],
+            "notes": [*now.notes, *self.others, *_missing(now, state)],
+            "held": [
+                {
+                    "place": one.place or None,
+                    "waiting": one.waiting.messages,
+                    "is_exact": one.waiting.is_exact,
+                    "because": one.because,
+                }
+                for one in self.held
+            ],
             "next_looks": self.next_looks,
             "expiring": [
                 {
@@ -264,9 +303,18 @@ class StatusView:
                 }
                 for one in self.expiring
             ],
+            "hidden": [asdict(one) for one in self.hidden],
             "problem": self.problem,
             "supervision": state and asdict(state),
         }
+
+
+def _held(job: JobConfiguration) -> Sequence[HeldMessages]:
+    if not sources_of(job):
+        return ()
+    with Cluster(job.connection) as cluster, suppress(TransientFault):
+        return held_messages(job, cluster)
+    return ()
 
 
 def _vacant(job: JobConfiguration) -> Sequence[Share]:
@@ -274,6 +322,25 @@ def _vacant(job: JobConfiguration) -> Sequence[Share]:
         return ()
     with Cluster(job.connection) as cluster, suppress(TransientFault):
         return vacant_shares(cluster, job.application, job.control_topic, job.share)
+    return ()
+
+
+def _hidden(
+    job: JobConfiguration, now: Status, reported: SupervisionState | None
+) -> Sequence[HiddenRecords]:
+    """What is hidden now, and on other topics of the job what it reports."""
+    seconds = now.time.timestamp()
+    known = () if reported is None or reported.is_dead(seconds) else reported.hidden
+    handled = {topic for one in now.handlers for topic in one.identity.topics}
+    others = [one for one in known if one.topic not in handled or now.instances is None]
+    return [*hidden_records(job.connection, now.hidden, known, seconds), *others]
+
+
+def _notes_about_others(job: JobConfiguration) -> Sequence[str]:
+    if job.only_handlers is not None:
+        return ()  # names and processes of others are for users of the whole job
+    with Cluster(job.connection, timeout=CONNECT) as cluster, suppress(TransientFault):
+        return notes_about_others(cluster, job.application, read_topics(job))
     return ()
 
 
@@ -308,7 +375,8 @@ def _queue(handler: HandlerStatus, now: datetime) -> dict[str, object]:
     return {
         "handler": identity.name,
         "queue": f"{identity.queue}@{identity.queue_manager}".removesuffix("@"),
-        "waiting": _number_text(handler.depth),
+        "waiting": "≤ " * (bool(handler.depth) and not handler.is_exact)
+        + _number_text(handler.depth),
         "parked": _count_text(handler.parked),
         "held": _number_text(handler.held),
         "next due": due,
@@ -385,6 +453,8 @@ def _handler_as_json(handler: HandlerStatus) -> dict[str, Any]:
         "topic": identity.topic,
         "topic_exists": handler.topic_exists,
         "waiting": handler.depth,
+        "is_exact": handler.is_exact,
+        "because": handler.why_held,
         "parked": handler.parked._asdict(),
         "held": handler.held,
         "next_due": handler.next_due,

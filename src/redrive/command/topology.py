@@ -323,6 +323,12 @@ def apply(
     count = 0 if dry_run else len(plan.missing)
     if not as_json:
         _show(plan)
+        if network.job is not None:
+            from redrive.streaming.topics import count_own_partitions  # noqa: PLC0415 - slow to import
+
+            sources = {one.topic: one.partitions for one in plan.topics}
+            own = counted(count_own_partitions(network.job, sources), "partition")
+            click.echo(f"the job's own topics, which it makes itself, take {own} more")
     if count and not yes:
         _ask(count)
     if count:

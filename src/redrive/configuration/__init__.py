@@ -132,6 +132,10 @@ class JobConfiguration:
     rebalances: bool = False
     """Whether the live instances distribute the partitions; then ``share`` changes."""
     conflict: Conflict = Conflict.REFUSE
+    take_over: str = ""
+    """The application whose positions a first start on its topics continues; empty for none."""
+    beside: bool = False
+    """Whether a first start on topics that other applications handle handles a copy of all."""
     data_loss: DataLoss = DataLoss.STOP
     starting_offsets: str = "earliest"
     """``earliest`` or ``latest``: where a partition without a committed offset starts."""

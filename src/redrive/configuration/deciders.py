@@ -27,6 +27,8 @@ from redrive.rules import RulesTable, is_topic_name, parse
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.kafka import KafkaResolver
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.mq.objects import LocalQueue
+from redrive.topology.names import put_topic
 from redrive.topology.put import Destination, Discovered, Refusal, Resolver
 from redrive.topology.receiving import ReceivingQueueManager, receiving_queue_managers, resolver_of
 from redrive.topology.triggers import Trigger, triggers_of
@@ -55,6 +57,7 @@ def in_states(defined: Topology, states: States) -> Topology:
     return with_queues.with_put_enabled(states.put_enabled).with_discovered(discovered)
 
 
+@lru_cache(maxsize=2)
 def table_id_of(sources: tuple[SourceText, ...]) -> str:
     """An id (16 hex digits) of the definitions of a topology."""
     digest = sha256()
@@ -93,6 +96,12 @@ def _read_topics(sources: tuple[SourceText, ...]) -> Mapping[str, QueueTopic]:
     return {one.topic: one for one in topics_of(topology_of(sources)) if one.is_read}
 
 
+def read_topics(configuration: JobConfiguration) -> list[str]:
+    """The topics that the job reads but does not own: dead-letter queues and the topology's."""
+    handled = [handler.identity.topic for handler in configuration.handlers]
+    return [*handled, *(name for name in sources_of(configuration) if name not in handled)]
+
+
 def counts_depths(configuration: JobConfiguration) -> bool:
     """Whether any queue has a depth limit and a consumer group for its depth."""
     if any(limits.max_depth is not None for limits in configuration.limits.values()):
@@ -101,6 +110,32 @@ def counts_depths(configuration: JobConfiguration) -> bool:
         return False
     managers = topology_of(configuration.topology).bindings.queue_managers.values()
     return any(queue.consumer_group for one in managers for queue in one.queues.values())
+
+
+def inhibited_queues(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
+    """The dead-letter queues with GET(DISABLED), by topic: their handlers wait.
+
+    As for a stopped channel nothing is taken from them (How the DLQ rules table is processed, note
+    6; MQGET would end with 2016).
+    """
+    if not configuration.topology:
+        return {}
+    managers = topology_of(configuration.topology).mq.queue_managers
+    inhibited: dict[str, QueueTopic] = {}
+    for handler in configuration.handlers:
+        one = handler.identity
+        manager = managers.get(one.queue_manager)
+        queue = manager.queue(one.queue) if manager else None
+        if isinstance(queue, LocalQueue) and not queue.get_enabled:
+            inhibited[one.topic] = QueueTopic(
+                topic=one.topic,
+                role=TopicRole.QUEUE,
+                queue=one.queue,
+                queue_manager=one.queue_manager,
+                channel=(one.queue_manager, f"GET({one.queue})"),
+                is_running=False,
+            )
+    return inhibited
 
 
 def identity_of(application: str, source: QueueTopic) -> HandlerIdentity:
@@ -149,28 +184,39 @@ class DeciderFactory:
         return triggers_of(self._topology(states)) if self._configuration.topology else {}
 
     def _put_deciders(self, states: States) -> list[PutDecider]:
-        configuration = self._configuration
-        sources = sources_of(configuration)
+        sources = sources_of(self._configuration)
         if not sources:
             return []
         receivers = receiving_queue_managers(
             self._topology(states), sources, stopped=states.stopped
         )
-        table_id = table_id_of(configuration.topology)[:16]
-        return [
-            PutDecider(
-                identity_of(configuration.application, source),
-                receiver,
-                self._checked_by_definition,
-                table_id=table_id,
-                hop_limit=configuration.hop_limit,
-                channel=self._stopping_channel(source, receiver),
-                by_priority=source.role is TopicRole.TRANSMISSION and source.by_priority,
-                message_retries=source.message_retries,
-                message_retry_interval=source.message_retry_interval / 1000,
-            )
-            for source, receiver in ((sources[name], one) for name, one in receivers.items())
-        ]
+        return [self._put_decider(sources[name], one) for name, one in receivers.items()]
+
+    def _puts_at(self, queue_manager: str, states: States) -> PutDecider | None:
+        """Decides puts at a queue manager of IBM MQ, by a handler as by an application."""
+        if not self._configuration.topology:
+            return None
+        topology = self._topology(states)
+        if queue_manager not in topology.mq:
+            return None
+        intake = put_topic(queue_manager)
+        source = QueueTopic(topic=intake, role=TopicRole.PUTS, queue_manager=queue_manager)
+        receiver = receiving_queue_managers(topology, {intake: source})[intake]
+        return self._put_decider(source, receiver)
+
+    def _put_decider(self, source: QueueTopic, receiver: ReceivingQueueManager) -> PutDecider:
+        configuration = self._configuration
+        return PutDecider(
+            identity_of(configuration.application, source),
+            receiver,
+            self._checked_by_definition,
+            table_id=table_id_of(configuration.topology)[:16],
+            hop_limit=configuration.hop_limit,
+            channel=self._stopping_channel(source, receiver),
+            by_priority=source.role is TopicRole.TRANSMISSION and source.by_priority,
+            message_retries=source.message_retries,
+            message_retry_interval=source.message_retry_interval / 1000,
+        )
 
     def _stopping_channel(
         self, source: QueueTopic, receiver: ReceivingQueueManager
@@ -204,6 +250,7 @@ class DeciderFactory:
             transforms={one.name: one for one in self._configuration.transforms},
             breaker=settings.breaker,
             flood_limit=settings.flood_limit,
+            puts=self._puts_at(settings.identity.queue_manager, states),
         )
 
     def resolver_for(

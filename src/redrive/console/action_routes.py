@@ -17,6 +17,7 @@ from redrive.console.forms import (
     Because,
     KeptTable,
     Named,
+    OneMessage,
     Planned,
     TableText,
     unix,
@@ -58,7 +59,7 @@ def _add_plan_actions(app: FastAPI, console: Console) -> None:
         return console.page(request, "plan.html", {"plan": found, "replay": None})
 
     @app.post("/api/plans/text", **allowed_for(Role.OPERATOR, Depends(refuse_forgery)))
-    def text(request: Request, form: Annotated[Planned, Form()]) -> Response:
+    def text(request: Request, form: Annotated[OneMessage, Form()]) -> Response:
         """One message as text to edit, for a plan."""
         console.audit.write(current_user(request), "look at a message", form.message)
         found = actions.text(current_user(request), form.selection(), form.order())

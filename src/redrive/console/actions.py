@@ -28,6 +28,7 @@ from redrive.operations.replay.plan import Order
 from redrive.operations.replay.progress import cancel
 from redrive.operations.states import set_put_enabled
 from redrive.outcomes.inventory import Selection
+from redrive.printable import counted
 from redrive.settings import Settings
 
 _log: Final = logging.getLogger(__name__)
@@ -249,7 +250,7 @@ class Actions:
             return f"{user.name} may only view plans"
         if self._four_eyes_above is None or saved.plan.count <= self._four_eyes_above:
             return ""
-        most = f"a plan for more than {self._four_eyes_above:,} messages"
+        most = f"a plan for more than {counted(self._four_eyes_above, 'message')}"
         if role < Role.APPROVER:
             return f"{most} needs an approver to apply it"
         if saved.planned_by == user.name:

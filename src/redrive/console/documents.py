@@ -119,7 +119,7 @@ class Documents:
     def message(self, identity: str) -> dict[str, Any]:
         """What ``redrive show --json`` prints, with ``redrive explain``."""
         settings = self.settings()
-        answer, found = find_message(settings, identity)
+        answer, found = find_message(settings, identity, of_handlers=True)
         document = message_document(settings, answer, found)
         outcomes = document["outcomes"]
         return {
@@ -134,7 +134,7 @@ class Documents:
     def body(self, identity: str) -> bytes:
         """The masked body of a message; raises ``RedriveError`` if it was deleted."""
         settings = self.settings()
-        _, found = find_message(settings, identity)
+        _, found = find_message(settings, identity, of_handlers=True)
         if isinstance(found, Lost):
             raise RedriveError(f"the body was deleted: {found.reason}")
         return settings.mask.data(found.value or b"")

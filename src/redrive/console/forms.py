@@ -1,15 +1,18 @@
 """What pages and scripts send: the parameters of lists, and the forms of actions."""
 
+import re
 from inspect import signature
-from typing import Any
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, PositiveInt
+from pydantic import BaseModel, Field
 
 from redrive.command.edits import patch_of, read_edit
 from redrive.command.selection import parse_selection
 from redrive.errors import UsageError
 from redrive.operations.replay.plan import Order, parse_rate, parse_target
 from redrive.outcomes.inventory import Selection, State
+
+_LINE: Final = re.compile("[0-9]{1,9}")
 
 
 class Chosen(BaseModel):
@@ -24,13 +27,13 @@ class Chosen(BaseModel):
     since: str = ""
     older_than: str = ""
     where: str = ""
-    limit: int = 50
+    limit: Annotated[int, Field(ge=1, le=1000)] = 50
 
     def selection(self) -> Selection:
         """The selection; raises ``UsageError``."""
         if self.status not in {*State}:
             raise UsageError(f"{self.status!r} is not a state", hint=f"give {', '.join(State)}")
-        if self.rule and not self.rule.isdecimal():
+        if self.rule and not _LINE.fullmatch(self.rule):
             raise UsageError(
                 f"{self.rule!r} is not a line number", hint="give the line number of a rule"
             )
@@ -53,7 +56,7 @@ class ChosenGroups(Chosen):
 class ListedPage(Chosen):
     """One page of a list."""
 
-    page: PositiveInt = 1
+    page: Annotated[int, Field(ge=1, le=1_000_000)] = 1
 
 
 class Planned(Chosen):
@@ -89,6 +92,12 @@ class Planned(Chosen):
         if edit and self.edited:
             raise UsageError("the message is already edited", hint="change headers there too")
         return Order(to=to, target=target, keeps_header=self.keeps_header, rate=rate, edit=edit)
+
+
+class OneMessage(Planned):
+    """The form of one message to edit."""
+
+    message: Annotated[str, Field(min_length=1)]
 
 
 class Because(BaseModel):

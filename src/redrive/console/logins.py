@@ -13,12 +13,16 @@ import math
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import astuple, dataclass, field, replace
 from http import HTTPStatus
 from typing import Final
 
+import orjson
 from fastapi import Request
+from joserfc import jwe
+from joserfc.errors import JoseError
+from joserfc.jwk import OctKey
 from starlette.responses import RedirectResponse, Response
 
 from redrive.console.access import Grant, SignedInBy, User, is_name
@@ -32,12 +36,12 @@ SESSION_SECONDS: Final = 8 * 3600
 _WITHOUT_LOGIN: Final = (SIGN_IN, "/static/", "/htmx/")
 """Paths that the sign-in page needs."""
 _MOST_SESSIONS: Final = 1_000
-_MOST_STARTED: Final = 1_000
 _MOST_FAILURES: Final = 20
 """Maximum failed sign-ins of an address in a minute."""
 _MOST_SIGN_INS: Final = 30
-"""Maximum sign-ins of a user, or begun by an address, in a minute: each may displace another."""
+"""Maximum sign-ins of a user in a minute: each may displace a session."""
 _MOST_COUNTED: Final = 10_000
+_ENCRYPTION: Final = {"alg": "dir", "enc": "A256GCM"}
 _IPV6_NETWORK: Final = 64
 """Bits of an IPv6 address that identify one customer."""
 
@@ -69,7 +73,7 @@ class Proxy:
 
     def user(self, request: Request) -> User | None:
         """The user in the proxy's header; None without one, or if the header is not trusted."""
-        if not self._is_peer(request):
+        if not _is_in(request.client.host if request.client else "", self.networks):
             return None
         names = request.headers.getlist(self.header)
         # With two headers, one may be the browser's own.
@@ -83,18 +87,14 @@ class Proxy:
             groups = frozenset(one.strip() for text in values for one in text.split(","))
         return User(names[0], self.grants.of(names[0], groups), SignedInBy.PROXY)
 
-    def address(self, request: Request) -> str:
-        """The client's address according to the proxy; empty if it is not from the proxy."""
-        values = request.headers.getlist("X-Forwarded-For")
-        return values[-1].rpartition(",")[2].strip() if values and self._is_peer(request) else ""
 
-    def _is_peer(self, request: Request) -> bool:
-        try:
-            address = ipaddress.ip_address(request.client.host if request.client else "")
-        except ValueError:
-            return False
-        mapped = getattr(address, "ipv4_mapped", None)
-        return any((mapped or address) in one for one in self.networks)
+def _is_in(peer: str, networks: Collection[Network]) -> bool:
+    try:
+        address = ipaddress.ip_address(peer)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return any((mapped or address) in network for network in networks)
 
 
 @dataclass(slots=True)
@@ -170,8 +170,11 @@ class Logins:
     sessions: Sessions = field(default_factory=Sessions)
     failures: Limit = field(default_factory=lambda: Limit(_MOST_FAILURES))
     sign_ins: Limit = field(default_factory=lambda: Limit(_MOST_SIGN_INS))
-    _started: dict[str, tuple[Started, float]] = field(default_factory=dict)
-    """Pending sign-ins at the identity provider with their deadlines, the oldest first."""
+    forwarded_from: tuple[Network, ...] = ()
+    """Addresses of proxies that name the client's address in ``X-Forwarded-For``."""
+    _key: OctKey = field(default_factory=lambda: OctKey.generate_key(256))
+    _taken: dict[str, float] = field(default_factory=dict)
+    """Until when the state of an answered sign-in could come again."""
 
     @property
     def has_sign_in(self) -> bool:
@@ -182,11 +185,9 @@ class Logins:
         """The user of a request, or a redirect to the sign-in."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if self.tokens and scheme.lower() == "bearer":
-            if wait := self.failures.wait(self.address(request)):
-                return too_many(wait)
             user = self.user_of_token(token.strip())
-            if user is None:
-                self.failures.count(self.address(request))
+            if user is None and (wait := self.guessed(request)):
+                return too_many(wait)
         else:
             user = self.sessions.user(request.cookies.get(SESSION_COOKIE, ""))
             user = user or (self.proxy.user(request) if self.proxy else None)
@@ -200,6 +201,16 @@ class Logins:
         headers = {"WWW-Authenticate": "Bearer"}
         return Response(content, HTTPStatus.UNAUTHORIZED, headers, media_type="application/json")
 
+    def guessed(self, request: Request) -> int:
+        """Count a wrong token; returns the seconds until the next guess, 0 for none.
+
+        Right tokens are never held up: others may have the address of those who guess.
+        """
+        address = self.address(request)
+        wait = self.failures.wait(address)
+        self.failures.count(address)
+        return wait
+
     def user_of_token(self, token: str) -> User | None:
         """The user of a token; None if it is wrong."""
         # A lookup by a digest, so that its time reveals nothing about a token.
@@ -208,7 +219,9 @@ class Logins:
     def address(self, request: Request) -> str:
         """The client's address of a request, for limits; behind a proxy, the forwarded one."""
         peer = request.client.host if request.client else ""
-        text = (self.proxy.address(request) if self.proxy else "") or peer
+        values = request.headers.getlist("X-Forwarded-For")
+        networks = (*self.forwarded_from, *(self.proxy.networks if self.proxy else ()))
+        text = values[-1].rpartition(",")[2].strip() if values and _is_in(peer, networks) else peer
         try:
             found = ipaddress.ip_address(text)
         except ValueError:
@@ -220,19 +233,26 @@ class Logins:
         return str(ipaddress.ip_network(f"{found}/{_IPV6_NETWORK}", strict=False))
 
     def keep(self, started: Started, seconds: float) -> str:
-        """Keep a pending sign-in of a browser; returns its id for one ``take``."""
-        now = self.sessions.clock()
-        self._started = {one: it for one, it in self._started.items() if it[1] > now}
-        while len(self._started) >= _MOST_STARTED:
-            del self._started[next(iter(self._started))]
-        identity = secrets.token_urlsafe(32)
-        self._started[identity] = started, now + seconds
-        return identity
+        """A pending sign-in as an encrypted text for its browser, which ``take`` takes once.
 
-    def take(self, identity: str) -> Started | None:
-        """The pending sign-in of an id; None if unknown, already taken, or too old."""
-        started, end = self._started.pop(identity, (None, 0.0))
-        return started if self.sessions.clock() < end else None
+        Nothing is kept here until then: nobody's sign-ins displace those of others.
+        """
+        content = orjson.dumps([*astuple(started), self.sessions.clock() + seconds])
+        return jwe.encrypt_compact(_ENCRYPTION, content, self._key)
+
+    def take(self, text: str) -> Started | None:
+        """The pending sign-in of a text; None if it is not one, was taken before, or is too old."""
+        try:
+            content = jwe.decrypt_compact(text, self._key).plaintext
+        except (JoseError, ValueError):
+            return None
+        *parts, end = orjson.loads(content or b"")
+        started, now = Started(*parts), self.sessions.clock()
+        if end <= now or started.state in self._taken:
+            return None
+        self._taken = {state: until for state, until in self._taken.items() if until > now}
+        self._taken[started.state] = end
+        return started
 
 
 def too_many(wait: int) -> Response:

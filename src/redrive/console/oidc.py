@@ -90,6 +90,10 @@ class Started:
     verifier: str = field(repr=False)
 
 
+_MOST_EXCHANGES: Final = 8
+"""Codes that the identity provider is asked about at the same time, whoever sends them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identified:
     """A user identified by the identity provider."""
@@ -117,6 +121,7 @@ class IdentityProvider:
         self.settings = settings
         self._clock = clock
         self._metadata: _Metadata | None = None
+        self._exchanges = asyncio.Semaphore(_MOST_EXCHANGES)
 
     async def start(self) -> tuple[str, Started]:
         """The address for the browser's redirect, and what its return is checked against.
@@ -161,7 +166,8 @@ class IdentityProvider:
             raise _refusal(f"the identity provider says {_excerpt(error)}")
         if not answer.get("code"):
             raise _refusal("the answer has no code")
-        token = await self._token(metadata, answer["code"], started.verifier)
+        async with self._exchanges:
+            token = await self._token(metadata, answer["code"], started.verifier)
         claims = await self._verify(metadata, token)
         self._check(claims, started.nonce)
         return Identified(self._name(claims), self._groups(claims))

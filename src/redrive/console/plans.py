@@ -51,10 +51,9 @@ class SavedPlans:
     def save(self, plan: ReplayPlan, planned_by: str) -> Path:
         """Write a plan; raises ``EnvironmentFault`` if the folder cannot be written."""
         path = self.folder / f"{plan.plan}.json"
-        content = {**plan.document(), _PLANNED_BY: planned_by}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
+            plan.write(path, **{_PLANNED_BY: planned_by})
         except OSError as error:
             raise EnvironmentFault(
                 f"the plan cannot be saved in {self.folder}: {error.strerror}",

@@ -12,6 +12,7 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Collection
+from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Annotated, Final, Protocol
 from urllib.parse import urlsplit
@@ -23,6 +24,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from redrive.console.access import SignedInBy, User, current_user
+from redrive.listener import Listener
 
 __all__ = ["Access", "Guard", "is_loopback", "is_secure", "refuse_forgery"]
 
@@ -45,6 +47,8 @@ _HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?
 BODY_SECONDS: Final = 30.0
 """Seconds to receive a request's body: a plan's edit or a rules table at most."""
 LARGEST_BODY: Final = 32 * 1024 * 1024
+LARGEST_SIGN_IN: Final = 64 * 1024
+"""Maximum bytes of the body of somebody who is not signed in, or has no role."""
 
 
 class Access(Protocol):
@@ -59,9 +63,17 @@ class Guard:
     """The outermost layer: hosts, users, headers.
 
     ``hosts`` are the accepted names in the ``Host`` header, without ports; empty for all.
+    ``listener`` keeps connections whose requests are answered.
     """
 
-    def __init__(self, app: ASGIApp, access: Access, hosts: Collection[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        hosts: Collection[str],
+        listener: Listener | None = None,
+    ) -> None:
+        self._listener = listener
         self._app = app
         self._access = access
         self._hosts = frozenset(one.lower() for one in hosts)
@@ -81,7 +93,7 @@ class Guard:
         request.state.user = user
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                body = await _body(receive)
+                body = await _body(receive, _largest(user))
         except TimeoutError:
             await _refusal("the request took too long", HTTPStatus.REQUEST_TIMEOUT)(
                 scope, receive, answer
@@ -94,7 +106,8 @@ class Guard:
                     scope, receive, answer
                 )
                 return
-            await self._app(scope, _replay_body(body, receive), answer)
+            with self._listener.answering(scope["client"]) if self._listener else nullcontext():
+                await self._app(scope, _replay_body(body, receive), answer)
 
     async def _user_of(self, request: Request) -> User | Response:
         if self._hosts and _host(request) not in self._hosts:
@@ -146,7 +159,11 @@ def _host(request: Request) -> str:
     return (found[1] or found[2]) if found else ""
 
 
-async def _body(receive: Receive) -> bytes | None:
+def _largest(user: User) -> int:
+    return LARGEST_BODY if user.role else LARGEST_SIGN_IN
+
+
+async def _body(receive: Receive, largest: int) -> bytes | None:
     """The whole body of a request; None if it is too large."""
     body = bytearray()
     while True:
@@ -154,7 +171,7 @@ async def _body(receive: Receive) -> bytes | None:
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         body += message.get("body", b"")
-        if len(body) > LARGEST_BODY:
+        if len(body) > largest:
             return None
         if not message.get("more_body", False):
             return bytes(body)

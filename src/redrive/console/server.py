@@ -1,7 +1,8 @@
 """The console's application: routes, access, and answers to errors."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from redrive.console.routing import Console, as_json, wants_page
 from redrive.console.security import Access, Guard
 from redrive.console.sign_in import add_sign_in
 from redrive.errors import (
+    ConfigurationError,
     EnvironmentFault,
     NotFoundError,
     OutcomeUnknown,
@@ -26,6 +28,7 @@ from redrive.errors import (
     TransientFault,
     UsageError,
 )
+from redrive.listener import Listener
 
 __all__ = ["console_application"]
 
@@ -36,13 +39,23 @@ def console_application(
     access: Access | None = None,
     four_eyes_above: int | None = None,
     hosts: Collection[str] = (),
+    listener: Listener | None = None,
 ) -> FastAPI:
     """The console of one job, an ASGI application; by default without a login.
 
     Plans for more than ``four_eyes_above`` messages need a second person to apply them. ``hosts``
-    are the console's host names; empty for any.
+    are the console's host names; empty for any. ``listener`` bounds the connections.
     """
+
+    @asynccontextmanager
+    async def ending_idle(_: FastAPI) -> AsyncIterator[None]:
+        task = asyncio.create_task(_end_idle(listener)) if listener else None
+        yield
+        if task:
+            task.cancel()
+
     app = FastAPI(
+        lifespan=ending_idle,
         title="Redrive console",
         version=__version__,
         docs_url=None,  # its page loads scripts from another host
@@ -55,8 +68,14 @@ def console_application(
     _add_errors(app, console)
     if isinstance(access, Logins):
         add_sign_in(app, access, console.audit, console.page)
-    app.add_middleware(Guard, access=access or LocalAccess(), hosts=hosts)
+    app.add_middleware(Guard, access=access or LocalAccess(), hosts=hosts, listener=listener)
     return app
+
+
+async def _end_idle(listener: Listener) -> None:
+    while True:
+        await asyncio.sleep(1)
+        listener.end_idle()
 
 
 def _add_errors(app: FastAPI, console: Console) -> None:
@@ -88,7 +107,7 @@ def _status(error: RedriveError) -> int:
     match error:
         case RefusedError():
             return HTTPStatus.FORBIDDEN
-        case UsageError():
+        case UsageError() | ConfigurationError():
             return HTTPStatus.BAD_REQUEST
         case NotFoundError():
             return HTTPStatus.NOT_FOUND

@@ -52,23 +52,16 @@ class _SignInRoutes:
         return self._form(request)
 
     async def with_token(self, request: Request, token: Annotated[str, Form()]) -> Response:
-        address = self._logins.address(request)
-        if wait := self._logins.failures.wait(address):
-            return self._wait(request, wait)
         user = self._logins.user_of_token(token.strip())
         if user is None:
-            self._logins.failures.count(address)
+            if wait := self._logins.guessed(request):
+                return self._wait(request, wait)
             return self._form(request, "This token is unknown.", HTTPStatus.UNAUTHORIZED)
         return self._begin_session(request, user)
 
     async def start(self, request: Request) -> Response:
         """Redirect a browser to the identity provider."""
         assert self._logins.provider is not None
-        address = self._logins.address(request)
-        wait = self._logins.failures.wait(address) or self._logins.sign_ins.wait(address)
-        if wait:
-            return self._wait(request, wait)
-        self._logins.sign_ins.count(address)
         place, started = await self._logins.provider.start()
         answer = RedirectResponse(place, HTTPStatus.SEE_OTHER)
         # The browser returns from another site, and would not send a strict cookie.
@@ -87,18 +80,14 @@ class _SignInRoutes:
         """Receive a browser's return from the identity provider."""
         assert self._logins.provider is not None
         address = self._logins.address(request)
-        if wait := self._logins.failures.wait(address):
-            return self._wait(request, wait)
         started = self._logins.take(request.cookies.get(_STARTED_COOKIE, ""))
         try:
             found = await self._logins.provider.finish(started, dict(request.query_params))
         except SignInRefused as refusal:
-            self._logins.failures.count(address)
             _log.warning("%s: %s", address, refusal.message)
             return self._form(request, refusal.message, HTTPStatus.UNAUTHORIZED)
         user = User(found.name, self._logins.grants.of(found.name, found.groups), SignedInBy.OIDC)
         if user.role is Role.NOBODY:
-            self._logins.failures.count(address)
             _log.warning("%s: %s has no role", address, user.name)
             groups = sorted(one for one in found.groups if is_name(one))[:_SHOWN]
             content = {"name": user.name, "groups": groups}

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from redrive.engine.decision import NO_PROFILE
+from redrive.engine.decision import NO_PROFILE, Put
+from redrive.engine.facts import Facts, Program
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.messages import DeadLetterProfile, with_original
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
-from redrive.rules import Action, Dialect, Rule, RulesTable, select_rule, select_untried
+from redrive.rules import Action, Dialect, RetryTo, Rule, RulesTable, select_rule, select_untried
 from redrive.topology.put import Destination, Refusal
 
 LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
@@ -38,6 +39,8 @@ class AttemptCounter:
         self._table_id = table.hash[:16]
         self._queue = queue
         self._is_kafka = table.control.dialect is Dialect.KAFKA
+        self.has_group_topics = any(rule.to is RetryTo.GROUP for rule in table.rules)
+        """Whether rules put to topics of groups."""
         self._numbers = {id(rule): number for number, rule in enumerate(table.rules)}
         # Decisions are shared by a profile's id, so each profile gets one derived object.
         self._originals: dict[
@@ -127,10 +130,39 @@ class AttemptCounter:
             self._originals[key] = profile, with_original(profile, group_topic)
         return message._replace(profile=self._originals[key][1], group_topic=group_topic)
 
-    def may_lack_rounds(self, message: Message) -> bool:
-        """Whether a fresh dead letter has no rounds because its program drops headers."""
-        is_fresh = bool(message.failed_at) and not message.hops
-        return self._is_kafka and is_fresh and (message.profile or NO_PROFILE).drops_headers
+    def may_lack_rounds(self, message: Message, facts: Facts) -> bool:
+        """Whether a fresh dead letter may have no rounds because its program drops headers."""
+        profile = message.profile or NO_PROFILE
+        is_fresh = message.may_be_round or bool(message.failed_at)
+        if not self._is_kafka or not is_fresh or message.hops:
+            return False
+        if drops_headers(profile, facts):
+            return True
+        return message.may_be_round and not facts.copies_headers(program_of(profile))
+
+    def may_be_repeated(self, put: Put, facts: Facts) -> bool:
+        """Whether a put may have been made before, and its message have lost its headers.
+
+        A put to another topic than the one where the message failed can't: it was not there.
+        """
+        if put.rounds is None or put.rule is None:
+            return False
+        failed_on, topic = put.profile.failed_on, put.destination.topic
+        is_elsewhere = put.rule.action is not Action.RETRY and failed_on != topic
+        if is_elsewhere and not self.has_group_topics:
+            return False
+        return not facts.copies_headers(program_of(put.profile, topic))
+
+    def is_counted_by_body(self, put: Put, facts: Facts, *, names_record: bool) -> bool:
+        """Whether the outcome of a put has what its headers say, by a digest of key and body.
+
+        It is looked up if the message returns without its headers, and the record that failed can't
+        be asked. ``names_record`` is whether its dead letter says which record that is.
+        """
+        if not self.may_be_repeated(put, facts):
+            return False
+        target = facts.topic(put.destination.topic)
+        return not names_record or not target.may_read or target.wants_keys
 
     def rounds_of_probe(self, rule: Rule, rounds: own.Rounds, attempts: Attempts) -> own.Rounds:
         """The rounds of a put that does not count: the earlier ones, or 0."""
@@ -150,6 +182,17 @@ class AttemptCounter:
             queue=self._queue,
             target=destination.topic,
         )
+
+
+def program_of(profile: DeadLetterProfile, topic: str = "") -> Program:
+    """The program that wrote a dead letter, or that would if its record came from a topic."""
+    group = profile.view.consumer_group or ""
+    return Program(profile.scheme, topic or profile.failed_on or "", group)
+
+
+def drops_headers(profile: DeadLetterProfile, facts: Facts) -> bool:
+    """Whether the program of a dead letter drops headers, by its scheme or by what was seen."""
+    return profile.drops_headers or program_of(profile) in facts.dropping
 
 
 def loop_of(profile: DeadLetterProfile, hops: int, counted: int, limit: int) -> Refusal | None:

@@ -308,6 +308,14 @@ class _Breaker:
             return self.open
         return self.open._replace(may_probe=not self.probe and now >= self.next_probe)
 
+    def begin_run(self, now: int) -> None:
+        """Continue in another run, whose clock may have been set, at a time in milliseconds.
+
+        A probe may have come back unseen while no run read dead letters, so another one is due.
+        """
+        self.probe, self.next_probe = 0, now
+        self.last_message = min(self.last_message, now)
+
     @property
     def _interval(self) -> int:
         return int(self.settings.probe_interval * 1000)
@@ -355,12 +363,28 @@ class _Breaker:
 
 
 class Breakers:
-    """The breakers of one run, in the memory of its driver; all are closed when it starts."""
+    """The breakers of a job, in the memory of its driver; all are closed when it starts."""
 
     def __init__(self, settings: Mapping[str, BreakerSettings]) -> None:
         """Take the settings by handler; a handler without any has no breakers."""
         self._settings = settings
         self._breakers: dict[BreakerKey, _Breaker] = {}
+
+    def begin_run(self, settings: Mapping[str, BreakerSettings], now: int) -> None:
+        """Continue in another run of the query.
+
+        Args:
+            settings: The current ones; breakers with other settings are closed.
+            now: Time by the clock of the run, in milliseconds.
+        """
+        self._settings = settings
+        self._breakers = {
+            key: one
+            for key, one in self._breakers.items()
+            if one.settings == settings.get(key.handler)
+        }
+        for one in self._breakers.values():
+            one.begin_run(now)
 
     def opened(self, now: int) -> Mapping[BreakerKey, OpenBreaker]:
         """The open breakers, for the slices of a batch at a time in milliseconds."""

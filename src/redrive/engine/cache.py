@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 from redrive.engine.decision import Put
 from redrive.engine.message import NO_ATTEMPTS, seed_of
 from redrive.engine.put_record import PreparedPut, put_bounds
+from redrive.messages.dead_letters import names_offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,4 +149,18 @@ class DecisionCache:
         if guard is not None and guard.open_breaker(decision, facts):
             return None
         bounds = put_bounds(decision, facts)
-        return None if bounds is None else PreparedPut(decision, layout, bounds, facts, hops=hops)
+        if bounds is None:
+            return None
+        known, counter = facts.facts, decider.attempts
+        names_record = names_offset(profile, layout)
+        return PreparedPut(
+            decision,
+            layout,
+            bounds,
+            facts,
+            hops=hops,
+            may_lack_rounds=replay is None and counter.may_be_repeated(decision, known),
+            is_counted_by_body=counter.is_counted_by_body(
+                decision, known, names_record=names_record
+            ),
+        )

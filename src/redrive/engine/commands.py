@@ -73,6 +73,15 @@ class Span:
     named: frozenset[int] = frozenset()
     """On a retry topic: the offsets of the selected parked copies."""
 
+    def joined(self, other: Span | None) -> Span:
+        """The parked copies of both, which are on the same partition."""
+        if other is None:
+            return self
+        ends = (self.end or 0, other.end or 0)
+        named = self.named | other.named
+        first = min(self.first, other.first)
+        return replace(self, first=first, count=len(named), end=max(ends), named=named)
+
     def holds(self, offset: int) -> bool:
         """Whether the record at an offset of the partition may be an instruction."""
         return self.first <= offset and (self.end is None or offset < self.end)

@@ -17,10 +17,18 @@ import orjson
 from redrive.engine.commands import Replay
 from redrive.engine.message import NO_ATTEMPTS, Attempts
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.outcome import FIELDS, Outcome, Result, replay_members, static_members
+from redrive.engine.outcome import (
+    FIELDS,
+    Outcome,
+    Result,
+    put_members,
+    replay_members,
+    static_members,
+)
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile, Headers
 from redrive.messages import own_headers as own
 from redrive.messages.own_headers import GroupTopic, Rounds
+from redrive.messages.reports import ReportKind, ReportOptions
 from redrive.rules import Action, Rule
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Destination
@@ -78,6 +86,12 @@ class Put(Decision):
     """Seconds from the failure of the processing to the put."""
     rounds: Rounds | None = None
     """The put's round counts, without its time; None if they are not counted."""
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether its messages ask for a report that they are on their queue (COA)."""
+        arrives = self.strip and self.destination.is_arrival
+        return arrives and ReportOptions(self.profile.report).asks_for(ReportKind.ARRIVAL)
 
     @property
     def is_round(self) -> bool:
@@ -159,6 +173,12 @@ def with_edit(decision: _Kind, edit: str) -> _Kind:
     if not edit:
         return decision
     return replace(decision, members=f"{decision.members},{static_members({'edit': edit})}")
+
+
+def with_own_headers(decision: Put, digest: bytes, headers: Headers) -> Put:
+    """A put whose outcome has Redrive's headers, and the digest of key and body to find it by."""
+    members = f"{decision.members},{put_members(digest, headers)}"
+    return replace(decision, members=members)
 
 
 class DecisionWriter:

@@ -16,6 +16,7 @@ from redrive.engine.names import HandlerIdentity
 from redrive.engine.ordering import Round, WaitingKeys
 from redrive.errors import TransientFault
 from redrive.messages import TopicPartition
+from redrive.messages import own_headers as own
 from redrive.messages.fields import Headers
 from redrive.rules.backoff import PARTITIONS
 
@@ -48,6 +49,8 @@ class TopicFacts:
     """Whether the topic stores records uncompressed, however they are sent."""
     may_write: bool = True
     """Whether this user may write to it."""
+    may_read: bool = True
+    """Whether this user may read it."""
     wants_keys: bool = False
     """Whether a record without a key is refused: the topic is compacted."""
     timestamp_before_max: int = NO_LIMIT
@@ -95,8 +98,10 @@ class WaitingQuestion(NamedTuple):
     retry: TopicPartition
     """Where its messages are parked."""
     backoff: tuple[TopicPartition, ...]
-    """Where messages wait by BACKOFF; the topic may not exist."""
+    """Where earlier versions parked messages with a BACKOFF."""
     remaining: TopicPartition
+    shared: str = ""
+    """The topic where messages of all partitions wait. This and the others may not exist."""
 
     @classmethod
     def of(cls, identity: HandlerIdentity, home: int) -> Self:
@@ -104,9 +109,19 @@ class WaitingQuestion(NamedTuple):
         numbers = range(home * PARTITIONS, (home + 1) * PARTITIONS)
         return cls(
             TopicPartition(identity.retry_topic, home),
-            tuple(TopicPartition(identity.backoff_topic, number) for number in numbers),
+            tuple(TopicPartition(identity.earlier_backoff_topic, number) for number in numbers),
             TopicPartition(identity.remaining_topic, home),
+            identity.backoff_topic,
         )
+
+    def lanes(self, existing: Mapping[str, int]) -> list[TopicPartition]:
+        """Where its messages may be parked, of the topics that exist, with their partitions."""
+        own = [self.retry, *self.backoff]
+        shared = range(existing.get(self.shared, 0))
+        return [
+            *(lane for lane in own if lane.partition < existing.get(lane.topic, 0)),
+            *(TopicPartition(self.shared, number) for number in shared),
+        ]
 
 
 class Replayed(NamedTuple):
@@ -173,6 +188,31 @@ class Gone:
     detail: str
     may_come: bool = False
     """Whether it may be readable later."""
+    is_denied: bool = False
+    """Whether this user may not read it."""
+
+
+class Program(NamedTuple):
+    """What is known of a program that writes dead letters.
+
+    Programs that agree in all of this count as one.
+    """
+
+    scheme: str
+    """Name of the scheme in which it writes them."""
+    topic: str
+    """The topic that it reads."""
+    group: str
+    """Its consumer group; empty if its dead letters do not name one."""
+
+    @property
+    def sentence(self) -> str:
+        """One line about a program that drops headers."""
+        group = f" by group {self.group}" if self.group else ""
+        return (
+            f"dead letters ({self.scheme}) of {self.topic}{group} lack the headers of the record"
+            " that failed: their rounds are read from that record"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +233,11 @@ class Questions:
     """The progress of rounds; read before ``waiting``, which then includes returned messages."""
     waiting: frozenset[WaitingQuestion] = frozenset()
     new_topics: frozenset[NewTopicQuestion] = frozenset()
+    puts: frozenset[bytes] = frozenset()
+    """Digests of keys and bodies; see ``Answers.puts``."""
 
     def __bool__(self) -> bool:
-        plain = self.topics or self.depths or self.records or self.new_topics
+        plain = self.topics or self.depths or self.records or self.new_topics or self.puts
         return bool(plain or self.about_replays or self.about_order)
 
     @property
@@ -229,6 +271,9 @@ class Answers:
     """The current progress of each round."""
     waiting: Mapping[WaitingQuestion, WaitingKeys] = field(default_factory=dict)
     new_topics: Mapping[NewTopicQuestion, Created] = field(default_factory=dict)
+    puts: Mapping[bytes, own.OwnHeaders] = field(default_factory=dict)
+    """Redrive's headers on the last put of a key and body within a day, by their digest, according
+    to the outcomes; ``NO_OWN_HEADERS`` if there was none."""
 
 
 class _Known(Generic[_Question, _Answer]):
@@ -275,6 +320,10 @@ class Facts:
         self._rounds: _Known[Round, Round] = _Known()
         self._waiting: _Known[WaitingQuestion, WaitingKeys] = _Known()
         self._new_topics: _Known[NewTopicQuestion, Created] = _Known()
+        self._puts: _Known[bytes, own.OwnHeaders] = _Known()
+        self._copying: set[Program] = set()
+        self.dropping: set[Program] = set()
+        """Programs that are known to leave out headers of the record."""
         names = [one.name for one in fields(Answers) if one.name != "topics"]
         self._of_slice: Mapping[str, _Known[Any, Any]] = {
             name: getattr(self, f"_{name}") for name in names
@@ -328,6 +377,33 @@ class Facts:
     def created(self, question: NewTopicQuestion) -> Created | None:
         """Whether a missing topic is created; None and a question if unknown for this slice."""
         return self._new_topics.get(question)
+
+    def last_put(self, digest: bytes) -> own.OwnHeaders:
+        """Redrive's headers on the last put of a key and body; none, and a question, if unknown."""
+        return self._puts.get(digest) or own.NO_OWN_HEADERS
+
+    def copies_headers(self, program: Program) -> bool:
+        """Whether a program is known to copy headers of the record into its dead letters."""
+        return program in self._copying
+
+    def note_copied(self, program: Program) -> None:
+        """Note that a dead letter has Redrive's headers of the record that failed."""
+        if program in self._copying or program in self.dropping:
+            return
+        if len(self._copying) >= _REMEMBERED:
+            self._copying.clear()
+        self._copying.add(program)
+        self.version += 1
+
+    def note_dropped(self, program: Program) -> None:
+        """Note that a dead letter lacks Redrive's headers of the record that failed.
+
+        This outweighs dead letters of other instances of the program which have them.
+        """
+        if program not in self.dropping:
+            self.dropping.add(program)
+            self._copying.discard(program)
+            self.version += 1
 
     def begin_slice(self) -> None:
         """Drop answers for one slice, all but topics, and outdated ones.

@@ -71,5 +71,5 @@ class HeldKeys:
         """Where the note of a round waits: longer for an older round."""
         age = (now - noted.put_at) / 1000
         delay = self._delays.longest_within(min(age / 4, HOLDS[-1]))
-        partition = self._delays.partition(noted.letters.partition, delay, 0)
+        partition = self._delays.partition(delay, 0)
         return TopicPartition(self._identity.backoff_topic, partition)

@@ -20,12 +20,14 @@ from redrive.engine.decision import (
     Suspend,
     Wait,
     with_detail,
+    with_own_headers,
 )
-from redrive.engine.facts import WaitingQuestion
+from redrive.engine.facts import NO_LIMIT, WaitingQuestion
 from redrive.engine.held_keys import HeldKeys
 from redrive.engine.message import Attempts, Message
-from redrive.engine.ordering import KeyOrder, Place, Round
+from redrive.engine.ordering import KeyOrder, Place, Round, position_of
 from redrive.engine.outcome import key_members
+from redrive.engine.pointers import digest_of
 from redrive.engine.profiles import rule_input
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import (
@@ -113,11 +115,17 @@ class Lane:
         self, decider: RulesDecider, keys: HeldKeys, first: int
     ) -> Iterator[Entry]:
         """Like ``_decide_rows``, under a table with ORDER(KEY)."""
-        order = self._facts.order(WaitingQuestion.of(decider.identity, self._part.home))
+        orders: dict[int, KeyOrder] = {}
+
+        def order_of(home: int) -> KeyOrder:
+            if home not in orders:
+                orders[home] = self._facts.order(WaitingQuestion.of(decider.identity, home))
+            return orders[home]
+
         for row in self._source.rows(first):
             noted = self._round_at(row)
             if noted is not None:
-                yield from self._renew_note(keys, order, row, noted)
+                yield from self._renew_note(keys, order_of(noted.letters.partition), row, noted)
                 continue
             item = self._source.read(row)
             if item is None:
@@ -127,6 +135,7 @@ class Lane:
                 continue
             message, attempts, replay = item
             message, attempts, _ = decider.identify(message, attempts, self._facts)
+            order = order_of(self._home_of(message))
             yield from self._decide_or_hold(keys, order, row, (message, attempts, replay))
 
     def _decide_or_hold(
@@ -150,11 +159,16 @@ class Lane:
         if key is None:
             return
         order.remove(self._place_of(row))
-        begun = keys.round_of(decided, self._part.home, now)
+        begun = keys.round_of(decided, self._home_of(message), now)
         if begun is not None:
             yield INTERNAL, begun.note(message, keys.note_place(begun, now), now)
         if begun is not None or isinstance(decided.decision, (Park, Keep)):
             order.add(key, message.identity, now)
+
+    def _home_of(self, message: Message) -> int:
+        """The partition of the source that a message of the lane belongs to."""
+        home = self._part.home
+        return position_of(message.origin).partition if home is None else home
 
     def _place_of(self, row: int) -> Place:
         return Place(self._part.lane, self._part.records.offsets[row])
@@ -184,7 +198,7 @@ class Lane:
 
     def _renew_copy(self, row: int, message: Message, held: Hold) -> OutputRecord:
         """The copy of a message that still waits, which names the copy it replaces."""
-        place = self._part.decider.waiting_place(message, held, self._part.home)
+        place = self._part.decider.waiting_place(message, held, self._home_of(message))
         moved = f"{self._prefix}{self._part.records.offsets[row]}"
         changed = {own.BEHIND: held.behind.encode("ascii"), own.MOVED: moved.encode("ascii")}
         return self._rewrite(row, place, changed)
@@ -212,9 +226,12 @@ class Lane:
         self, row: int, message: Message, attempts: Attempts, replay: Replay | None
     ) -> Decided:
         if row in self._excess:
-            decider, profile = self._part.decider, message.profile or NO_PROFILE
+            decider = self._part.decider
             assert isinstance(decider, RulesDecider), "only dead-letter queues have a flood limit"
+            message, attempts, _ = decider.identify(message, attempts, self._facts)
+            decider.note_return(message, attempts, self._facts)  # else a probe seems to succeed
             why, derive = self._excess[row], self._facts.cache.derive
+            profile = message.profile or NO_PROFILE
             return Decided(message, derive(decider.keep_flooded, profile, attempts, why))
         return self._part.decider.decide(
             message, attempts, self._facts, entry=self._base + row, replay=replay
@@ -233,6 +250,7 @@ class Lane:
         decider, facts, records = source.decider, self._facts, self._part.records
         layout, prefix, base = source.layout, self._prefix, self._base
         decisions, prepared = facts.decisions, facts.cache.prepared_puts(decider, layout)
+        since = NO_LIMIT if self._part.since is None else self._part.since
         for row, profile in enumerate(self._profiles(source, first), first):
             value, timestamp = records.values[row], records.timestamps[row]
             try:
@@ -245,6 +263,7 @@ class Lane:
                 or value is None
                 or len(value) > put.room
                 or not put.earliest <= timestamp <= put.latest
+                or (put.may_lack_rounds and records.offsets[row] >= since)
             ):
                 yield from self._outputs_of(row)
                 continue
@@ -254,9 +273,11 @@ class Lane:
             body = value[put.cut :]
             written = OutputRecord(put.topic, key, body, headers, timestamp, partition)
             yield base + row, written
-            decisions[put.decision] += 1
-            outcome = self._outcome(row, identity, here, here, 0, key, value, put.decision)
-            yield INTERNAL, outcome
+            decision = put.decision
+            decisions[decision] += 1
+            if put.is_counted_by_body:
+                decision = with_own_headers(decision, digest_of(key, body), headers)
+            yield INTERNAL, self._outcome(row, identity, here, here, 0, key, value, decision)
 
     def _write_instructions(self, source: InstructionSource, first: int) -> Iterator[Entry]:
         """Like ``_decide_rows``, for instructions, most of which have a prepared put."""
@@ -269,7 +290,11 @@ class Lane:
                 continue
             self._facts.replayed.add(message.origin)
             yield self._base + row, written
-            yield from self._copies_and_outcome(row, message, put.decision)
+            decision = put.decision
+            if put.is_counted_by_body:
+                digest = digest_of(written.key, written.value)
+                decision = with_own_headers(decision, digest, written.headers or [])
+            yield from self._copies_and_outcome(row, message, decision)
 
     def _profiles(self, source: DeadLetterSource, first: int) -> Iterable[DeadLetterProfile]:
         matcher, now = source.decider.profiles, self._facts.now
@@ -346,7 +371,7 @@ class Lane:
         )
 
     def _waiting_place(self, message: Message, decision: Park | Keep) -> TopicPartition:
-        decider, home = self._part.decider, self._part.home
+        decider, home = self._part.decider, self._home_of(message)
         if isinstance(decision, Park):
             return decider.waiting_place(message, decision, home)
         return TopicPartition(decider.identity.remaining_topic, home)

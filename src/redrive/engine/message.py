@@ -41,6 +41,9 @@ class Message(NamedTuple):
     """The group's topic of its last put; see ``GroupTopic``."""
     put_at: int = 0
     """Milliseconds; when the failed round was put; 0 for other messages."""
+    may_be_round: bool = False
+    """Whether it is a dead letter without Redrive's headers that was written after the job first
+    began: a failed round, if its program drops headers."""
 
 
 class Attempts(NamedTuple):

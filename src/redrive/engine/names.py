@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
-from redrive.topology.names import OWN_PREFIX, escape, shortened
+from redrive.topology.names import OWN_PREFIX, escape, shortened, unescape
+
+_CONTROL: Final = "-control"
 
 
 def own_prefix(application: str) -> str:
@@ -20,7 +23,17 @@ def outcomes_topic(application: str) -> str:
 
 def control_topic(application: str) -> str:
     """The control topic: which run may emit, and what the job knows of its topics."""
-    return f"{own_prefix(application)}control"
+    return f"{OWN_PREFIX}{escape(application)}{_CONTROL}"
+
+
+def applications_of(topics: Iterable[str]) -> frozenset[str]:
+    """The applications with a control topic among some topics."""
+    names = (
+        unescape(topic.removeprefix(OWN_PREFIX).removesuffix(_CONTROL))
+        for topic in topics
+        if topic.startswith(OWN_PREFIX) and topic.endswith(_CONTROL)
+    )
+    return frozenset(filter(None, names))
 
 
 def tables_topic(application: str) -> str:
@@ -104,13 +117,26 @@ class HandlerIdentity:
 
     @property
     def backoff_topic(self) -> str:
-        """The topic of dead letters with a BACKOFF; created when a table first has one."""
+        """Where dead letters wait under a table with BACKOFF or ORDER(KEY), a partition each delay.
+
+        It is created when a table first has one.
+        """
+        return f"{self.retry_topic}-delays"
+
+    @property
+    def earlier_backoff_topic(self) -> str:
+        """Where they waited in earlier versions: 16 partitions for each one of the queue."""
         return f"{self.retry_topic}-backoff"
 
     @property
-    def waiting_topics(self) -> tuple[str, str]:
-        """The topics where dead letters wait for their next attempt."""
-        return self.retry_topic, self.backoff_topic
+    def waiting_topics(self) -> tuple[str, ...]:
+        """The topics where dead letters wait for their next attempt; not all of them exist."""
+        return self.retry_topic, self.backoff_topic, self.earlier_backoff_topic
+
+    @property
+    def own_topics(self) -> tuple[str, ...]:
+        """The handler's own topics, which may not all exist."""
+        return *self.waiting_topics, self.remaining_topic, self.replay_topic
 
     @property
     def topics(self) -> tuple[str, ...]:

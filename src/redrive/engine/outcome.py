@@ -21,7 +21,8 @@ import orjson
 
 import redrive
 from redrive.engine.commands import Replay
-from redrive.messages import NUMERIC_KEYWORDS, PATTERN_KEYWORDS
+from redrive.messages import NUMERIC_KEYWORDS, PATTERN_KEYWORDS, Headers
+from redrive.messages import own_headers as own
 from redrive.messages.constants import reason_name
 
 FIELDS: Final = PATTERN_KEYWORDS
@@ -169,6 +170,8 @@ class Outcome:
     """Bytes of a key that is longer than ``LONGEST_KEY``; not in the ledger."""
     key_sha256: str | None = None
     """The SHA-256 of such a key; not in the ledger."""
+    put: Mapping[str, str] | None = None
+    """See ``put_members``; not in the ledger."""
     fields: Annotated[
         Mapping[str, str | int | None], _text("pattern field {}, normalised", "field_{}")
     ]
@@ -317,6 +320,31 @@ def key_members(key: bytes | None) -> str:
     if len(key) <= LONGEST_KEY:
         return f'"key":"{text}"'
     return f'"key":"{text}","key_length":{len(key)},"key_sha256":"{sha256(key).hexdigest()}"'
+
+
+PUT_MEMBER: Final = '"put":{"digest":"'
+"""The beginning of the member that ``put_members`` writes."""
+_OF_PUTS: Final = (own.HOPS, own.ROUNDS, own.GROUP_TOPIC)
+"""Redrive's headers that such a member has."""
+
+
+def put_members(digest: bytes, headers: Headers) -> str:
+    """The member of an outcome about the headers of a put, without the braces.
+
+    A message whose dead letter lacks them is found by ``digest``, that of its key and body.
+    """
+    mine = {name: (raw or b"").decode("ascii") for name, raw in headers if name in _OF_PUTS}
+    return static_members({"put": {"digest": digest.hex(), **mine}})
+
+
+def read_put(outcome: Mapping[str, Any]) -> tuple[bytes, own.OwnHeaders] | None:
+    """The digest of a put, and Redrive's headers, by its outcome; None if it has no such member."""
+    put = outcome.get("put")
+    if not isinstance(put, dict):
+        return None
+    texts = {name: str(text) for name, text in put.items() if name in _OF_PUTS}
+    headers: Headers = [(name, text.encode()) for name, text in texts.items()]
+    return bytes.fromhex(put["digest"]), own.read_own(headers)
 
 
 def bounded(text: str) -> str:

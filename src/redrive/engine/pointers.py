@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from hashlib import blake2b
+
 from redrive.engine.facts import Facts, Gone, Original, RecordQuestion
 from redrive.engine.message import Message
 from redrive.engine.ordering import position_of
-from redrive.messages import cuts, decode_dead_letter, with_original
+from redrive.messages import (
+    Headers,
+    cuts,
+    decode_dead_letter,
+    original_key,
+    remove_header,
+    with_original,
+)
 from redrive.messages import own_headers as own
 from redrive.messages.cuts import Content
 from redrive.messages.dead_letters import read_view
-from redrive.messages.schemes import SchemeTable
+from redrive.messages.schemes import Scheme, SchemeTable
 
 
 def restore_message(message: Message, facts: Facts) -> Message | Gone:
@@ -55,11 +65,64 @@ def own_headers_of_original(
     return own.read_own(found.headers)
 
 
-def _original(message: Message, schemes: SchemeTable, facts: Facts) -> Original | Gone | None:
+def own_headers_of_put(message: Message, facts: Facts) -> own.OwnHeaders:
+    """Redrive's headers on the last put of a dead letter's key and body, except for its identity.
+
+    Equal messages count as one, so that none of them has more rounds than its rule allows. If the
+    put is unknown, this adds a question and returns no headers; the message will be decided again.
+    """
+    profile = message.profile
+    if profile is None or profile.view.pointer:
+        return own.NO_OWN_HEADERS
+    key = original_key(profile, message.key, message.headers)
+    value, _ = remove_header(profile, message.value, message.headers)
+    return facts.last_put(digest_of(key, value))
+
+
+def digest_of(key: bytes | None, value: bytes | None) -> bytes:
+    """A digest of the key and the body of a message."""
+    digest = blake2b(b"%d " % (-1 if key is None else len(key)), digest_size=16)
+    digest.update(key or b"")
+    digest.update(value or b"")
+    return digest.digest()
+
+
+def failed_record(message: Message, schemes: SchemeTable) -> RecordQuestion | None:
+    """The record that failed, as its dead letter names it; None if it does not."""
     origin = read_view(message.key, message.value, message.headers, schemes=schemes).origin
     if origin.topic is None or origin.partition is None or origin.offset is None:
+        return None
+    return RecordQuestion(origin.topic, origin.partition, origin.offset)
+
+
+def _original(message: Message, schemes: SchemeTable, facts: Facts) -> Original | Gone | None:
+    question = failed_record(message, schemes)
+    if question is None:
         return Gone("the dead letter does not say where its original is")
-    return facts.record(RecordQuestion(origin.topic, origin.partition, origin.offset))
+    return facts.record(question)
+
+
+def _joined_headers(message: Message, original: Headers, schemes: SchemeTable) -> Headers:
+    """The headers of an original, and those that its dead letter adds.
+
+    The dead letter may have copies of the original's headers, with values that the program changed:
+    each header is there once, as it was. Only headers of schemes may repeat, one for each failure.
+    """
+    profile = message.profile or decode_dead_letter(
+        message.value, message.headers, key=message.key, schemes=schemes
+    )
+    taken = [scheme for scheme in profile.taken if isinstance(scheme, Scheme)]
+    names, pairs = {name for name, _ in original}, Counter(original)
+    headers = [*original]
+    for pair in message.headers:
+        if any(scheme.owns(pair[0]) for scheme in taken):
+            pairs[pair] -= 1
+            is_added = pairs[pair] < 0
+        else:
+            is_added = pair[0] not in names
+        if is_added:
+            headers.append(pair)
+    return headers
 
 
 def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message | Gone:
@@ -78,7 +141,7 @@ def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message
     return message._replace(
         key=found.key,
         value=found.value,
-        headers=[*own.without_own(found.headers), *message.headers],
+        headers=_joined_headers(message, own.without_own(found.headers), schemes),
         timestamp=found.timestamp,
         # A service that loops only the original has not seen this dead letter before.
         hops=max(message.hops, own.read_own(found.headers).hops),

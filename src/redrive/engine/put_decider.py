@@ -117,9 +117,7 @@ class PutDecider:
     ) -> Decided:
         """See ``Decider.decide``; puts are never replayed."""
         assert replay is None, "a put is not replayed"
-        putter = facts.putters.get(id(self))
-        if putter is None:
-            putter = facts.putters[id(self)] = Putter(self, facts)
+        putter = Putter.of(self, facts)
         return _PutAttempt(self, putter, facts, message, attempts.failures, entry).decide()
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
@@ -389,10 +387,11 @@ class _PutAttempt:
         kind = due_report(decision, self._message, self._descriptor)
         if kind is None:
             return decision
+        place = decision.destination if isinstance(decision, Put) else None
         report = make_report(
             kind,
             self._entry,
-            self._message,
+            self._putter.as_opened(self._message, self._descriptor, place),
             self._descriptor,
             reason=decision.reason,
             putter=self._putter,

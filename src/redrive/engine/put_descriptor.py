@@ -8,6 +8,7 @@ from typing import Final
 
 from redrive.engine.message import Message
 from redrive.messages import MQMD, Headers, Records
+from redrive.messages.dead_letter_header import UTF8_LITTLE_ENDIAN
 from redrive.messages.fields import (
     TENTH,
     deadline_of,
@@ -43,6 +44,12 @@ LEFT_TO_QUEUE: Final = {
 _GROUP_OF_JMS: Final = "JMSXGroupID"
 _MSG_ID: Final = MQMD["MsgId"].header
 _PUT_DATE: Final = MQMD["PutDate"].header
+_NATIVE: Final = {
+    "Encoding": UTF8_LITTLE_ENDIAN.encoding,
+    "CodedCharSetId": UTF8_LITTLE_ENDIAN.ccsid,
+}
+"""What MQENC_NATIVE and MQCCSI_Q_MGR mean here (MQMD_DEFAULT)."""
+_DESCRIBES_BODY: Final = {MQMD[name].header: name for name in _NATIVE}
 
 NAMES: Final = frozenset(
     {QUEUE_MANAGER_HEADER, QUEUE_HEADER, NEXT_QUEUE_MANAGER_HEADER, BIND_HEADER}
@@ -149,7 +156,7 @@ def is_late(
 
 
 def as_put(message: Message, present: Mapping[str, bytes | None], queue_manager: str) -> Message:
-    """A message as MQPUT completes it (MQMD, MsgId, PutDate, PutTime).
+    """A message as MQPUT completes it (MQMD: MsgId, PutDate, PutTime, Encoding, CodedCharSetId).
 
     Existing fields stay, as with MQPMO_SET_ALL_CONTEXT, since Kafka does not say who wrote them.
     The identifier is derived from the message's identity, so that a repeated decision has the same
@@ -165,6 +172,9 @@ def as_put(message: Message, present: Mapping[str, bytes | None], queue_manager:
         made["MsgId"] = unique_identifier(queue_manager, message.identity)
     if message.timestamp > 0 and not read_text(present.get(_PUT_DATE)):
         made |= put_moment(message.timestamp)
+    for header, name in _DESCRIBES_BODY.items():
+        if header not in present:
+            made[name] = _NATIVE[name]
     if not made:
         return message
     return message._replace(headers=with_mqmd_headers(message.headers, mqmd_headers(made)))

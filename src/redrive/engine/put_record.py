@@ -123,6 +123,7 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
         profile.view.pointer,
         put.rounds is not None and profile.drops_headers,
         put.returns and origin_partition_headers(profile) is None,
+        put.is_reported,
     )
     if any(depends_on_record):
         return None
@@ -137,7 +138,8 @@ class PreparedPut:
 
     __slots__ = (
         "_added", "_columns", "_edits", "_endings", "_gaps", "_left", "_now", "_topic", "cut",
-        "decision", "earliest", "hops", "latest", "room", "topic",
+        "decision", "earliest", "hops", "is_counted_by_body", "latest", "may_lack_rounds", "room",
+        "topic",
     )  # fmt: skip
 
     def __init__(
@@ -148,12 +150,18 @@ class PreparedPut:
         facts: SliceContext,
         *,
         hops: int,
+        may_lack_rounds: bool = False,
+        is_counted_by_body: bool = False,
     ) -> None:
         """Prepare puts of messages with these header names, without Redrive's own, in order.
 
         ``bounds`` are those of ``put_bounds``, ``hops`` Redrive's earlier puts of every message.
+        ``may_lack_rounds`` is whether messages that may be rounds need an individual decision. For
+        ``is_counted_by_body`` see ``AttemptCounter``.
         """
         self.decision = put
+        self.may_lack_rounds = may_lack_rounds
+        self.is_counted_by_body = is_counted_by_body
         self.hops = hops
         self.topic = put.destination.topic
         self.room, self.earliest, self.latest = bounds

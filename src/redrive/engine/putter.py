@@ -83,6 +83,14 @@ class Putter:
         self._descriptors: dict[tuple[tuple[bytes | None, ...], bool], PutDescriptor] = {}
         self._changes: dict[tuple[int, int], Mapping[str, bytes]] = {}
 
+    @classmethod
+    def of(cls, decider: PutDecider, facts: SliceContext) -> Putter:
+        """The puts of a decider in a slice."""
+        putter = facts.putters.get(id(decider))
+        if putter is None:
+            putter = facts.putters[id(decider)] = cls(decider, facts)
+        return putter
+
     def descriptor(
         self, headers: Mapping[str, bytes | None], *, is_new: bool = False
     ) -> PutDescriptor:
@@ -116,6 +124,19 @@ class Putter:
         persistence = descriptor.persistence_at(destination)
         return self._facts.check(entry, put, persistence, destination) or put
 
+    def as_opened(
+        self, message: Message, descriptor: PutDescriptor, place: Destination | None
+    ) -> Message:
+        """A message after the open of its put, as reports and dead letters have it.
+
+        A message whose names do not resolve has the defaults of a place, if it goes to one.
+        """
+        put = self.decision(message, descriptor)
+        queue = place if isinstance(put, Refusal) else put.destination
+        if queue is None:
+            return message
+        return message._replace(headers=self._headers(message, descriptor, queue))
+
     def put_by_names(
         self, entry: int, message: Message, descriptor: PutDescriptor
     ) -> OutputRecord | Refusal:
@@ -135,7 +156,7 @@ class Putter:
         put = self.decision(message, descriptor)
         # A put that fails on a queue has that queue's defaults (MQMD, field Persistence).
         queue = place if isinstance(put, Refusal) else put.destination
-        record = self._dead_letter(message, descriptor, refusal, place, queue)
+        record = self._dead_letter(message, descriptor, refusal, place)
         problem = self._facts.check(entry, record, descriptor.persistence_at(queue), place)
         if problem is not None:
             return Refusal(problem.reason, f"{place.queue}: {problem.detail}")
@@ -193,9 +214,8 @@ class Putter:
         descriptor: PutDescriptor,
         refusal: Refusal,
         place: Destination,
-        queue: Destination,
     ) -> OutputRecord:
-        plain = self._headers(message, descriptor, queue)
+        plain = self.as_opened(message, descriptor, place).headers
         receiver = self._decider.receiver
         header = new_header(
             plain,

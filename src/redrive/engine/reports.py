@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from redrive.engine.context import Entry
 from redrive.engine.decision import Decision, Put
 from redrive.engine.message import Message
 from redrive.engine.outcome import Result
@@ -18,6 +17,10 @@ from redrive.messages.reports import ReportKind, report_message
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.put import Refusal
 from redrive.topology.receiving import ReceivingQueueManager
+
+if TYPE_CHECKING:
+    from redrive.engine.context import Entry, SliceContext
+    from redrive.engine.put_decider import PutDecider
 
 _FORMAT: Final = MQMD["Format"].header
 
@@ -52,6 +55,26 @@ def due_report(
     return kind if kind is not None and descriptor.report.asks_for(kind) else None
 
 
+def report_arrival(
+    entry: int, message: Message, decider: PutDecider, facts: SliceContext
+) -> MadeReport:
+    """Put the report of arrival (COA) of a message that a rules table puts on its queue.
+
+    ``decider`` is that of puts at the manager of the queue, ``message`` is as it was put.
+    """
+    putter = Putter.of(decider, facts)
+    return make_report(
+        ReportKind.ARRIVAL,
+        entry,
+        message,
+        putter.descriptor(dict(message.headers)),
+        reason=0,
+        putter=putter,
+        receiver=decider.receiver,
+        now=facts.now,
+    )
+
+
 def make_report(
     kind: ReportKind,
     entry: int,
@@ -65,7 +88,8 @@ def make_report(
 ) -> MadeReport:
     """Put a report at the manager that makes it; if that fails, dead-letter it there.
 
-    ``entry``, ``message`` and ``descriptor`` are those of its message. ``reason`` says why the
+    ``entry`` and ``descriptor`` are those of its message, which is as the open of its put left it.
+    ``reason`` says why the
     message could not be put, 0 if it could; ``now`` is in milliseconds since 1970.
     """
     reply_to = (
@@ -79,7 +103,7 @@ def make_report(
         message.headers,
         feedback=reason,
         queue_manager=receiver.queue_manager,
-        identity=message.identity,
+        identity=f"{message.identity} {message.hops}",
         timestamp=message.timestamp,
         now=now,
     )

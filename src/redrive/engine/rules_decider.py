@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from redrive.engine.attempts import AttemptCounter
+from redrive.engine import waiting
+from redrive.engine.attempts import AttemptCounter, drops_headers, program_of
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.breaker_guard import BreakerGuard
 from redrive.engine.commands import Replay, To
@@ -24,15 +25,24 @@ from redrive.engine.decision import (
     Wait,
     with_detail,
     with_edit,
+    with_own_headers,
 )
 from redrive.engine.facts import Gone
 from redrive.engine.held_keys import HeldKeys
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import Result
-from redrive.engine.pointers import original_of, own_headers_of_original, restore_dead_letter
+from redrive.engine.pointers import (
+    digest_of,
+    failed_record,
+    original_of,
+    own_headers_of_original,
+    own_headers_of_put,
+    restore_dead_letter,
+)
 from redrive.engine.profiles import ProfileMatcher
 from redrive.engine.put_record import persistence_of, record_of
+from redrive.engine.reports import report_arrival
 from redrive.engine.rule_targets import Resolvers, RuleTargets
 from redrive.engine.transforms import Transform
 from redrive.messages import DeadLetterProfile, TopicPartition
@@ -44,6 +54,9 @@ from redrive.rules import Action, Rule, RulesTable
 from redrive.rules.backoff import jitter_of
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Refusal
+
+if TYPE_CHECKING:
+    from redrive.engine.put_decider import PutDecider
 
 NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
 """Reason of a dead letter whose referenced payload cannot be read."""
@@ -82,6 +95,7 @@ class RulesDecider:
         transforms: Mapping[str, Transform] = NO_TRANSFORMS,
         breaker: BreakerSettings | None = None,
         flood_limit: int = 0,
+        puts: PutDecider | None = None,
     ) -> None:
         """Build the index of the table.
 
@@ -94,6 +108,8 @@ class RulesDecider:
             transforms: The transforms that TRANSFORM of the table may name.
             breaker: When retries wait for their target; None for never.
             flood_limit: Maximum new dead letters to handle in a minute; 0 for no limit.
+            puts: Decides puts at the handler's queue manager, which reports arrivals; None where
+                there are no reports.
         """
         self.identity = identity
         self.table = table
@@ -102,7 +118,7 @@ class RulesDecider:
         self.schemes = schemes
         self.flood_limit = flood_limit
         self.profiles = ProfileMatcher(table, schemes)
-        self._transforms = transforms
+        self._transforms, self._puts = transforms, puts
         self._targets = RuleTargets(
             identity.topic, resolvers, hop_limit=hop_limit, is_kafka=self.profiles.is_kafka
         )
@@ -152,12 +168,35 @@ class RulesDecider:
         Returns:
             The message, its failed attempts, and why they are unknown if so.
         """
-        if attempts != NO_ATTEMPTS or not self.attempts.may_lack_rounds(message):
+        known, profile = facts.facts, message.profile or NO_PROFILE
+        if message.put_at and not message.may_be_round:
+            known.note_copied(program_of(profile))
+        if attempts != NO_ATTEMPTS or not self.attempts.may_lack_rounds(message, known):
             return message, attempts, None
-        mine = own_headers_of_original(message, self.schemes, facts.facts)
+        is_dropped = drops_headers(profile, known)
+        if not is_dropped and not self._may_be_repeated(message, facts):
+            return message, attempts, None
+        mine = own_headers_of_original(message, self.schemes, known)
         if isinstance(mine, Gone):
-            return message, attempts, mine
+            if mine.may_come and not mine.is_denied:
+                return message, attempts, mine
+            if message.may_be_round:
+                last = own_headers_of_put(message, known)
+                if last.rounds is not None:
+                    return *self.attempts.with_earlier_rounds(message, last), None
+            is_unknown = is_dropped and not mine.is_denied
+            return message, attempts, mine if is_unknown else None
+        if mine.rounds is not None and mine.rounds.target == profile.failed_on:
+            known.note_dropped(program_of(profile))
         return *self.attempts.with_earlier_rounds(message, mine), None
+
+    def _may_be_repeated(self, message: Message, facts: SliceContext) -> bool:
+        """Whether the first put of a message by this table may be one that was made before."""
+        if self.attempts.has_group_topics:  # the rule of the original topic may be another one
+            return True
+        profile = self.profiles.match(message, facts.now)
+        first = facts.cache.decide(self, profile, NO_ATTEMPTS, message)
+        return isinstance(first, Put) and self.attempts.may_be_repeated(first, facts.facts)
 
     def _decide_known(
         self,
@@ -176,13 +215,21 @@ class RulesDecider:
         decision = facts.cache.decide(self, profile, attempts, message, replay)
         if self.guard is None or replay is not None:
             return self._attempt(message, decision, attempts, facts, entry=entry, gone=gone)
-        if message.put_at:
-            self.guard.note_return(profile, attempts, message.put_at, facts)
+        self.note_return(message, attempts, facts)
 
         def attempt(tried: Decision) -> Decided:
             return self._attempt(message, tried, attempts, facts, entry=entry, gone=gone)
 
         return self.guard.decide(message, decision, attempts, facts, attempt)
+
+    def note_return(self, message: Message, attempts: Attempts, facts: SliceContext) -> None:
+        """Count a message that may be a returned round, for its breaker."""
+        if self.guard is None or not message.put_at:
+            return
+        profile = message.profile or NO_PROFILE
+        if self.profiles.is_kafka:
+            profile = self.profiles.match(message, facts.now)
+        self.guard.note_return(profile, attempts, message.put_at, facts)
 
     def _attempt(
         self,
@@ -230,7 +277,23 @@ class RulesDecider:
         refusal = facts.check(entry, record, persistence_of(decision), decision.destination)
         if refusal is not None:
             return Decided(message, facts.cache.derive(self.on_refusal, decision, refusal))
-        return Decided(message, with_edit(decision, edit), ((entry, record),))
+        records = [(entry, record)]
+        if self._puts is not None and decision.is_reported:
+            arrived = source._replace(value=record.value, headers=record.headers or [])
+            report = report_arrival(entry, arrived, self._puts, facts)
+            decision = facts.cache.derive(with_detail, decision, report.detail)
+            records += report.entries
+        decided = with_edit(decision, edit)
+        if self._is_counted_by_body(message, decision, facts):
+            digest = digest_of(record.key, record.value)
+            decided = with_own_headers(decided, digest, record.headers or [])
+        return Decided(message, decided, tuple(records))
+
+    def _is_counted_by_body(self, message: Message, put: Put, facts: SliceContext) -> bool:
+        if not self.attempts.may_be_repeated(put, facts.facts):
+            return False
+        names_record = failed_record(message, self.schemes) is not None
+        return self.attempts.is_counted_by_body(put, facts.facts, names_record=names_record)
 
     def _without_payload(self, put: Put, gone: Gone, facts: SliceContext) -> Decision:
         if gone.may_come:
@@ -320,11 +383,11 @@ class RulesDecider:
         return self._decisions.write(Skip, result, profile, attempt=0, detail=detail, replay=replay)
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
-        """See ``Decider.waiting_place``; a BACKOFF chooses the partition by the wait."""
-        if decision.delay is None:
+        """See ``Decider.waiting_place``; under a BACKOFF the wait chooses the partition."""
+        if not self.table.has_backoff:
             return TopicPartition(self.identity.retry_topic, partition)
         jitter = jitter_of(message.identity, decision.attempts.failures)
-        partition = self.table.backoff_partitions.partition(partition, decision.delay, jitter)
+        partition = self.table.backoff_partitions.partition(decision.delay, jitter)
         return TopicPartition(self.identity.backoff_topic, partition)
 
     def park(self, message: Message, rule: Rule | None, attempts: Attempts) -> Park:
@@ -344,9 +407,7 @@ class RulesDecider:
 
     def interval(self, lane: TopicPartition) -> float:
         """See ``Decider.interval``."""
-        if lane.topic == self.identity.backoff_topic:
-            return self.table.backoff_partitions.seconds(lane.partition)
-        return self.table.control.retry_interval
+        return waiting.seconds_on(lane, self.identity, self.table)
 
     def _apply(self, case: _Case, rule: Rule) -> Decision:
         profile, attempts, replay = case.profile, case.attempts, case.replay

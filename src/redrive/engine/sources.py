@@ -77,12 +77,19 @@ class PartitionRecords:
     released: int = 0
     """Offset below which copies predate the current table: their counts restart, even if the same
     table has counted before."""
+    since: int | None = None
+    """Offset below which dead letters were written before the job first began, so that none is a
+    round; None in previews, which do not ask for rounds without headers."""
 
     @property
-    def home(self) -> int:
-        """The partition of the source that the records belong to."""
-        is_delayed = self.lane.topic == self.decider.identity.backoff_topic
-        return self.lane.partition // PARTITIONS if is_delayed else self.lane.partition
+    def home(self) -> int | None:
+        """The partition of the source that the records belong to; None if each has its own."""
+        match self.lane.topic:
+            case self.decider.identity.backoff_topic:
+                return None
+            case self.decider.identity.earlier_backoff_topic:
+                return self.lane.partition // PARTITIONS
+        return self.lane.partition
 
     @property
     def prefix(self) -> str:
@@ -94,6 +101,11 @@ class PartitionRecords:
         """Whether a copy's attempts count for the current table."""
         is_released = self.records.offsets[row] < self.released
         return mine.table == self.decider.table_id and not is_released
+
+    def may_be_round(self, row: int) -> bool:
+        """Whether the dead letter of a row may be a failed round, even without a header."""
+        is_dead_letter = self.kind is SourceKind.DEAD_LETTERS
+        return is_dead_letter and self.since is not None and self.records.offsets[row] >= self.since
 
     def attempts(self, row: int, mine: own.OwnHeaders) -> Attempts:
         """The attempts of the copy in a row, if they count for the current table."""
@@ -185,14 +197,15 @@ class DeadLetterSource:
         mine = self.own_headers.own(row)
         if mine is own.NO_OWN_HEADERS:
             message = Message(
-                key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp
+                key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp, None, 0,
+                part.may_be_round(row),
             )  # fmt: skip
             return message, NO_ATTEMPTS, None
         headers = self.own_headers.others(row)
         if part.kind is SourceKind.DEAD_LETTERS:
             message = Message(
                 key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp,
-                mine.group_topic,
+                mine.group_topic, 0, mine.rounds is None and part.may_be_round(row),
             )  # fmt: skip
             return *self.decider.attempts.with_earlier_rounds(message, mine), None
         if part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}:

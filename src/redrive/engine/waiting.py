@@ -10,16 +10,19 @@ dead-lettered twice, and compaction must not remove one of the two.
 A copy that is too large for the topic refers to its original instead; see
 ``redrive.messages.cuts``.
 
-Both topics have the partitions of their source, and a copy stays on the partition of its original,
-so that one instance reads all of a partition.
+Both topics have the partitions of their source, and a copy stays on the partition of its original.
+Under a table with BACKOFF or ORDER(KEY) parked copies wait on one topic with a partition for each
+delay instead; the origin of a copy tells its partition of the source.
 """
 
 from __future__ import annotations
 
 from redrive.engine.message import Attempts, Message
-from redrive.messages import DeadLetterProfile, OutputRecord, cuts
+from redrive.engine.names import HandlerIdentity
+from redrive.messages import DeadLetterProfile, OutputRecord, TopicPartition, cuts
 from redrive.messages import own_headers as own
 from redrive.messages.fields import Headers
+from redrive.rules import RulesTable
 
 
 def parked(
@@ -77,6 +80,15 @@ def fit(message: Message, most: int) -> Message:
 def tombstone(origin: str, *, topic: str, partition: int, now: int) -> OutputRecord:
     """The tombstone of a remaining copy whose message has moved."""
     return OutputRecord(topic, origin.encode("ascii"), None, None, now, partition)
+
+
+def seconds_on(lane: TopicPartition, identity: HandlerIdentity, table: RulesTable) -> float:
+    """How long messages wait on a lane where dead letters of a handler wait."""
+    if lane.topic == identity.backoff_topic:
+        return table.backoff_partitions.seconds(lane.partition)
+    if lane.topic == identity.earlier_backoff_topic:
+        return table.backoff_partitions.earlier_seconds(lane.partition)
+    return table.control.retry_interval
 
 
 def _waiting_headers(message: Message, table: str, attempts: Attempts) -> Headers:

@@ -142,6 +142,7 @@ def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: A
         max_message_bytes=int(settings.get("max.message.bytes") or DEFAULT_MAX_MESSAGE_BYTES),
         is_uncompressed=settings.get("compression.type") == "uncompressed",
         may_write=not operations or AclOperation.WRITE in operations,
+        may_read=not operations or AclOperation.READ in operations,
         wants_keys="compact" in policy,
         timestamp_before_max=_timestamp_limit(settings, "before"),
         timestamp_after_max=_timestamp_limit(settings, "after"),

@@ -59,7 +59,7 @@ def _readable_offsets(
                 f"there is no partition {one.topic}:{one.partition} that this user sees"
             )
         elif topic.authorized_operations and AclOperation.READ not in topic.authorized_operations:
-            found[one] = Gone(f"this user may not read {one.topic}", may_come=True)
+            found[one] = Gone(f"this user may not read {one.topic}", may_come=True, is_denied=True)
         else:
             wanted[TopicPartition(one.topic, one.partition)].append(one.offset)
     stable = cluster.extents(wanted)

@@ -77,7 +77,12 @@ class LiveOrder:
             for group, topics in _processing(now).items()
         }
         processed = {one for one, known in now.items() if _is_processed(known, ends, passed)}
-        returned_to = {one.letters for one in processed}
+        there = self._cluster.topics() if processed else {}
+        returned_to = {
+            one.letters
+            for one in processed
+            if one.letters.partition < there.get(one.letters.topic, 0)
+        }
         returned, decided = self._ends(returned_to), self._passed(self._group, returned_to)
         return {
             one: _returned(now[one], returned, decided) if one in processed else now.get(one, one)
@@ -165,8 +170,13 @@ def _is_processed(one: Round, ends: _Offsets, passed: Mapping[str, _Offsets | No
 
 
 def _returned(one: Round, ends: _Offsets, passed: _Offsets) -> Round:
-    """A round whose message was processed; it is over once the job has passed what came back."""
-    end = ends[one.letters]
+    """A round whose message was processed; it is over once the job has passed what came back.
+
+    To a partition that is not there any more nothing can come back.
+    """
+    end = ends.get(one.letters)
+    if end is None:
+        return one._replace(is_over=True)
     returned = end if one.returned is None else min(one.returned, end)
     return one._replace(returned=returned, is_over=passed.get(one.letters, 0) >= returned)
 
@@ -200,10 +210,8 @@ class _Followed:
             self._pass(lane, committed[lane] or 0)
 
     def _lanes(self, cluster: Cluster) -> list[TopicPartition]:
-        question = self._question
-        there = cluster.topics()  # do not miss a topic that was created meanwhile
-        waiting = [one for one in question.backoff if one.partition < there.get(one.topic, 0)]
-        return [question.retry, *waiting]
+        # Do not miss a topic that was created meanwhile.
+        return self._question.lanes(cluster.topics())
 
     def _take(self, record: StoredRecord) -> None:
         lane = record.lane
@@ -217,13 +225,21 @@ class _Followed:
             if key is not None:
                 self._remaining[origin] = place, key
         else:
-            key = record.key
+            key = record.key if self._is_of_partition(record, headers) else None
             if key is not None:
                 self._parked.setdefault(lane, {})[record.offset] = key
         if key is not None:
             here = own.identity(*lane, record.offset)
             position = position_of(headers.identity or here)
             self.keys[key][place] = Waiting(position, record.timestamp)
+
+    def _is_of_partition(self, record: StoredRecord, headers: own.OwnHeaders) -> bool:
+        """Whether a copy or a note belongs to the partition: on a shared topic not all do."""
+        if record.lane.topic != self._question.shared:
+            return True
+        noted = Round.read(record.value, record.headers)
+        home = noted.letters if noted is not None else position_of(headers.origin)
+        return home.partition == self._question.remaining.partition
 
     def _pass(self, lane: TopicPartition, position: int) -> None:
         parked = self._parked.get(lane, {})

@@ -7,7 +7,7 @@ about a profile applies to all its messages.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import itemgetter
@@ -28,6 +28,7 @@ from redrive.messages.fields import (
     MQMD,
     FieldType,
     Headers,
+    is_default,
     mqmd_fields,
     mqmd_headers,
     put_moment,
@@ -75,6 +76,7 @@ _MQMD_READERS: Final = [
     for keyword, it in _MQMD_PATTERNS.items()
 ]
 _FORMAT_HEADER: Final = MQMD["Format"].header
+_REPORT_HEADER: Final = MQMD["Report"].header
 
 # The headers that determine a profile, besides those of the message's schemes. Dates and times are
 # left out: they differ in every message.
@@ -82,6 +84,7 @@ _PROFILE_HEADERS: Final = frozenset(
     [
         *(it.header for it in _MQMD_PATTERNS.values()),
         _FORMAT_HEADER,
+        _REPORT_HEADER,
         *REDRIVE.headers,
         *BINARY.headers,
         own.GROUP_TOPIC,
@@ -123,6 +126,10 @@ class DeadLetterProfile:
     """The topics where the message failed, from its headers, the first failure first."""
     replaced: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """Headers of the message descriptor without the dead-letter header."""
+    absent: frozenset[str] = frozenset()
+    """Headers of the message descriptor that the message had not before it had an MQDLH."""
+    report: int = 0
+    """The Report field of a dead letter of MQ: the reports that it asks for."""
     taken: tuple[AnyScheme, ...] = field(default=(), repr=False)
     """The schemes whose headers are removed when the message returns."""
     group_topic: own.GroupTopic | None = None
@@ -194,18 +201,24 @@ def _profile(
         return DeadLetterProfile(NO_VALID_SCHEME, problem, fields, None)
     if isinstance(scheme, Scheme):
         header = scheme.header(view)
-        taken = tuple(it for it in reading.schemes if isinstance(it, Scheme)) or (scheme,)
+        taken = tuple(it for it in reading.schemes if isinstance(it, Scheme))
+        origins = tuple(reading.origins(headers))
+        if scheme not in taken:
+            taken, origins = (scheme, *taken), (*origins, view.origin.topic or "")
         profile = DeadLetterProfile(
             scheme.name,
             "",
             _pattern_fields(last, header),
             header,
             view,
-            origins=tuple(reading.origins(headers)) or (view.origin.topic or "",),
+            origins=origins or (view.origin.topic or "",),
             taken=taken,
         )
         return with_original(profile, own.read_group_topic(last.get(own.GROUP_TOPIC)))
     header = header or DeadLetterHeader()
+    replaced, absent = mqmd_headers(replaced_fields(header)), frozenset[str]()
+    if scheme is BINARY:
+        absent = frozenset(name for name, text in replaced.items() if is_default(name, text))
     return DeadLetterProfile(
         scheme.name,
         "",
@@ -213,7 +226,9 @@ def _profile(
         header,
         view,
         _odd_format(last.get(_FORMAT_HEADER)) if scheme is BINARY else "",
-        replaced=mqmd_headers(replaced_fields(header)),
+        replaced=replaced,
+        absent=absent,
+        report=read_long(last.get(_REPORT_HEADER)),
         taken=(scheme,),
     )
 
@@ -241,6 +256,13 @@ def origin_partition_headers(profile: DeadLetterProfile) -> frozenset[str] | Non
     parts = scheme.parts.get("origin.partition", ())
     is_known = all(part.place is Place.HEADER for part in parts)
     return frozenset(part.header for part in parts) if is_known else None
+
+
+def names_offset(profile: DeadLetterProfile, layout: Collection[str]) -> bool:
+    """Whether dead letters with these header names name the offset of the record that failed."""
+    scheme = profile.taken[0] if profile.taken else None
+    parts = scheme.parts.get("origin.offset", ()) if isinstance(scheme, Scheme) else ()
+    return any(part.place is Place.HEADER and part.header in layout for part in parts)
 
 
 def with_original(
@@ -425,7 +447,8 @@ def remove_header(profile: DeadLetterProfile, value: bytes | None, headers: Head
     """The message before it was dead-lettered, for RETRY and HEADER(NO).
 
     Of MQ's headers only the outermost is removed. Format, Encoding and CodedCharSetId of the
-    message descriptor come from it; everything else is unchanged. All headers of other schemes are
+    message descriptor come from it, those that are blank or 0 in an MQDLH are removed; everything
+    else is unchanged. All headers of other schemes are
     removed, whichever hop wrote them. They had replaced nothing, so nothing is restored, except a
     payload that a user's scheme wraps. A message that is not a dead letter is returned as it is. No
     argument is changed.
@@ -438,6 +461,8 @@ def remove_header(profile: DeadLetterProfile, value: bytes | None, headers: Head
         kept = [pair for pair in kept if not scheme.owns(pair[0])]
         if scheme.original_value is not None and not profile.view.pointer:
             value = scheme.original_value(value or b"")
+    if profile.absent:
+        kept = [pair for pair in kept if pair[0] not in profile.absent]
     return value, with_mqmd_headers(kept, profile.replaced)
 
 

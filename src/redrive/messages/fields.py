@@ -217,6 +217,11 @@ def mqmd_headers(fields: Mapping[str, str | int]) -> dict[str, bytes]:
     return {MQMD[name].header: str(value).encode() for name, value in fields.items()}
 
 
+def is_default(header: str, text: bytes) -> bool:
+    """Whether a header of the message descriptor says the same as its absence."""
+    return _DEFAULTS[header] == text
+
+
 def with_mqmd_headers(headers: Headers, wanted: Mapping[str, bytes]) -> Headers:
     """The headers with other fields of the message descriptor, from ``mqmd_headers``.
 

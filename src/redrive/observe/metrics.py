@@ -200,6 +200,15 @@ class StateMetrics:
             "Messages that wait to be forwarded to another cluster, including transaction markers.",
             ["cluster"],
         )
+        self._hidden = gauge(
+            "redrive_hidden_messages",
+            "Records behind an open transaction, which nobody can read.",
+            ["topic"],
+        )
+        self._hidden_seconds = gauge(
+            "redrive_hidden_seconds", "How long the oldest of them has been open.", ["topic"]
+        )
+        self._hiding: set[str] = set()
         self.restarted = gauge(
             "redrive_last_restart_successful",
             "1 unless the last restart was refused and the job kept its old settings.",
@@ -226,7 +235,17 @@ class StateMetrics:
             self._floods.labels(handler).set(floods.get(handler, 0))
         for cluster, count in state.forwards.items():
             self._forwards.labels(cluster).set(count)
+        self._show_hidden(state)
         self._reported_at.set(state.time)
+
+    def _show_hidden(self, state: SupervisionState) -> None:
+        """Show hidden records by topic; a topic that had some is shown with 0 without any."""
+        self._hiding |= {one.topic for one in state.hidden}
+        for topic in self._hiding:
+            hidden = [one for one in state.hidden if one.topic == topic]
+            oldest = min((one.since for one in hidden), default=state.time)
+            self._hidden.labels(topic).set(sum(one.records for one in hidden))
+            self._hidden_seconds.labels(topic).set(state.time - oldest)
 
 
 class _OfApplication(Collector):

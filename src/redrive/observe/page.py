@@ -7,13 +7,12 @@ The library writes the format of https://prometheus.io/docs/instrumenting/exposi
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
-from socketserver import TCPServer
 from threading import Thread
+from typing import Final
 from urllib.parse import urlsplit
 
 import orjson
@@ -22,7 +21,11 @@ from prometheus_client.exposition import MetricsHandler
 
 from redrive.errors import ConfigurationError, OutcomeUnknown
 from redrive.kafka.deadline import CLOSE, ONE_TRY, PAUSE, within
+from redrive.listener import Listener
 from redrive.observe.observer import Health
+
+_MOST_CONNECTIONS: Final = 32
+"""Each has a thread."""
 
 
 class Page:
@@ -49,20 +52,19 @@ class Page:
         host = host.strip("[]")
 
         class Server(ThreadingHTTPServer):
-            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
             daemon_threads = True
             block_on_close = False
+            socket: Listener
 
-            def server_bind(self) -> None:
-                TCPServer.server_bind(self)  # HTTPServer would look up a name, and wait for it
-                self.server_name, self.server_port = host, self.server_address[1]
+            def service_actions(self) -> None:
+                self.socket.end_idle()
 
         class Handler(_Handler):
             pass
 
         Handler.registry, Handler.health = registry, staticmethod(health)
         try:
-            self._server = Server((host, int(port)), Handler)
+            listener = Listener(host, int(port), most=_MOST_CONNECTIONS)
         except OSError as error:
             raise ConfigurationError(
                 f"[observe] listen = {listen!r} cannot be bound:"
@@ -70,6 +72,9 @@ class Page:
                 hint="choose a free port of this machine, or leave listen out; each job of"
                 " a machine needs its own port",
             ) from error
+        self._server = Server(listener.getsockname(), Handler, bind_and_activate=False)
+        self._server.socket.close()
+        self._server.socket = listener
         self._thread = Thread(
             target=self._server.serve_forever,
             kwargs={"poll_interval": PAUSE},
@@ -109,6 +114,12 @@ class _Handler(MetricsHandler):
     health: Callable[[], Health]
 
     def do_GET(self) -> None:  # noqa: N802 - the name that the server calls
+        listener = self.server.socket
+        assert isinstance(listener, Listener), "the page has its own"
+        with listener.answering(self.client_address):
+            self._get()
+
+    def _get(self) -> None:
         path = urlsplit(self.path).path
         if path == "/metrics":
             super().do_GET()

@@ -1,7 +1,8 @@
 """The waiting messages of a job, read from the broker and the ledger periodically.
 
-This runs in its own thread, so that neither the job nor a reader of its metrics waits for an
-answer: they get the last one, with its time.
+Threads of their own ask, so that neither the job nor a reader of its metrics waits for an answer:
+they get the last one, with its time. The broker and the ledger have one each: the store of a ledger
+may take minutes to fail.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _AGE: Final = 30.0
 """Seconds between two surveys while metrics are read."""
 _ALARM_AGE: Final = 300.0
 """Seconds between two surveys that only serve the alarm."""
-_SHARE: Final = 20
-"""A survey takes at most one part in this many of the time, for ledgers of any size."""
+_SOON: Final = 5.0
+"""Seconds after which a question without an answer is repeated."""
 _REMINDER: Final = 3600.0
 """Seconds between two warnings about one topic."""
 _STEP: Final = 5.0
@@ -71,25 +72,37 @@ class Survey(JobObserver):
         self._watch = HandlerWatch(self._cluster)
         self._stopped: Collection[str] = ()
         self._warned: dict[str, float] = {}
-        self._reported = ""
+        self._reported: dict[str, str] = {}
         self._follower: StatesFollower | None = None
         self._acknowledged: Mapping[str, Mapping[str, Any]] = {}
         self._shown: tuple[int, Sequence[Acknowledgement]] | None = None
         self._batches: deque[float] = deque(maxlen=_MOST_STEPS)
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="redrive-survey", daemon=True)
+        self._questions: Mapping[str, Sequence[Callable[[], None]]] = {
+            "broker": (self._ask_broker, self._ask_operators),
+            "ledger": (self._ask_ledger,),
+        }
+        self._threads = [
+            threading.Thread(
+                target=self._run, args=(source,), name=f"redrive-survey-{source}", daemon=True
+            )
+            for source in self._questions
+        ]
         metrics.ledger_delay.set_function(self._ledger_delay)
 
     def start(self) -> None:
         """Begins to ask."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def end(self) -> None:
         """Ends; a pending question stays with its thread, which delays nothing."""
         self._ended.set()
-        if self._thread.is_alive():
-            with under_way("end of the survey of what waits"):
-                self._thread.join(timeout=AGAIN)
+        deadline = time.monotonic() + AGAIN
+        with under_way("end of the survey of what waits"):
+            for thread in self._threads:
+                if thread.is_alive():
+                    thread.join(timeout=max(0.0, deadline - time.monotonic()))
 
     def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
         """See ``JobObserver.restarted``."""
@@ -112,22 +125,27 @@ class Survey(JobObserver):
 
     def look(self) -> None:
         """Ask now; questions without an answer are repeated the next time."""
-        questions = (self._ask_broker, self._ask_operators, self._ask_ledger)
+        for source in self._questions:
+            self._look(source)
+
+    def _look(self, source: str) -> bool:
+        """Ask the broker or the ledger; returns whether every question has an answer."""
+        questions = self._questions[source]
         problems = "; ".join(
             filter(None, [_problem(ask) for ask in questions if not self._ended.is_set()])
         )
-        if problems and problems != self._reported:  # report only changes
+        if problems and problems != self._reported.get(source):  # report only changes
             self._control.notice("the number of waiting messages is unknown", error=problems)
-        self._reported = problems
+        self._reported[source] = problems
+        return not problems
 
-    def _run(self) -> None:
+    def _run(self, source: str) -> None:
         wait = _FIRST
         while not self._ended.wait(wait):
-            began = time.monotonic()
-            self.look()
+            is_answered = self._look(source)
             age = _AGE if self._configuration.listen else _ALARM_AGE
-            wait = max(age, _SHARE * (time.monotonic() - began))
-        if self._follower is not None:
+            wait = age if is_answered else _SOON
+        if source == "broker" and self._follower is not None:
             self._follower.close()
 
     def _ask_broker(self) -> None:
@@ -183,7 +201,7 @@ class Survey(JobObserver):
         acknowledgements = acknowledgements_of(self._acknowledged, datetime.now(UTC))
         if self._shown != (table.version, acknowledgements):
             handlers = [handler.identity.name for handler in configuration.handlers]
-            with Inventory(Ledger(table), acknowledgements) as inventory:
+            with Inventory(Ledger(table), acknowledgements, self._mask) as inventory:
                 self._metrics.show_open(handlers, inventory.standing())
             self._metrics.count_causes(self._causes.count_new(table, handlers), self._mask)
             newest = table.newest()

@@ -31,7 +31,7 @@ from redrive.operations.network import Network, check_topics, queue_names, unkno
 from redrive.operations.put import NewMessage
 from redrive.operations.put_trace import assuming_tracer
 from redrive.operations.record_view import existing_topic
-from redrive.operations.undelivered import undelivered_at_head
+from redrive.operations.undelivered import kept_for
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.trace import ResolutionTrace
@@ -69,6 +69,8 @@ class BrowsedMessage:
     """Whether the receiving end of its channel retries the put (MRRTY)."""
     is_undeliverable: bool = False
     """Whether its channel stopped at it, as no queue of the receiver accepted it."""
+    is_remaining: bool = False
+    """Whether no rule of its handler placed it."""
 
     @classmethod
     def of(cls, record: StoredRecord, schemes: SchemeTable = KNOWN) -> Self:
@@ -136,11 +138,12 @@ def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[
 def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, count: int) -> Browsed:
     """Messages of a queue, without removing them.
 
-    A message counts as read once the job has taken it from a transmission queue, or the consumer
-    group of the bindings has read it; a queue without a group keeps all messages of its topic.
-    Messages that the receiving end of a channel retries are on its transmission queue, as in IBM
-    MQ, and an undeliverable one is at the head of that queue. Expired messages are left out, as in
-    MQ. A queue with MSGDLVSQ(PRIORITY) is ordered by priority within its first ``LOOKED_AT``
+    A message counts as read once the job has taken it from a transmission queue or handled it, or
+    the consumer group of the bindings has read it; a queue without a group keeps all messages of
+    its topic. Messages that the receiving end of a channel retries are on its transmission queue,
+    as in IBM MQ, and an undeliverable one is at the head of that queue; messages that a handler
+    retries, or that no rule placed, are on the dead-letter queue. Expired messages are left out, as
+    in MQ. A queue with MSGDLVSQ(PRIORITY) is ordered by priority within its first ``LOOKED_AT``
     messages.
 
     Raises:
@@ -159,8 +162,12 @@ def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, coun
         found = view.waiting(waiting, count, by_priority=by_priority)
         messages = [replace(one, is_retried=one.lane.topic in retries) for one in found]
         at_head = [
-            replace(BrowsedMessage.of(one.record), is_undeliverable=True)
-            for one in undelivered_at_head(network, cluster, topics)
+            replace(
+                BrowsedMessage.of(one.record),
+                is_undeliverable=one.source.role is TopicRole.TRANSMISSION,
+                is_remaining=one.source.role is TopicRole.QUEUE,
+            )
+            for one in kept_for(network, cluster, topics)
         ]
         return Browsed([*at_head, *messages][:count], view.silent)
 

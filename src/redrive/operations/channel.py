@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from redrive.configuration import JobConfiguration
+from redrive.configuration.deciders import sources_of, topology_of
 from redrive.engine.commands import States, channel_entry, release_entry
 from redrive.errors import UsageError
-from redrive.operations.depths import NO_DEPTH, Depth, depths_of_group, kept_at_head, retried
+from redrive.kafka.cluster import Cluster
+from redrive.operations.depths import (
+    FEW,
+    NO_DEPTH,
+    Depth,
+    depths_of_group,
+    kept_at_head,
+    retried,
+)
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.operations.states import read_states, write_states
 from redrive.operations.undelivered import release_entries, undelivered
@@ -27,6 +38,7 @@ class ChannelStatus:
     ``Resting``."""
     because: str
     """Why the job stopped it or it is idle; empty if an operator stopped it, or it runs."""
+    is_stopped_by_job: bool
     waiting: Depth | None
     """Messages that the job has not taken from the topic, and an undeliverable one at its head;
     None if there is no topic."""
@@ -34,6 +46,75 @@ class ChannelStatus:
     """Messages that the receiving end retries while the channel is paused (MRRTY)."""
     remaining: int
     """Messages that no queue of the receiving manager accepted."""
+
+
+class HeldMessages(NamedTuple):
+    """Messages that wait for a channel or a connection that does not move them."""
+
+    waiting: Depth
+    place: str
+    """``QUEUE@QM`` of their transmission queue; empty for a connection without one."""
+    because: str
+
+    def __str__(self) -> str:
+        if not self.place:
+            return f"puts over it fail: {self.because}"
+        return f"{self.waiting} on {self.place} wait: {self.because}"
+
+
+def is_moving(topic: QueueTopic, states: States) -> bool:
+    """Whether the channel of a transmission topic runs, and every connection that it uses."""
+    return states.moves(topic.channel, topic.via, is_running=topic.is_running)
+
+
+def why_held(topology: Topology, topic: QueueTopic, states: States) -> str:
+    """Why the messages of a transmission topic do not move; empty if they do."""
+    is_of_mqe = topic.queue_manager not in topology.mq
+    on_way = (topic.channel, *topic.via)
+    stopped = next((one for one in on_way if one in states.stopped), None)
+    if stopped is not None:
+        return _why_stopped(*stopped, states, is_of_mqe=is_of_mqe)
+    if not topic.to:
+        return topic.resting.because if topic.resting else ""
+    if is_moving(topic, states):
+        return ""
+    queue = f"{topic.queue} of {topic.queue_manager}"
+    if is_of_mqe:
+        start = f"redrive channel start {' '.join(topic.channel)}"
+        return f"{queue} keeps its messages until a trigger ({start})"
+    return f"transmission queue {queue} has GET(DISABLED): its channel stops"
+
+
+def _why_stopped(manager: str, name: str, states: States, *, is_of_mqe: bool) -> str:
+    what = "connection" if is_of_mqe else "channel"
+    because = states.why_stopped.get((manager, name), "")
+    why = f"{what} {name} of {manager} is stopped" + f" ({because})" * bool(because)
+    return f"{why}; redrive channel start {manager} {name} starts it"
+
+
+def held_messages(job: JobConfiguration, cluster: Cluster) -> list[HeldMessages]:
+    """What waits for channels that do not move it, and stopped connections, by place."""
+    if not sources_of(job):
+        return []
+    topology, states = topology_of(job.topology), read_states(job, cluster)
+    resting = {
+        one.topic: one
+        for one in topics_of(topology)
+        if one.role is TopicRole.TRANSMISSION and why_held(topology, one, states)
+    }
+    depths = depths_of_group(cluster, job.application, resting, most=FEW)
+    held = [
+        HeldMessages(depths[name], one.place, why_held(topology, one, states))
+        for name, one in resting.items()
+        if name in depths and depths[name].messages
+    ]
+    managers = {one.name for one in topology.mqe_managers}
+    connections = sorted(one for one in states.stopped if one[0] in managers)
+    held += [
+        HeldMessages(NO_DEPTH, "", _why_stopped(*one, states, is_of_mqe=True))
+        for one in connections
+    ]
+    return held
 
 
 def set_channels(
@@ -83,13 +164,33 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
         status = ChannelStatus(
             topic=one,
             state=_state(one, states, is_paused=tried.messages > 0),
-            because=states.why_stopped.get(one.channel) or _why_resting(one, states),
+            because=_because(network.topology, one, states),
+            is_stopped_by_job=one.channel in states.why_stopped,
             waiting=waiting,
             retried=tried,
             remaining=remaining[one.topic],
         )
         found.append(status)
-    return found
+    chosen = _channels(network, queue_manager, channel)
+    shown = {one.channel for one in topics}
+    return found + [_without_queue(one, states) for one in chosen if one not in shown]
+
+
+def _without_queue(channel: tuple[str, str], states: States) -> ChannelStatus:
+    """A connection of MQ Everyplace for which no queue keeps messages: its puts are synchronous."""
+    manager, name = channel
+    topic = QueueTopic(
+        topic="", role=TopicRole.TRANSMISSION, queue_manager=manager, to=name, channel=channel
+    )
+    return ChannelStatus(
+        topic=topic,
+        state=_state(topic, states, is_paused=False),
+        because="",
+        is_stopped_by_job=False,
+        waiting=NO_DEPTH,
+        retried=NO_DEPTH,
+        remaining=0,
+    )
 
 
 def trigger(network: Network, queue_manager: str) -> Depth:
@@ -205,13 +306,15 @@ def _triggered_topics(network: Network, queue_manager: str) -> list[str]:
     return found
 
 
-def _why_resting(one: QueueTopic, states: States) -> str:
-    is_stopped = one.channel in states.stopped
-    return one.resting.because if one.resting and not is_stopped else ""
+def _because(topology: Topology, one: QueueTopic, states: States) -> str:
+    if one.channel in states.stopped:
+        return states.why_stopped.get(one.channel, "")
+    is_pulled = _state(one, states, is_paused=False) == "pulled on trigger"
+    return "" if is_pulled else why_held(topology, one, states)
 
 
 def _state(one: QueueTopic, states: States, *, is_paused: bool) -> str:
-    if states.moves(one.channel, one.via, is_running=one.is_running):
+    if is_moving(one, states):
         if one.resting is not None:
             return one.resting.state
         return "paused" if is_paused else "running"

@@ -15,11 +15,13 @@ from redrive.kafka.deadline import BROWSING
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.operations.network import Network
-from redrive.operations.undelivered import undelivered_at_head
+from redrive.operations.undelivered import handler_of, kept_for
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 
 COUNTED: Final = 10_000
 """Maximum messages of a partition to count one by one; above it offsets are reported."""
+FEW: Final = 1_000
+"""The same for a view that is asked again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ NO_DEPTH: Final = Depth(0, is_exact=True)
 
 def reading_group(network: Network, one: QueueTopic) -> str | None:
     """The group that reads a topic: the job's, or that of the bindings; None if unknown."""
-    if one.role is not TopicRole.QUEUE:
+    if one.role is not TopicRole.QUEUE or handler_of(network, one) is not None:
         return network.job.application if network.job else None
     return network.topology.bindings.consumer_group(
         queue=one.queue, queue_manager=one.queue_manager
@@ -91,7 +93,8 @@ def read_offsets(cluster: Cluster, group: str, topics: Iterable[str]) -> dict[To
 def depths_of(network: Network) -> Mapping[str, Depth]:
     """The depth of every existing topic of a topology, by topic.
 
-    Retried and undeliverable messages of a receiver count on its transmission queue, as in IBM MQ.
+    Retried and undeliverable messages of a receiver count on its transmission queue, as in IBM MQ,
+    and messages that a handler keeps on its dead-letter queue.
     """
     with network.cluster() as cluster:
         topics = topics_of(network.topology)
@@ -110,9 +113,12 @@ def depths_of(network: Network) -> Mapping[str, Depth]:
 def kept_at_head(
     cluster: Cluster, network: Network, topics: Iterable[QueueTopic]
 ) -> Mapping[str, Depth]:
-    """The depth of undeliverable messages at the heads of transmission queues, by topic."""
+    """The depth of messages that are kept for a queue and belong to its head, by topic.
+
+    They are undeliverable messages of transmission queues, and what no rule of a handler placed.
+    """
     found: dict[str, Depth] = {}
-    for one in undelivered_at_head(network, cluster, topics):
+    for one in kept_for(network, cluster, topics):
         topic = one.source.topic
         depth = Depth(1, is_exact=True, oldest=one.record.original_time)
         found[topic] = found.get(topic, NO_DEPTH) + depth
@@ -120,7 +126,7 @@ def kept_at_head(
 
 
 def retry_topics(network: Network, topics: Iterable[QueueTopic]) -> dict[str, str]:
-    """The topics where messages wait for a retry by the receiving end of a channel (MRRTY).
+    """The topics where messages wait for a retry, by a channel's receiver (MRRTY) or a handler.
 
     Returns:
         The source topics, by the topic on which the messages wait. A topic on
@@ -129,17 +135,19 @@ def retry_topics(network: Network, topics: Iterable[QueueTopic]) -> dict[str, st
     if network.job is None:
         return {}
     application = network.job.application
-    return {
-        message_retry_topic(application, one.topic): one.topic
-        for one in topics
-        if one.role is TopicRole.TRANSMISSION and one.is_read
-    }
+    found = {}
+    for one in topics:
+        if one.role is TopicRole.TRANSMISSION and one.is_read:
+            found[message_retry_topic(application, one.topic)] = one.topic
+        if (handler := handler_of(network, one)) is not None:
+            found |= dict.fromkeys(handler.waiting_topics, one.topic)
+    return found
 
 
 def retried(
     cluster: Cluster, network: Network, topics: Iterable[QueueTopic]
 ) -> Mapping[str, Depth]:
-    """The depth of messages that receivers retry, by source topic."""
+    """The depth of messages that receivers and handlers retry, by source topic."""
     sources = retry_topics(network, topics)
     if network.job is None or not sources:
         return {}
@@ -147,14 +155,22 @@ def retried(
     return {sources[topic]: one for topic, one in depths.items()}
 
 
-def depths_of_group(cluster: Cluster, group: str, topics: Iterable[str]) -> Mapping[str, Depth]:
-    """The depth of topics for a consumer group; missing topics are left out."""
+def depths_of_group(
+    cluster: Cluster, group: str, topics: Iterable[str], *, most: int = COUNTED
+) -> Mapping[str, Depth]:
+    """The depth of topics for a consumer group; missing topics are left out.
+
+    ``most`` messages of a partition are counted one by one.
+    """
     names = list(cluster.partitions(topics))
-    return _depths(cluster, names, read_offsets(cluster, group, names))
+    return _depths(cluster, names, read_offsets(cluster, group, names), most)
 
 
 def _depths(
-    cluster: Cluster, topics: Sequence[str], committed: Mapping[TopicPartition, int]
+    cluster: Cluster,
+    topics: Sequence[str],
+    committed: Mapping[TopicPartition, int],
+    most: int = COUNTED,
 ) -> Mapping[str, Depth]:
     lanes, silent = cluster.led(topics)
     extents = cluster.extents(lanes)
@@ -166,7 +182,7 @@ def _depths(
     def is_enough(record: StoredRecord) -> bool:
         numbers[record.lane] += 1
         oldest.setdefault(record.lane, record.original_time)
-        return numbers[record.lane] >= COUNTED
+        return numbers[record.lane] >= most
 
     is_complete = True
     try:
@@ -178,7 +194,7 @@ def _depths(
     for lane in sorted(silent):
         depths[lane.topic] += Depth(0, is_exact=False, silent=(str(lane),))
     for lane, start in waiting.items():
-        is_exact = is_complete and numbers[lane] < COUNTED
+        is_exact = is_complete and numbers[lane] < most
         number = numbers[lane] if is_exact else extents[lane].end - start
         depths[lane.topic] += Depth(number, is_exact=is_exact, oldest=oldest.get(lane))
     return depths

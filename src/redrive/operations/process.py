@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import getpass
+import itertools
 import os
 import signal
 import socket
@@ -119,6 +120,21 @@ class PidFile:
                 self.path.unlink()
         self._file.close()
         self._file = None
+
+
+@contextmanager
+def free_directory(directory: Path) -> Iterator[Path]:
+    """A folder for one of several instances of a job on this machine, until the context ends.
+
+    It is the job's folder, or a numbered one in it if other processes have that.
+    """
+    for number in itertools.count(1):
+        folder = directory if number == 1 else directory / str(number)
+        check_directory(folder)
+        with (folder / "redrive.lock").open("w") as file:
+            if _lock(file, fcntl.LOCK_EX) and PidFile(folder, Share(1, 1)).owner() is None:
+                yield folder
+                return
 
 
 def _lock(file: IO[str], kind: int) -> bool:

@@ -26,6 +26,7 @@ from redrive.messages import own_headers as own
 from redrive.messages.constants import reason_name
 from redrive.messages.fields import read_text
 from redrive.messages.reports import ReportKind, ReportOptions, kind_of_report
+from redrive.operations.channel import is_moving, why_held
 from redrive.operations.network import Network
 from redrive.operations.put import NewMessage, names_of
 from redrive.operations.states import read_states
@@ -67,11 +68,13 @@ class PutTracer:
         facts: Facts,
         answers: Callable[[Questions], Answers],
         triggers: Mapping[str, Trigger],
+        *,
+        states: States = NO_STATES,
     ) -> None:
-        self._topology = topology
+        self._topology, self._states = topology, states
         self._topics = {one.topic: one for one in topics_of(topology)}
         self._sources = {name: one for name, one in self._topics.items() if one.is_read}
-        resting = {name for name, one in self._sources.items() if not one.is_running}
+        resting = {name for name, one in self._sources.items() if not is_moving(one, states)}
         self._deciders = {
             name: (decider, kind)
             for name, (decider, kind) in deciders.items()
@@ -89,10 +92,12 @@ class PutTracer:
         deciders: Mapping[str, tuple[Decider, SourceKind]],
         facts: Facts,
         triggers: Mapping[str, Trigger],
+        *,
+        states: States = NO_STATES,
     ) -> Self:
         """A tracer for a healthy cluster that has the topics of the layout."""
         assumed = AssumedCluster({*deciders, *(one.topic for one in topics_of(topology))})
-        tracer = cls(topology, deciders, facts, assumed.answers, triggers)
+        tracer = cls(topology, deciders, facts, assumed.answers, triggers, states=states)
         tracer._assumed = assumed
         return tracer
 
@@ -205,10 +210,14 @@ class PutTracer:
 
     def _explain(self, hop: Hop) -> Explanation:
         source, names = self._sources[hop.record.topic], names_of(hop.record.headers or [])
-        receiver = receiving_queue_managers(self._topology, {source.topic: source})[source.topic]
+        receivers = receiving_queue_managers(
+            self._topology, {source.topic: source}, stopped=self._states.stopped
+        )
         bind = read_text(dict(hop.record.headers or []).get(BIND_HEADER))
         seed = seed_of(bind or hop.outcome["message"])
-        return explain(self._topology, receiver, names, reason=hop.outcome["reason"], seed=seed)
+        return explain(
+            self._topology, receivers[source.topic], names, reason=hop.outcome["reason"], seed=seed
+        )
 
     def _decision(self, hop: Hop) -> str:
         outcome, words = hop.outcome, str(hop.result)
@@ -249,13 +258,7 @@ class PutTracer:
         return _End(_ON_A_QUEUE, final or (place.place if place else ""), topic)
 
     def _why_held(self, source: QueueTopic) -> str:
-        queue, manager, network = source.queue, source.queue_manager, self._topology.mq
-        if source.to and manager in network:
-            return f"transmission queue {queue} of {manager} has GET(DISABLED): its channel stops"
-        if source.to:
-            start = f"redrive channel start {' '.join(source.channel)}"
-            return f"{queue} of {manager} keeps its messages until a trigger ({start})"
-        return source.resting.because if source.resting else ""
+        return why_held(self._topology, source, self._states)
 
     def _caused(self, way: Walk, condition: str = "") -> Iterator[Caused]:
         for hop in way.way():
@@ -290,7 +293,7 @@ def assuming_tracer(topology: Topology, states: States = NO_STATES) -> PutTracer
     facts = Facts(lambda: 0.0)
     factory = DeciderFactory(_job(topology), facts)
     deciders, triggers = factory.deciders(states), factory.triggers(states)
-    return PutTracer.assuming(in_states(topology, states), deciders, facts, triggers)
+    return PutTracer.assuming(in_states(topology, states), deciders, facts, triggers, states=states)
 
 
 def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
@@ -308,7 +311,8 @@ def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
         return replace(found, topics=topics)
 
     topology = in_states(network.topology, states)
-    return PutTracer(topology, factory.deciders(states), facts, answers, factory.triggers(states))
+    triggers = factory.triggers(states)
+    return PutTracer(topology, factory.deciders(states), facts, answers, triggers, states=states)
 
 
 def _job(topology: Topology) -> JobConfiguration:

@@ -19,6 +19,7 @@ from redrive.kafka.cluster import Cluster, Extent
 from redrive.kafka.deadline import CONNECT, GLIMPSE
 from redrive.messages import TopicPartition
 from redrive.operations.durations import duration
+from redrive.printable import counted
 
 FOREVER: Final = float("inf")
 """Retention in seconds of a topic that never deletes records for their age."""
@@ -49,7 +50,7 @@ class Waiting:
             left = self.first - now
             when = f", the first {f'in {duration(left)}' if left > 0 else 'at any time'}"
         return (
-            f"{self.topic} deletes up to {self.expiring:,} messages before they are handled{when}:"
+            f"{self.topic} deletes up to {counted(self.expiring, 'message')} before handling{when}:"
             f" it keeps them for {kept}"
         )
 

@@ -14,7 +14,7 @@ from redrive.rules import Action, Rule
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, topics_of
 from redrive.topology.mq.objects import ModelQueue
-from redrive.topology.names import topic_name
+from redrive.topology.names import OWN_PREFIX, topic_name
 
 _topic = partial(Right, resource=Resource.TOPIC)
 _group = partial(Right, resource=Resource.GROUP)
@@ -103,6 +103,11 @@ def _own(application: str) -> Iterator[Right]:
     yield _group(name=application, operation="Read", purpose="commits its progress")
     name = instances_group(application)
     yield _group(name=name, operation="Read", purpose="registers running instances")
+    purpose = "without it a start does not see that another application handles its topics"
+    yield _topic(
+        name=OWN_PREFIX, is_prefix=True, operation="Describe", purpose=purpose, is_needed=False
+    )
+    yield _group(name="*", operation="Describe", purpose=purpose, is_needed=False)
     purpose = "writes in transactions, with one id for each process"
     yield _id(name=prefix, is_prefix=True, purpose=purpose)
 

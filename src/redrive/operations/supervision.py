@@ -7,7 +7,8 @@ needs no broker, so it also says why nothing moves while no broker answers.
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -20,9 +21,13 @@ from redrive.checkpoints import machine
 from redrive.configuration import JobConfiguration
 from redrive.engine.breaker import BreakerState
 from redrive.engine.flood import FloodState
-from redrive.errors import EnvironmentFault
+from redrive.errors import EnvironmentFault, TransientFault
+from redrive.kafka.admin import OpenTransaction, open_transactions
+from redrive.kafka.connection import Connection
 from redrive.masking import Mask
+from redrive.messages import TopicPartition
 from redrive.operations.durations import duration
+from redrive.printable import counted
 
 _SILENCE: Final = 60.0
 """Seconds without a report after which a process counts as dead: many times the interval of
@@ -31,6 +36,91 @@ _ROOM: Final = 4096
 """Size of the file, padded with blanks to a block of most file systems."""
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 """Errors of a full disk or quota (write(2))."""
+
+
+HIDDEN_TOO_LONG: Final = 60.0
+"""Seconds after which an open transaction that hides records is a problem. Kafka's own clients end
+or abort theirs after a minute by default; Kafka Streams after ten seconds."""
+_HIDDEN_BRIEFLY: Final = 5.0
+"""Seconds of an open transaction that nobody needs to know of: its producer is at work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenRecords:
+    """The records of a partition behind its last stable offset.
+
+    An open transaction hides them from every reader of committed records.
+    """
+
+    topic: str
+    partition: int
+    records: int
+    """Offsets behind it, including transaction markers."""
+    since: float
+    """When the transaction began, as far as known, in seconds since 1970."""
+    transactional_id: str = ""
+    """Empty if this user may not see it."""
+
+    def is_problem(self, now: float) -> bool:
+        """Whether it has lasted for too long; ``now`` in seconds since 1970."""
+        return now - self.since >= HIDDEN_TOO_LONG
+
+    def is_brief(self, now: float) -> bool:
+        """Whether its producer is just at work; ``now`` in seconds since 1970."""
+        return now - self.since < _HIDDEN_BRIEFLY
+
+    @property
+    def owner(self) -> str:
+        """Its transactional id, or the command that finds its producer."""
+        if self.transactional_id:
+            return f"its transactional id is {self.transactional_id}"
+        return (
+            f"kafka-transactions.sh describe-producers --topic {self.topic} --partition"
+            f" {self.partition} shows its producer"
+        )
+
+    def sentence(self, now: float) -> str:
+        """One line about it; ``now`` in seconds since 1970."""
+        return (
+            f"an open transaction on {self.topic}:{self.partition} has hidden"
+            f" {counted(self.records, 'record')} for {duration(now - self.since)}; {self.owner}"
+        )
+
+
+def hidden_records(
+    connection: Connection,
+    hidden: Mapping[TopicPartition, int],
+    known: Iterable[HiddenRecords],
+    now: float,
+) -> tuple[HiddenRecords, ...]:
+    """The hidden records of partitions, except those of the last few seconds.
+
+    Args:
+        connection: The cluster, which is asked for transactions that are not known.
+        hidden: The number of hidden records on each partition now.
+        known: What was known of them before.
+        now: Seconds since 1970.
+    """
+    reported = {TopicPartition(one.topic, one.partition): one for one in known}
+    asked: Mapping[TopicPartition, OpenTransaction] = {}
+    if unknown := [lane for lane in hidden if lane not in reported]:
+        with suppress(TransientFault):
+            asked = open_transactions(connection, unknown)
+    every = []
+    for lane, records in hidden.items():
+        transaction = asked.get(lane, OpenTransaction("", None))
+        one = HiddenRecords(
+            topic=lane.topic,
+            partition=lane.partition,
+            records=records,
+            since=now if transaction.since is None else transaction.since,
+            transactional_id=transaction.transactional_id,
+        )
+        if lane in reported:
+            one = replace(reported[lane], records=records)
+        if lane not in asked or not one.is_brief(now):
+            every.append(one)
+    return tuple(every)
 
 
 class Activity(StrEnum):
@@ -78,6 +168,10 @@ class SupervisionState:
     """The breakers that are not closed; retries to their targets wait."""
     floods: tuple[FloodState, ...] = ()
     """The current floods: dead letters beyond a limit remain."""
+    hidden: tuple[HiddenRecords, ...] = ()
+    """Records that open transactions hide."""
+    dropping: tuple[str, ...] = ()
+    """What is said of programs whose dead letters lack the headers of the record that failed."""
 
     def is_dead(self, now: float) -> bool:
         """Whether the process ended or is silent for too long; ``now`` in seconds since 1970."""
@@ -109,6 +203,8 @@ class SupervisionState:
             stopped={topic: why for topic, why in self.stopped.items() if topic in topics},
             breakers=tuple(one for one in self.breakers if one.handler in names),
             floods=tuple(one for one in self.floods if one.handler in names),
+            hidden=tuple(one for one in self.hidden if one.topic in topics),
+            dropping=(),
         )
 
     def describe(self, now: float) -> str:
@@ -160,11 +256,13 @@ def read(path: Path) -> SupervisionState | None:
     """The last report of a job, None if there is none; raises ``EnvironmentFault``."""
     try:
         data = orjson.loads(path.read_bytes())
-        known = {"breakers": (), "floods": (), **data}
+        known = {"breakers": (), "floods": (), "hidden": (), "dropping": (), **data}
         breakers = tuple(BreakerState(**one) for one in known["breakers"])
         floods = tuple(FloodState(**one) for one in known["floods"])
-        read = {**known, "state": Activity(data["state"]), "breakers": breakers, "floods": floods}
-        return SupervisionState(**read)
+        hidden = tuple(HiddenRecords(**one) for one in known["hidden"])
+        dropping = tuple(known["dropping"])
+        lists = {"breakers": breakers, "floods": floods, "hidden": hidden, "dropping": dropping}
+        return SupervisionState(**{**known, "state": Activity(data["state"]), **lists})
     except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError):
         return None
     except OSError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from redrive.configuration import JobConfiguration, OnUndeliverable
 from redrive.engine.commands import Entry, release_entry
-from redrive.engine.names import remaining_topic
+from redrive.engine.names import HandlerIdentity, remaining_topic
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
@@ -76,6 +76,31 @@ def undelivered_at_head(
         return []
     sources = [one for one in topics if one.role is TopicRole.TRANSMISSION and one.is_read]
     return undelivered(job, cluster, sources)[0] if sources else []
+
+
+def handler_of(network: Network, one: QueueTopic) -> HandlerIdentity | None:
+    """The handler that reads the topic of a dead-letter queue; None if none does."""
+    handlers = network.job.handlers if network.job else ()
+    found = (it.identity for it in handlers if it.identity.topic == one.topic)
+    return next(found, None)
+
+
+def kept_for(network: Network, cluster: Cluster, topics: Iterable[QueueTopic]) -> list[Undelivered]:
+    """Messages that are kept for a queue and belong to its head, by time.
+
+    In IBM MQ an undeliverable message is there, and on a dead-letter queue what no rule placed.
+    """
+    topics = list(topics)
+    found = undelivered_at_head(network, cluster, topics)
+    by_topic = {
+        handler.remaining_topic: one
+        for one in topics
+        if (handler := handler_of(network, one)) is not None
+    }
+    lanes, _ = cluster.led(by_topic) if by_topic else ((), ())
+    copies = _live_copies(cluster, lanes) if lanes else ()
+    found += [Undelivered(by_topic[one.lane.topic], one) for one in copies]
+    return sorted(found, key=lambda one: one.record.timestamp)
 
 
 def release(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from redrive.engine.commands import ACKNOWLEDGED, Entry
 from redrive.engine.outcome import Result
+from redrive.masking import Mask
 from redrive.outcomes.criteria import time_from
 from redrive.outcomes.selection import Selection, State
 from redrive.outcomes.table import sql_text
@@ -100,16 +101,19 @@ class Acknowledgement:
             ),
         )
 
-    def conditions(self) -> Iterator[str]:
+    def conditions(self, mask: Mask) -> Iterator[str]:
         """The conditions in SQL on ``letters``; a message is covered if all hold."""
-        yield from self.selection.conditions()
+        yield from self.selection.conditions(mask)
         if not self.covers_new:
             yield f"NOT ({time_from(self.made, 'first_time')})"
 
 
-def acknowledged(acknowledgements: Iterable[Acknowledgement]) -> str:
+def acknowledged(acknowledgements: Iterable[Acknowledgement], mask: Mask) -> str:
     """The condition, as SQL on ``letters``, that a message is acknowledged; never NULL."""
-    covered = " OR ".join(f"({' AND '.join(one.conditions())})" for one in acknowledgements)
+    covered = " OR ".join(
+        f"({' AND '.join(acknowledgement.conditions(mask))})"
+        for acknowledgement in acknowledgements
+    )
     if not covered:
         return "FALSE"
     # An operator's condition may fail on rows that it was not written for.

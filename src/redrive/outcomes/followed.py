@@ -1,20 +1,28 @@
-"""Messages that replay instructions have moved, followed in the outcomes."""
+"""Messages that replay instructions have moved, and recent puts, followed in the outcomes."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
 from redrive.engine.facts import Replayed, ReplayedQuestion
-from redrive.engine.outcome import UNTOUCHED
+from redrive.engine.outcome import PUT_MEMBER, UNTOUCHED, read_put
 from redrive.kafka.cluster import settled_ends
 from redrive.messages import TopicPartition
+from redrive.messages import own_headers as own
 
 if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster
+
+_DAY: Final = 86_400_000
+"""Milliseconds for which a put is remembered by key and body."""
+_REMEMBERED: Final = 100_000
+"""Puts above which older ones are dropped."""
+_PUT_MEMBER: Final = PUT_MEMBER.encode()
 
 
 @dataclass(slots=True)
@@ -67,3 +75,55 @@ class FollowedReplays:
                 outcome = orjson.loads(value)
                 if outcome["result"] not in UNTOUCHED:
                     followed.last[outcome["origin"]] = record.offset
+
+
+class FollowedPuts:
+    """The last puts of a key and body within a day, by their digest.
+
+    Only outcomes of puts whose dead letters may lack Redrive's headers say so. Answers include
+    everything committed before the question; nothing is read until asked.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        """Take the outcomes topic; nothing is read yet."""
+        self._cluster = cluster
+        self._topic = topic
+        self._positions: dict[TopicPartition, int] = {}
+        self._last: dict[bytes, own.OwnHeaders] = {}
+
+    def last(self, digests: Collection[bytes]) -> dict[bytes, own.OwnHeaders]:
+        """Redrive's headers on the last put of each digest; none if there was none within a day.
+
+        Raises:
+            TransientFault: The broker did not answer in time.
+        """
+        oldest = int(time.time() * 1000) - _DAY
+        count = self._cluster.topics().get(self._topic, 0)
+        lanes = [TopicPartition(self._topic, number) for number in range(count)]
+        ends = settled_ends(self._cluster, lanes)
+        if new := [lane for lane in lanes if lane not in self._positions]:
+            first = self._cluster.offsets_at(dict.fromkeys(new, oldest))
+            self._positions.update(
+                {lane: at if at >= 0 else ends[lane] for lane, at in first.items()}
+            )
+        behind = {lane: at for lane, at in self._positions.items() if at < ends[lane]}
+        for record in self._cluster.read(behind, {lane: ends[lane] for lane in behind}):
+            self._take(record.value or b"")
+        self._positions.update({lane: ends[lane] for lane in behind})
+        if len(self._last) > _REMEMBERED:
+            self._last = {it: one for it, one in self._last.items() if _put_at(one) >= oldest}
+        found = {it: self._last.get(it, own.NO_OWN_HEADERS) for it in digests}
+        return {
+            it: one if _put_at(one) >= oldest else own.NO_OWN_HEADERS for it, one in found.items()
+        }
+
+    def _take(self, value: bytes) -> None:
+        if _PUT_MEMBER not in value:  # quotes in a text are escaped
+            return
+        put = read_put(orjson.loads(value))
+        if put is not None and _put_at(put[1]) >= _put_at(self._last.get(put[0])):
+            self._last[put[0]] = put[1]
+
+
+def _put_at(mine: own.OwnHeaders | None) -> int:
+    return 0 if mine is None or mine.rounds is None else mine.rounds.put_at

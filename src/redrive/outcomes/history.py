@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from redrive.configuration.deciders import DeciderFactory, sources_of
+from redrive.configuration.deciders import (
+    DeciderFactory,
+    inhibited_queues,
+    sources_of,
+    topology_of,
+)
 from redrive.engine.context import SliceContext
 from redrive.engine.facts import Facts
 from redrive.engine.outcome import FINAL, UNTOUCHED, Result
@@ -20,6 +25,7 @@ from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CONNECT, GLIMPSE, PATIENCE
 from redrive.kafka.records import StoredRecord
+from redrive.masking import NO_MASK, Mask
 from redrive.messages import TopicPartition
 from redrive.outcomes.acknowledgements import (
     Acknowledgement,
@@ -35,6 +41,7 @@ from redrive.outcomes.rows import Row
 from redrive.outcomes.storage import may_exist
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action
+from redrive.topology.layout import TopicRole, topics_of
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
@@ -156,8 +163,9 @@ class Archive:
         source = sources_of(self._configuration).get(rows[-1]["handler"])
         if source is None:
             step = what_next(rows, _deciders(self._configuration))
+            step = _while_inhibited(step, rows[-1], _inhibited(self._configuration))
         else:
-            step = next_put(rows[-1], source)
+            step = next_put(rows[-1], source, _transmission(self._configuration, rows[-1]))
         return History(
             message=text,
             outcomes=rows,
@@ -167,9 +175,13 @@ class Archive:
         )
 
     def inventory(
-        self, acknowledgements: ReadAcknowledgements = no_acknowledgements
+        self,
+        acknowledgements: ReadAcknowledgements = no_acknowledgements,
+        mask: Mask = NO_MASK,
     ) -> tuple[Inventory, tuple[str, ...]]:
         """The dead letters of the job and their states; errors as for ``history``.
+
+        Conditions of users see columns as the mask shows them.
 
         Returns:
             The inventory, a context, and why it may lack outcomes.
@@ -182,7 +194,7 @@ class Archive:
             except TransientFault as fault:
                 note = f"{fault.message}; acknowledgements are unknown"
                 self._notes = (*self._notes, note)
-        return Inventory(ledger, current), self._all_notes(ledger)
+        return Inventory(ledger, current, mask), self._all_notes(ledger)
 
     def unread(self) -> int | None:
         """Records of the dead-letter topics that the job has not read, which have no outcomes.
@@ -338,8 +350,34 @@ def next_steps(
     if not parked:
         return {}
     deciders = _deciders(configuration)
-    stories = inventory.stories(parked)
-    return {message: what_next(rows, deciders) for message, rows in stories.items()}
+    stories, inhibited = inventory.stories(parked), _inhibited(configuration)
+    return {
+        message: _while_inhibited(what_next(rows, deciders), rows[-1], inhibited)
+        for message, rows in stories.items()
+    }
+
+
+def _inhibited(configuration: JobConfiguration) -> Mapping[str, str]:
+    """The dead-letter queues with GET(DISABLED), by handler."""
+    queues = inhibited_queues(configuration)
+    identities = (one.identity for one in configuration.handlers)
+    return {one.name: queues[one.topic].place for one in identities if one.topic in queues}
+
+
+def _while_inhibited(step: Next, row: Row, inhibited: Mapping[str, str]) -> Next:
+    queue = inhibited.get(row["handler"])
+    if queue is None or row["result"] in FINAL:
+        return step
+    return replace(step, text=f"{step.text}, but not while {queue} has GET(DISABLED)")
+
+
+def _transmission(configuration: JobConfiguration, row: Row) -> QueueTopic | None:
+    """The transmission queue to which a put was routed; None if it is not one."""
+    if not configuration.topology:
+        return None
+    topics = topics_of(topology_of(configuration.topology))
+    found = (one for one in topics if one.topic == row["target_topic"])
+    return next((one for one in found if one.role is TopicRole.TRANSMISSION), None)
 
 
 def _deciders(configuration: JobConfiguration) -> Mapping[str, RulesDecider]:
@@ -373,8 +411,24 @@ def what_next(rows: Sequence[Row], deciders: Mapping[str, RulesDecider]) -> Next
     return _next_attempt(rows, decider)
 
 
-def next_put(row: Row, source: QueueTopic) -> Next:
-    """The next step after the last outcome of a put from an intake or transmission queue."""
+def next_put(row: Row, source: QueueTopic, onward: QueueTopic | None = None) -> Next:
+    """The next step after the last outcome of a put from an intake or transmission queue.
+
+    ``onward`` is the transmission queue to which it was routed, if it is one.
+    """
+    if onward is not None and row["result"] == Result.ROUTED:
+        manager, channel = onward.channel
+        if onward.resting is not None:
+            return Next(text=f"it waits on {onward.place}: {onward.resting.because}")
+        if not onward.is_running and not onward.is_pulled:
+            why = f"channel {channel} of {manager} does not run by itself"
+            return Next(
+                text=f"it waits on {onward.place}: {why} (redrive channel status {manager})"
+            )
+        return Next(
+            text=f"channel {channel} of {manager} moves it on from {onward.place}, if it runs"
+            f" (redrive channel status {manager})"
+        )
     if row["result"] in FINAL:
         return Next(text=f"nothing: it was {row['result']}")
     if row["result"] == Result.PARKED:

@@ -9,6 +9,7 @@ sees both.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from redrive.configuration import LedgerFolder
 from redrive.engine.outcome import UNTOUCHED, Result
-from redrive.errors import EnvironmentFault
+from redrive.errors import EnvironmentFault, UsageError
+from redrive.masking import NO_MASK, Mask
 from redrive.messages import NO_VALID_SCHEME
 from redrive.outcomes.acknowledgements import Acknowledgement, acknowledged
-from redrive.outcomes.conditions import check_condition, condition_error
+from redrive.outcomes.conditions import condition_error
 from redrive.outcomes.criteria import time_from
 from redrive.outcomes.open_letters import (
     CHANGED,
@@ -163,9 +165,16 @@ class Inventory:
     Args:
         ledger: The ledger, and the outcomes that are not yet in it.
         acknowledgements: Those in effect.
+        mask: Hides text from conditions.
     """
 
-    def __init__(self, ledger: Ledger, acknowledgements: Sequence[Acknowledgement] = ()) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        acknowledgements: Sequence[Acknowledgement] = (),
+        mask: Mask = NO_MASK,
+    ) -> None:
+        self._mask = mask
         self._folder = tempfile.TemporaryDirectory(prefix="redrive-outcomes-")
         self.size = 0
         """Bytes of the ledger's files."""
@@ -186,9 +195,9 @@ class Inventory:
         self._sources = [*self.tables]
         self._knows_changed = False
         sound = [*filter(self._is_sound, acknowledgements)]
-        self._acknowledged = acknowledged(sound)
-        self._archived = acknowledged(one for one in sound if one.until is None)
-        self._owner = _owner(sound)
+        self._acknowledged = acknowledged(sound, mask)
+        self._archived = acknowledged([one for one in sound if one.until is None], mask)
+        self._owner = _owner(sound, mask)
 
     def __enter__(self) -> Self:
         return self
@@ -446,11 +455,10 @@ class Inventory:
 
     def covered(self, acknowledgement: Acknowledgement) -> int:
         """How many remaining messages an acknowledgement covers; errors as for ``letters``."""
-        check_condition(self._engine, self._outcomes(), acknowledgement.selection.where)
         return int(self._engine.answer(self._covered_query(acknowledgement))[0]["n"])
 
     def _covered_query(self, acknowledgement: Acknowledgement) -> str:
-        covered = acknowledged([acknowledgement])
+        covered = acknowledged([acknowledgement], self._mask)
         return self._over_letters(
             Selection(), f"SELECT count(CASE WHEN {covered} THEN 1 END) n FROM letters"
         )
@@ -461,15 +469,16 @@ class Inventory:
         It may fail on later rows, such as a CAST of text to a number. Then it acknowledges nothing,
         so that alerts cover too much rather than too little.
         """
-        where = acknowledgement.selection.where
-        return not where or not self._engine.problem_with(self._covered_query(acknowledgement))
+        if not acknowledgement.selection.where:
+            return True
+        with contextlib.suppress(UsageError):
+            return not self._engine.problem_with(self._covered_query(acknowledgement))
+        return False
 
     def _answer(self, selection: Selection, query: Callable[[str], str]) -> list[Row]:
-        check_condition(self._engine, self._outcomes(), selection.where)
-
         def whole(selection: Selection) -> str:
             return self._over_letters(
-                selection, query(f"WHERE {' AND '.join(selection.conditions())}")
+                selection, query(f"WHERE {' AND '.join(selection.conditions(self._mask))}")
             )
 
         try:
@@ -479,8 +488,7 @@ class Inventory:
             without = whole(replace(selection, where=""))
             if not selection.where or self._engine.problem_with(without):
                 raise
-            problem = self._engine.problem_with(whole(selection))
-            raise condition_error(problem, selection.where) from None
+            raise condition_error(self._engine.problem_with(whole(selection))) from None
 
     def _outcomes(self) -> str:
         return every_outcome(self._sources)
@@ -503,10 +511,10 @@ def _equals(column: str, value: str | int | None) -> str:
     return f"coalesce({column}, '') = {sql_text(value)}"
 
 
-def _owner(acknowledgements: Sequence[Acknowledgement]) -> str:
+def _owner(acknowledgements: Sequence[Acknowledgement], mask: Mask) -> str:
     """The owner of a message, in SQL: that of the acknowledgement that ends first."""
     cases = " ".join(
-        f"WHEN {acknowledged([one])} THEN {sql_text(one.owner)}"
+        f"WHEN {acknowledged([one], mask)} THEN {sql_text(one.owner)}"
         for one in acknowledgements
         if one.owner
     )

@@ -9,7 +9,8 @@ from enum import StrEnum
 from typing import Final
 
 from redrive.engine.outcome import Result
-from redrive.outcomes.conditions import enclose
+from redrive.masking import NO_MASK, Mask
+from redrive.outcomes.conditions import engine_condition
 from redrive.outcomes.criteria import time_from
 from redrive.outcomes.open_letters import OPEN
 from redrive.outcomes.table import sql_text
@@ -89,8 +90,12 @@ class Selection:
         """Whether matching quarantined messages are left out."""
         return self.state in {State.OPEN, State.REMAINING} and not self.message
 
-    def conditions(self) -> Iterator[str]:
-        """The conditions in SQL, all of which must hold."""
+    def conditions(self, mask: Mask = NO_MASK) -> Iterator[str]:
+        """The conditions in SQL, all of which must hold; ``where`` is over masked columns.
+
+        Raises:
+            UsageError: ``where`` is not a valid condition.
+        """
         results = ", ".join(sql_text(result.value) for result in self.state.results)
         yield f"result IN ({results})"
         if self.state is State.HELD:
@@ -113,7 +118,7 @@ class Selection:
                 yield f"{column} = {value}"
         yield from self._times()
         if self.where:
-            yield enclose(self.where)
+            yield f"({engine_condition(self.where, mask)})"
 
     def _times(self) -> Iterator[str]:
         if self.since is not None:

@@ -13,16 +13,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
-from redrive.configuration.deciders import sources_of, table_of
+from redrive.configuration.deciders import inhibited_queues, sources_of, table_of
 from redrive.engine.names import message_retry_topic, remaining_topic
 from redrive.engine.outcome import Result
+from redrive.engine.waiting import seconds_on
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster, without_leader
 from redrive.kafka.deadline import ANSWER, CONNECT, GLIMPSE
 from redrive.kafka.records import StoredRecord
-from redrive.messages import TopicPartition
+from redrive.masking import NO_MASK, Mask
+from redrive.messages import DeadLetterDecoder, Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.outcomes.acknowledgements import ReadAcknowledgements, no_acknowledgements
 from redrive.outcomes.inventory import Inventory, State
@@ -32,8 +35,13 @@ from redrive.outcomes.rows import Row, moment
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.engine.names import HandlerIdentity
+    from redrive.topology.layout import QueueTopic
 
+_AT_ONCE: Final = 1_000
+"""Records to decode at a time."""
 _BATCHES: Final = 5
+_COUNTED: Final = 1_000
+"""Offsets that are read at most to count the waiting messages of dead-letter queues."""
 _SHOWN: Final = 10
 """Maximum topics in a note."""
 
@@ -71,7 +79,9 @@ class HandlerStatus:
     topic_exists: bool | None
     """None if the broker does not answer."""
     depth: int | None
-    """Dead letters not read yet: the lag of the application's group; None if unknown."""
+    """Dead letters not read yet; None if unknown."""
+    is_exact: bool
+    """Whether all of them were counted; else the depth is one of offsets, with markers."""
     parked: Count
     """Messages that wait for their next attempt."""
     held: int | None
@@ -92,6 +102,15 @@ class HandlerStatus:
     """Outcomes by result, in total."""
     last_hour: Mapping[str, int]
     last_minute: Mapping[str, int]
+    inhibited: str = ""
+    """``QUEUE@QM`` if nothing is taken from the queue, as it has GET(DISABLED)."""
+
+    @property
+    def why_held(self) -> str:
+        """Why its messages wait although the job runs; empty if they do not."""
+        if not self.inhibited:
+            return ""
+        return f"the handler {self.identity.name} waits: {self.inhibited} has GET(DISABLED)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +148,8 @@ class Status:
     """What is unknown, and why."""
     rates: Sequence[Row] | None = None
     """The rates asked for in ``status_of``; None without, or if the outcomes are unknown."""
+    hidden: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Records that an open transaction hides now, by partition of the handlers' topics."""
 
     @property
     def gap(self) -> str:
@@ -147,28 +168,34 @@ def status_of(
     acknowledgements: ReadAcknowledgements = no_acknowledgements,
     rates: AskRates = no_rates,
     now: datetime | None = None,
+    mask: Mask = NO_MASK,
 ) -> Status:
     """Ask the broker and the ledger for the state of a job.
 
-    The last minute and hour end at ``now``, by default the present. ``rates`` reads further rates.
+    The last minute and hour end at ``now``, by default the present. ``rates`` reads further rates;
+    conditions of acknowledgements see columns as the mask shows them.
 
     Raises:
         EnvironmentFault: The ledger exists and cannot be read, and the broker does not answer.
     """
     now = now or datetime.now(UTC)
     queues, notes = _Queues.of(configuration)
-    outcomes = _Outcomes.of(configuration, queues, acknowledgements, rates, now)
+    outcomes = _Outcomes.of(configuration, queues, acknowledgements, rates, now=now, mask=mask)
+    inhibited = inhibited_queues(configuration)
     return Status(
         application=configuration.application,
         time=now,
         instances=queues.instances,
-        handlers=tuple(_handler(handler, queues, outcomes) for handler in configuration.handlers),
+        handlers=tuple(
+            _handler(handler, queues, outcomes, inhibited) for handler in configuration.handlers
+        ),
         puts=_puts(configuration, outcomes),
         batches=outcomes.batches,
         outcomes=outcomes.totals.total() if outcomes.is_complete else None,
         unprojected=outcomes.unprojected,
         notes=(*notes, *outcomes.notes),
         rates=outcomes.rates,
+        hidden=queues.hidden,
     )
 
 
@@ -202,7 +229,9 @@ class _Outcomes:
         queues: _Queues,
         acknowledgements: ReadAcknowledgements,
         ask_rates: AskRates,
+        *,
         now: datetime,
+        mask: Mask,
     ) -> Self:
         """Read the ledger and the later outcomes; errors as for ``status_of``."""
         path, topic = configuration.ledger.path, configuration.outcomes_topic
@@ -216,7 +245,7 @@ class _Outcomes:
                 now - timedelta(hours=1), now - timedelta(minutes=1)
             )
             known = None if cluster is None else acknowledgements(cluster)
-            with Inventory(ledger, known or ()) as inventory:
+            with Inventory(ledger, known or (), mask) as inventory:
                 standing, rates = inventory.standing(), ask_rates(inventory)
             parked, remaining = (
                 {name: one for (name, it), one in standing.items() if it is state}
@@ -292,6 +321,42 @@ def _count_on_topics(
     return counts
 
 
+def invalid_remaining(configuration: JobConfiguration, cluster: Cluster) -> dict[str, int]:
+    """Count the remaining messages without a valid dead-letter header, by dead-letter queue.
+
+    They are counted on their topics, one by one, so the number depends on no process and no ledger.
+
+    Raises:
+        TransientFault: The broker did not answer in time.
+    """
+    queues = {one.identity.remaining_topic: one.identity.queue for one in configuration.handlers}
+    cluster.topics()
+    lanes, _ = cluster.led(queues)
+    extents = cluster.extents(lanes)
+    starts = {lane: extent.first for lane, extent in extents.items()}
+    ends = {lane: extent.end for lane, extent in extents.items()}
+    decoder = DeadLetterDecoder(schemes=configuration.scheme_table)
+    invalid: set[tuple[TopicPartition, bytes | None]] = set()
+    remaining = cluster.read(starts, ends)
+    while records := list(islice(remaining, _AT_ONCE)):
+        codes, profiles = decoder.decode(
+            Records(
+                [record.key for record in records],
+                [record.value for record in records],
+                [record.headers for record in records],
+                [record.timestamp for record in records],
+                [record.offset for record in records],
+            )
+        )
+        for record, code in zip(records, codes, strict=True):
+            copy = record.lane, record.key
+            if record.value is None or profiles[code].is_dead_letter:
+                invalid.discard(copy)
+            else:
+                invalid.add(copy)
+    return dict(Counter(queues[lane.topic] for lane, _ in invalid))
+
+
 def _places(configuration: JobConfiguration) -> Iterator[tuple[str, tuple[str, State]]]:
     for handler in configuration.handlers:
         identity = handler.identity
@@ -303,7 +368,12 @@ def _places(configuration: JobConfiguration) -> Iterator[tuple[str, tuple[str, S
         yield remaining_topic(application, source), (source, State.REMAINING)
 
 
-def _handler(handler: HandlerConfiguration, queues: _Queues, outcomes: _Outcomes) -> HandlerStatus:
+def _handler(
+    handler: HandlerConfiguration,
+    queues: _Queues,
+    outcomes: _Outcomes,
+    inhibited: Mapping[str, QueueTopic],
+) -> HandlerStatus:
     identity = handler.identity
     name = identity.name
 
@@ -312,10 +382,13 @@ def _handler(handler: HandlerConfiguration, queues: _Queues, outcomes: _Outcomes
             return Count(None, Precision.UNKNOWN)
         return Count(outcomes.standing.get((name, state), 0), outcomes.precision)
 
+    depth = queues.depth(identity.topic)
     return HandlerStatus(
         identity=identity,
         topic_exists=queues.exists(identity.topic),
-        depth=queues.lag(identity.topic),
+        depth=depth and depth[0],
+        is_exact=depth is not None and depth[1],
+        inhibited=inhibited[identity.topic].place if identity.topic in inhibited else "",
         parked=count(State.PARKED),
         held=None if outcomes.held is None else outcomes.held.get(name, 0),
         next_due=queues.next_due(handler),
@@ -368,8 +441,12 @@ class _Queues:
     ends: Mapping[TopicPartition, int]
     first: Mapping[TopicPartition, StoredRecord]
     """The first waiting record in each partition that has one."""
+    counts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Waiting records of partitions whose records were all read."""
     silent: Collection[TopicPartition] = ()
     """Partitions without a leader."""
+    hidden: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Records behind the last stable offset, of each partition that has some."""
 
     @classmethod
     def of(cls, configuration: JobConfiguration) -> tuple[_Queues, list[str]]:
@@ -398,21 +475,28 @@ class _Queues:
         }
         ends = {lane: extent.end for lane, extent in extents.items()}
         waiting = {lane: start for lane, start in starts.items() if start < ends[lane]}
-        found = _first_records(cluster, waiting, dead_letters)
-        first = {record.lane: record for record in found}
+        first: dict[TopicPartition, StoredRecord] = {}
+        counts = _count_records(cluster, waiting, ends, dead_letters, first)
         instances = cluster.instances(configuration.application)
-        return cls(cluster, instances, starts, ends, first, silent)
+        written = cluster.ends(lanes, committed_only=False)
+        hidden = {lane: end - ends[lane] for lane, end in written.items() if end > ends[lane]}
+        return cls(cluster, instances, starts, ends, first, counts, silent, hidden)
 
     def exists(self, topic: str) -> bool | None:
         """Whether a topic exists; None if unknown."""
         return None if self.cluster is None else bool(self.cluster.partitions([topic]))
 
-    def lag(self, topic: str) -> int | None:
-        """Offsets between the job's position and the end of a topic; None if unknown."""
+    def depth(self, topic: str) -> tuple[int, bool] | None:
+        """Messages that the job has not read, and whether they were counted; None if unknown."""
         if self.cluster is None or any(lane.topic == topic for lane in self.silent):
             return None
-        return sum(
-            self.ends[lane] - start for lane, start in self.starts.items() if lane.topic == topic
+        lags = {
+            lane: self.ends[lane] - start
+            for lane, start in self.starts.items()
+            if lane.topic == topic and start < self.ends[lane]
+        }
+        return sum(self.counts.get(lane, lag) for lane, lag in lags.items()), (
+            lags.keys() <= self.counts.keys()
         )
 
     def next_due(self, handler: HandlerConfiguration) -> datetime | None:
@@ -423,10 +507,7 @@ class _Queues:
             return None
         table = table_of(handler)
         waits = {
-            lane: table.backoff_partitions.seconds(lane.partition)
-            if lane.topic == identity.backoff_topic
-            else table.control.retry_interval
-            for lane in {record.lane for record in parked}
+            lane: seconds_on(lane, identity, table) for lane in {record.lane for record in parked}
         }
         return min(
             moment(record.timestamp) + timedelta(seconds=waits[record.lane]) for record in parked
@@ -452,15 +533,36 @@ def _left_out(configuration: JobConfiguration, cluster: Cluster) -> Iterator[str
             )
 
 
-def _first_records(
-    cluster: Cluster, starts: Mapping[TopicPartition, int], dead_letters: set[str]
-) -> Iterator[StoredRecord]:
-    """The first record of each partition; tombstones count only on a dead-letter queue."""
+def _count_records(
+    cluster: Cluster,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    dead_letters: set[str],
+    first: dict[TopicPartition, StoredRecord],
+) -> Mapping[TopicPartition, int]:
+    """Find the first record of each partition, and count those of dead-letter queues with a few.
 
-    def counts(record: StoredRecord) -> bool:
-        return record.value is not None or record.lane.topic in dead_letters
+    Offsets also count markers of transactions. Tombstones count only on a dead-letter queue.
+    """
+    lags = {lane: ends[lane] - start for lane, start in starts.items()}
+    smallest = sorted((lag, lane) for lane, lag in lags.items() if lane.topic in dead_letters)
+    totals = accumulate(lag for lag, _ in smallest)
+    counts = {
+        lane: 0 for (_, lane), total in zip(smallest, totals, strict=True) if total <= _COUNTED
+    }
+
+    def is_enough(record: StoredRecord) -> bool:
+        if record.value is None and record.lane.topic not in dead_letters:
+            return False
+        first.setdefault(record.lane, record)
+        if record.lane not in counts:
+            return True
+        counts[record.lane] += 1
+        return False
 
     try:
-        yield from filter(counts, cluster.read(starts, seconds=GLIMPSE, until=counts))
+        for _ in cluster.read(starts, seconds=GLIMPSE, until=is_enough):
+            pass
     except TransientFault:
-        return  # the ages of the others stay unknown
+        return {}  # the ages of the others stay unknown
+    return counts

@@ -121,7 +121,8 @@ def explained(folder: LedgerFolder) -> Iterator[None]:
             f"the ledger in {folder} cannot be used: {_cause(str(error), whole=remote)}",
             hint="check the store, the credentials in the environment, and [ledger]"
             if remote
-            else "`redrive ledger rebuild` rebuilds it from the outcomes topic",
+            else "check the folder, its disk and its owner; docs/ledger.md says what a new ledger"
+            " would lack",
         ) from error
 
 

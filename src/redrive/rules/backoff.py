@@ -1,11 +1,10 @@
 """BACKOFF: delays that grow from one failed attempt to the next, and where messages wait.
 
 A partition of parked messages is read in order, so all messages on it must wait equally long. The
-topic of messages that wait by BACKOFF therefore has ``PARTITIONS`` partitions for each partition of
-the dead-letter queue, and the delays of a table are distributed among them. A delay with several of
-them is split: on each, messages wait slightly less, and differently for each partition of the
-queue. So messages that failed together do not return together, and yet the time of each is known
-when it is parked.
+topic of messages that wait by BACKOFF therefore has a partition for each delay of the table, and
+one for RETRYINT, whatever the number of partitions of the dead-letter queue. A few delays have
+several partitions each: on each, messages wait slightly less. So messages that failed together do
+not return together, and yet the time of each is known when it is parked.
 """
 
 from __future__ import annotations
@@ -16,8 +15,11 @@ from typing import Final, Self
 from zlib import crc32
 
 PARTITIONS: Final = 16
-"""Partitions for each partition of a dead-letter queue, and so the maximum number of distinct
-delays of a table. It must never change: parked messages would get another delay."""
+"""Maximum partitions of the topic, and so the maximum number of distinct delays of a table. Earlier
+versions had as many for each partition of a dead-letter queue."""
+
+_SPREAD: Final = 6
+"""Partitions that a table with few delays gets, so that each delay has several."""
 
 JITTER: Final = 0.2
 """Maximum share of a delay by which jitter shortens a wait."""
@@ -74,28 +76,66 @@ class Backoff:
 class BackoffPartitions:
     """Where messages wait for the delays of a table, at most ``PARTITIONS`` distinct ones."""
 
-    def __init__(self, delays: Iterable[int], *, is_exact: bool = False) -> None:
+    def __init__(
+        self, delays: Iterable[int], *, interval: int | None = None, is_exact: bool = False
+    ) -> None:
+        """Distribute the delays among partitions.
+
+        Args:
+            delays: The delays in seconds.
+            interval: RETRYINT in seconds, for messages without a delay; None if none has to wait.
+            is_exact: Whether there is no jitter, and ``HOLDS`` are among the delays: ORDER(KEY).
+        """
         self._delays: list[int] = sorted({*delays, *(HOLDS if is_exact else ())})
-        most = 1 if is_exact else PARTITIONS
-        self._each = min(most, PARTITIONS // len(self._delays)) if self._delays else 0
-        self._jitter = 0.0 if is_exact else JITTER
+        count = max(1, len(self._delays))
+        self._each = 1 if is_exact else max(1, _SPREAD // count)
+        self._earlier_each = 1 if is_exact else PARTITIONS // count
+        self._earlier_jitter = 0.0 if is_exact else JITTER
+        self._seconds = [
+            delay * (1 - JITTER * part / self._each)
+            for delay in self._delays
+            for part in range(self._each)
+        ]
+        self._interval = 0 if interval is None else self._place_interval(interval)
 
     @classmethod
-    def of(cls, backoffs: Iterable[tuple[Backoff, int]], *, is_exact: bool = False) -> Self:
-        """The partitions for some rules, each with its RETRY.
-
-        Under ORDER(KEY) the delays are exact, with no jitter, and ``HOLDS`` are among them.
-        """
+    def of(
+        cls,
+        backoffs: Iterable[tuple[Backoff, int]],
+        *,
+        interval: int | None = None,
+        is_exact: bool = False,
+    ) -> Self:
+        """The partitions for some rules, each with its RETRY; other arguments as for the class."""
         delays = (delay for one, retry in backoffs for delay in one.distinct(retry))
-        return cls(delays, is_exact=is_exact)
+        return cls(delays, interval=interval, is_exact=is_exact)
 
-    def partition(self, source: int, delay: int, jitter: int) -> int:
-        """The partition on which a message waits for a delay in seconds.
+    def _place_interval(self, interval: int) -> int:
+        """The partition for RETRYINT, exact, or of a longer delay if no other is left."""
+        exact = [n for n, seconds in enumerate(self._seconds) if seconds == interval]
+        if exact and self._each == 1:
+            return exact[0]
+        if len(self._seconds) < PARTITIONS:
+            self._seconds.append(float(interval))
+            return len(self._seconds) - 1
+        longer = (number for number, seconds in enumerate(self._seconds) if seconds >= interval)
+        number = next(longer, PARTITIONS - 1)
+        self._seconds[number] = max(self._seconds[number], float(interval))
+        return number
 
-        ``source`` is its partition on the dead-letter queue, ``jitter`` its ``jitter_of``.
+    @property
+    def count(self) -> int:
+        """The number of partitions."""
+        return len(self._seconds)
+
+    def partition(self, delay: int | None, jitter: int) -> int:
+        """The partition on which a message waits for a delay in seconds; None for RETRYINT.
+
+        ``jitter`` is its ``jitter_of``.
         """
-        first = self._delays.index(delay) * self._each
-        return source * PARTITIONS + first + jitter % self._each
+        if delay is None:
+            return self._interval
+        return self._delays.index(delay) * self._each + jitter % self._each
 
     def longest_within(self, seconds: float) -> int:
         """The longest delay up to a limit; the shortest one if all are longer."""
@@ -103,12 +143,17 @@ class BackoffPartitions:
 
     def seconds(self, partition: int) -> float:
         """How long messages wait on a partition; 0 on an unused one."""
+        return self._seconds[partition] if partition < len(self._seconds) else 0.0
+
+    def earlier_seconds(self, partition: int) -> float:
+        """How long messages wait on a partition of an earlier version's topic."""
         source, place = divmod(partition, PARTITIONS)
-        if not self._each or place >= len(self._delays) * self._each:
+        each = self._earlier_each
+        if place >= len(self._delays) * each:
             return 0.0
-        number, part = divmod(place, self._each)
-        shift = (part + source * _GOLDEN % 1) / self._each
-        return self._delays[number] * (1 - self._jitter * shift)
+        number, part = divmod(place, each)
+        shift = (part + source * _GOLDEN % 1) / each
+        return self._delays[number] * (1 - self._earlier_jitter * shift)
 
 
 def jitter_of(identity: str, failures: int) -> int:

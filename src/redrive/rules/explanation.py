@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from redrive.rules.keywords import field_order
 from redrive.rules.patterns import FieldValue, Pattern
 from redrive.rules.rule import Rule
-from redrive.rules.selection import Turn, turns
+from redrive.rules.selection import Turn, harsher_puts, turns
 from redrive.rules.table import RulesTable
 
 
@@ -45,6 +46,8 @@ class Explanation:
     """One for each rule, in order."""
     turns: tuple[Turn, ...]
     """The rules that apply in turn, and when, if every attempt that can fail does."""
+    warnings: tuple[str, ...] = ()
+    """What is odd about the order of the turns, one sentence each."""
 
 
 def explain(table: RulesTable, fields: Mapping[str, FieldValue]) -> Explanation:
@@ -54,7 +57,15 @@ def explain(table: RulesTable, fields: Mapping[str, FieldValue]) -> Explanation:
     """
     verdicts = tuple(explain_rule(table, index, fields) for index in range(len(table.rules)))
     candidates = sum(1 << verdict.index for verdict in verdicts if verdict.matches)
-    return Explanation(verdicts, tuple(turns(table, candidates)))
+    course = tuple(turns(table, candidates))
+    rules = [table.rules[turn.rule] for turn in course if turn.rule is not None]
+    warnings = (
+        f"once the attempts of the rule at line {spent.line} have failed, the rule at line"
+        f" {following.line} puts it {' and '.join(puts)}"
+        for spent, following in pairwise(rules)
+        if (puts := harsher_puts(spent, following, table.control))
+    )
+    return Explanation(verdicts, course, tuple(warnings))
 
 
 def explain_rule(table: RulesTable, index: int, fields: Mapping[str, FieldValue]) -> RuleVerdict:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from redrive.rules.keywords import Dialect
-from redrive.rules.rule import Action
+from redrive.rules.rule import Action, Control, RetryTo, Rule
 from redrive.rules.table import RulesTable
 
 
@@ -61,6 +61,30 @@ def select_untried(table: RulesTable, candidates: int, failed: Mapping[int, int]
         if not rule.action.can_fail or failed.get(index, 0) < rule.retry:
             return index
     return None
+
+
+def harsher_puts(spent: Rule, following: Rule, control: Control) -> list[str]:
+    """What a RETRY does to messages of another RETRY whose attempts have failed, if it is harsher.
+
+    The walk goes on to the next rule that matches, which may be meant for other messages: it puts
+    them to more readers, unchanged, or sooner than they came last. Empty if it does none of these.
+    """
+    is_kafka = control.dialect is Dialect.KAFKA
+    if not is_kafka or not spent.action is following.action is Action.RETRY:
+        return []
+    found = []
+    if spent.to is RetryTo.GROUP and following.to is not RetryTo.GROUP:
+        found.append("to every reader of the topic, not only to the group that failed")
+    if spent.transform and not following.transform:
+        found.append(f"unchanged, without TRANSFORM({spent.transform})")
+    return [*found, *filter(None, [sooner(spent, following, control)])]
+
+
+def sooner(spent: Rule, following: Rule, control: Control) -> str:
+    """That a RETRY waits less than the last delay of another one; empty if it does not."""
+    last = spent.wait_before(spent.retry - 1, control.retry_interval)
+    first = following.wait_before(0, control.retry_interval)
+    return f"after {first} s, though the last delay was {last} s" if first < last else ""
 
 
 def turns(table: RulesTable, candidates: int) -> Iterator[Turn]:

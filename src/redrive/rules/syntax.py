@@ -203,12 +203,15 @@ class ClauseReader:
     def _unknown(self, word: re.Match[str]) -> None:
         known = self._vocabulary
         name = word.group().upper()
-        actions = (it.name for it in known.keywords.values() if it.role is Role.ACTION)
+        allowed = self._keywords_here()
+        are_rules = any(it.role is Role.ACTION for it in allowed)
+        role, what = (Role.ACTION, "a pattern keyword or ") if are_rules else (Role.CONTROL, "")
+        listed = ", ".join(it.name for it in allowed if it.role is role)
         self._report(
             word.start(),
             f"{word.group()} is not a keyword",
-            f"a pattern keyword or one of {', '.join(actions)}",
-            keyword_hint(name, known) or did_you_mean(name, known.names),
+            f"{what}one of {listed}",
+            keyword_hint(name, known) or did_you_mean(name, [it.name for it in allowed]),
             subject=name,
             length=len(name),
             code="UNKNOWN_KEYWORD",
@@ -222,6 +225,15 @@ class ClauseReader:
         self._at = word.end()
         if _SEPARATED.match(self._text, self._at) is None:
             self._resume()
+
+    def _keywords_here(self) -> list[Keyword]:
+        """The keywords that may stand beside the others of the entry: control data, or a rule's."""
+        known = self._vocabulary
+        every = [*known.keywords.values(), *known.with_argument.values()]
+        words = {found[1].upper() for found in _CLAUSE_START.finditer(self._text)}
+        are_control = {it.role is Role.CONTROL for it in every if it.name in words}
+        allowed = are_control if len(are_control) == 1 else {False}
+        return [it for it in every if (it.role is Role.CONTROL) in allowed or not are_control]
 
     def _value(self, keyword: Keyword, offset: int) -> Clause:
         argument, start = "", self._at

@@ -46,14 +46,18 @@ class RulesTable:
 
     @property
     def has_backoff(self) -> bool:
-        """Whether messages wait by their delays: those of a BACKOFF, or of ORDER(KEY)."""
+        """Whether messages wait by their delays: those of a BACKOFF, or of ORDER(KEY).
+
+        They then have a partition for each delay, otherwise one for each of the queue.
+        """
         return self.control.is_ordered or any(rule.backoff is not None for rule in self.rules)
 
     @cached_property
     def backoff_partitions(self) -> BackoffPartitions:
-        """The partitions of messages whose rule has a BACKOFF."""
+        """The partitions where parked messages wait, if the table has a BACKOFF or ORDER(KEY)."""
         return BackoffPartitions.of(
             ((rule.backoff, rule.retry) for rule in self.rules if rule.backoff is not None),
+            interval=self.control.retry_interval if self.has_backoff else None,
             is_exact=self.control.is_ordered,
         )
 

@@ -1,7 +1,9 @@
 """Settings: from ``redrive.toml`` and options to the configuration of a job.
 
 read_settings(path)       -> Settings, or a ConfigurationError with every finding
-read_settings_for_lookup(path) -> Settings, even if rules tables are broken settings_of(document)
+read_settings_for_lookup(path) -> Settings, even if rules tables are broken
+read_settings_for_topic(path)  -> Settings, even if only what a topic needs is right
+settings_of(document)
 -> the same for options without a file topology_of(document)     -> its queue managers
 with_environment(document, environ) -> the document with settings from variables
 WatchedFiles.of(path, options) -> the content of all files of the settings
@@ -13,6 +15,7 @@ from redrive.settings.rules import RulesSource
 from redrive.settings.settings import (
     read_settings,
     read_settings_for_lookup,
+    read_settings_for_topic,
     settings_of,
     topology_of,
 )
@@ -22,5 +25,6 @@ from redrive.settings.watched import WatchedFiles
 __all__ = [
     "Document", "LogFormat", "LogLevel", "LogSettings", "Option", "RulesSource", "Settings",
     "WatchedFiles", "connection", "document", "findings", "read_settings",
-    "read_settings_for_lookup", "rules", "settings_of", "topology_of", "values", "with_environment"
+    "read_settings_for_lookup", "read_settings_for_topic", "rules", "settings_of", "topology_of",
+    "values", "with_environment"
 ]  # fmt: skip

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypedDict, cast
 
 from redrive.configuration import RegistryAccess
 from redrive.diagnostics import did_you_mean
+from redrive.engine.names import HandlerIdentity, cluster_topic
 from redrive.kafka.connection import Connection
 from redrive.kafka.properties import PROPERTIES, refusal
 from redrive.rules.keywords import CLUSTER_NAME
@@ -137,16 +139,29 @@ def _client_credentials(section: Section, where: str) -> _ClientCredentials:
     )
 
 
-def read_clusters(section: Section, application: str) -> dict[str, Connection]:
+def read_clusters(
+    section: Section, application: str, handlers: Iterable[HandlerIdentity]
+) -> dict[str, Connection]:
     """The connections of the table ``[clusters]`` by name; errors are reported in the section.
 
     Their clients use the consumer group of the application.
+
+    Args:
+        section: The table.
+        application: The name of the application.
+        handlers: Its handlers, with whose topics a cluster may not share its own.
     """
+    handlers_by_topic = {topic: one.name for one in handlers for topic in one.own_topics}
     for name in section.data:
+        topic = cluster_topic(application, name)
         if not CLUSTER_NAME.fullmatch(name):
             message = f"{name!r} is not a name"
             expected = "up to 48 letters, digits, hyphens, underscores"
             section.error_at_key(name, "BAD_VALUE", message, expected=expected)
+        elif topic in handlers_by_topic:
+            message = f"its topic would be {topic}, which handler {handlers_by_topic[topic]} has"
+            expected = "another name for the cluster or the handler"
+            section.error_at_key(name, "CONFLICT", message, expected=expected)
     return {
         name: replace(read_connection(section.section(name)), group=application)
         for name in section.data

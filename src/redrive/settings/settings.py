@@ -60,6 +60,12 @@ _CONVERSIONS: Final[Mapping[str, Callable[[str], object]]] = {
 """Types of fields that are written as text; other values keep their type."""
 
 
+_WITHOUT_TOPIC: Final = (
+    *("transforms", "job", "ledger", "observe", "supervision", "log", "queues", "schema_registry"),
+)
+"""Sections that do not say how the records of a topic are read."""
+
+
 def read_settings(
     path: Path,
     *,
@@ -98,6 +104,32 @@ def read_settings_for_lookup(path: Path, *, options: Sequence[Option] = ()) -> S
         except ConfigurationError:
             raise error from None
         return _with_topics(settings)
+
+
+def read_settings_for_topic(path: Path) -> tuple[Settings, str]:
+    """The settings for a command that reads records of a topic, and handles none.
+
+    Errors elsewhere than in what connects to the cluster, reads dead letters and masks them are
+    accepted: functions that cannot be imported, rules tables, the ledger.
+
+    Returns:
+        The settings, and a sentence about the errors; empty if there are none.
+
+    Raises:
+        ConfigurationError: There is an error in what is needed; every finding is attached.
+    """
+    try:
+        return read_settings(path, asks=False), ""
+    except ConfigurationError as error:
+        document = _document(path, (), os.environ)
+        for key in _WITHOUT_TOPIC:
+            document = document.without(key)
+        try:
+            settings = settings_of(document, without_tables=True)
+        except ConfigurationError:
+            raise error from None
+        first = next(it.message for it in error.diagnostics if it.severity is Severity.ERROR)
+        return settings, f"{path} has errors that do not matter here, such as: {first}"
 
 
 def _with_topics(settings: Settings) -> Settings:
@@ -172,14 +204,18 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
     )
     job.function("enrichment", hint="the folder of the package has to be on PYTHONPATH")
     handlers, subscriptions = reader.read()
-    conflict = {key: value for key, value in application.data.items() if key == "on_conflict"}
+    beginning = {
+        key: value
+        for key, value in application.data.items()
+        if key in {"on_conflict", "take_over", "beside"}
+    }
     transforms = root.section("transforms")
     beside = root.findings.document.directory / DEFAULT_DIRECTORY / name
     directory = (application.file("directory") or beside).absolute()
     configuration = JobConfiguration(
         application=name,
         connection=replace(read_connection(root.section("kafka")), group=name),
-        clusters=read_clusters(root.section("clusters"), name),
+        clusters=read_clusters(root.section("clusters"), name, (one.identity for one in handlers)),
         handlers=handlers,
         subscriptions=subscriptions,
         directory=directory,
@@ -192,7 +228,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
         schemes=read_schemes(root.section("schemes")),
         transforms=tuple(_transform(transforms.section(name), name) for name in transforms.data),
         ledger=_ledger(root.section("ledger"), directory),
-        **_converted({**options, **conflict}),
+        **_converted({**options, **beginning}),
         **root.section("retry").data,
         **root.section("supervision").data,
         **root.section("observe").data,

@@ -21,6 +21,7 @@ from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.configuration.deciders import counts_depths
 from redrive.engine.breaker import Breakers, BreakerState
 from redrive.engine.commands import NO_STATES
+from redrive.engine.facts import Program
 from redrive.engine.flood import Floods, FloodState
 from redrive.errors import FatalFault, ProtocolError, TransientFault
 from redrive.kafka.deadline import LOOK, under_way
@@ -64,6 +65,7 @@ class BatchProcessor:
         done: Callable[[BatchSummary], None],
         emitted: Callable[[Emitted], None],
         workers_first: bool = False,
+        breakers: Breakers | None = None,
     ) -> None:
         """Take the run.
 
@@ -76,6 +78,7 @@ class BatchProcessor:
             emitted: Called with the work of each batch, including failed ones.
             workers_first: Whether workers must emit the first batch, because a batch failed and may
                 have been too large for the driver.
+            breakers: Those of earlier runs.
         """
         self._configuration = configuration
         self._clock = start.clock
@@ -95,8 +98,11 @@ class BatchProcessor:
         self._done = done
         self._emitted = emitted
         self._enrichment = Enrichment.of(configuration)
-        self._breakers = Breakers(configuration.breakers)
+        self._breakers = Breakers({}) if breakers is None else breakers
+        self._breakers.begin_run(configuration.breakers, int(self._clock.now() * 1000))
         self._floods = Floods(configuration.flood_limits)
+        self.dropping: frozenset[Program] = frozenset()
+        """Programs that drop headers, as seen in this run."""
         self._is_single = counts_depths(configuration)
         self._workers_first = workers_first
         self._is_first = True
@@ -287,6 +293,7 @@ class BatchProcessor:
             self._emitted(emitted)
             self._breakers.learn(emitted.breakers, now)
             self._floods.learn(emitted.arrivals, now)
+            self.dropping |= emitted.dropping
         self._workers_first = self._is_first = False
         self._held_before = None
         if emitted.records:
@@ -316,7 +323,7 @@ class BatchProcessor:
         return sum(max(0, free[lane] - start) for lane, start in self.positions.items())
 
     def _known(self, now: int) -> BatchState:
-        return BatchState(self._breakers.opened(now), self._floods.arrivals)
+        return BatchState(self._breakers.opened(now), self._floods.arrivals, self.dropping)
 
     def _emit_here(self, frame: DataFrame, now: int, emitted: Emitted) -> None:
         enriched = self._enrichment.applied(frame)

@@ -27,7 +27,7 @@ from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.breaker import NO_BREAKERS, BreakerCounts, BreakerKey, OpenBreaker
 from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import NO_STATES, Replay, States, orders_on
-from redrive.engine.facts import Answers, Facts, Questions
+from redrive.engine.facts import Answers, Facts, Program, Questions
 from redrive.engine.flood import NO_ARRIVALS, Minute
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords
@@ -40,7 +40,7 @@ from redrive.kafka.waiting_keys import LiveOrder
 from redrive.messages import Records, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.schemes import SchemeTable
-from redrive.outcomes.followed import FollowedReplays
+from redrive.outcomes.followed import FollowedPuts, FollowedReplays
 
 if TYPE_CHECKING:
     from redrive.streaming.start import Start
@@ -76,6 +76,7 @@ class GroupCluster:
         self._ordered = LiveOrder(cluster, configuration.application)
         replays = {one.identity.replay_topic for one in configuration.handlers} - {""}
         self._replayed = FollowedReplays(cluster, configuration.outcomes_topic, replays)
+        self._puts = FollowedPuts(cluster, configuration.outcomes_topic)
         self._replays: StatesFollower | None = None
 
     def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
@@ -85,6 +86,8 @@ class GroupCluster:
     def answers(self, questions: Questions) -> Answers:
         """See ``Cluster.answers``."""
         answers = self._facts.answers(questions)
+        if questions.puts:
+            answers = replace(answers, puts=self._puts.last(questions.puts))
         if questions.about_order:
             # Rounds first: a message that has come back is then among what waits.
             rounds = self._ordered.rounds(questions.rounds)
@@ -131,12 +134,20 @@ class EmissionOrder:
     """Lanes whose copies are evaluated again, and the offset below which they are."""
     late: float = 0.0
     """See ``Start.late``."""
+    since: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """See ``Start.since``."""
 
     @classmethod
     def of(cls, configuration: JobConfiguration, run: RunIdentity, start: Start) -> Self:
         """The emission config of a run from its start."""
         return cls(
-            configuration, run, start.incarnations, start.replayed, start.released, start.late
+            configuration,
+            run,
+            start.incarnations,
+            start.replayed,
+            start.released,
+            start.late,
+            start.since,
         )
 
 
@@ -147,6 +158,8 @@ class BatchState(NamedTuple):
     """The open breakers."""
     arrivals: Mapping[Minute, int]
     """Dead letters of the last minutes, of handlers with a flood limit."""
+    dropping: frozenset[Program] = frozenset()
+    """Programs that drop headers, as any process of the run has seen."""
 
 
 NO_STATE: Final = BatchState(NO_BREAKERS, NO_ARRIVALS)
@@ -178,6 +191,8 @@ class Emitted:
     """New dead letters by their minute, of handlers with a flood limit."""
     rounds: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Puts that began a round; see ``Summary.rounds``."""
+    dropping: set[Program] = field(default_factory=set)
+    """Programs that drop headers."""
 
     @property
     def results(self) -> Counter[tuple[str, int, str]]:
@@ -205,6 +220,7 @@ class Emitted:
         self.size += other.size
         self.ends.update(other.ends)
         self.figures.add(other.figures)
+        self.dropping |= other.dropping
 
 
 class Emission:
@@ -284,6 +300,8 @@ class Emission:
         """
         self._follow_states(now)
         self.emitter.begin_batch()
+        for program in known.dropping:
+            self._facts.note_dropped(program)
         settings = SliceSettings(
             outcomes_topic=self._configuration.outcomes_topic,
             tables_topic=self._configuration.tables_topic,
@@ -303,6 +321,7 @@ class Emission:
                     emitted.size += size
         finally:
             emitted.figures.add(self.emitter.take_figures())
+            emitted.dropping |= self._facts.dropping
 
     def _emit_slice(
         self, parts: Sequence[PartitionRecords], settings: SliceSettings, emitted: Emitted
@@ -360,6 +379,7 @@ class Emission:
                 self._order.incarnations.get(lane.topic, 1),
                 may_be_gone=lane in self._order.replayed,
                 released=self._order.released.get(lane, 0),
+                since=self._order.since.get(lane, 0),
             )
 
     def _follow_states(self, now: int) -> None:

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from redrive.configuration import JobConfiguration
+from redrive.engine.breaker import Breakers
 from redrive.errors import (
     ConfigurationError,
     EnvironmentFault,
@@ -42,7 +43,7 @@ from redrive.streaming.query import RunningQuery, start_query
 from redrive.streaming.session import Spark
 from redrive.streaming.start import Start
 from redrive.streaming.supervision import Supervisor, cause_of
-from redrive.streaming.upkeep import Upkeep
+from redrive.streaming.upkeep import InvalidReport, Upkeep
 from redrive.streaming.wait import WaitRule, wait_rule
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
     from redrive.checkpoints.epoch import RunIdentity
     from redrive.engine.breaker import BreakerState
+    from redrive.engine.facts import Program
     from redrive.engine.flood import FloodState
     from redrive.streaming.projection import Projection
 
@@ -135,10 +137,13 @@ class Job:
         self._supervisor = Supervisor(configuration, control, end)
         self._end = EndDeadline(control, end)
         self._preparation = Preparation(configuration, control, self._supervisor)
+        self._breakers = Breakers({})
+        """They outlive a run: a new partition or a clock that was set does not close them."""
         self._projection: Projection | None = None
         self._wait = WaitRule({}, 0)
-        self._invalid = 0
+        self._invalid = InvalidReport(control)
         self._alarms: dict[tuple[object, ...], BreakerState | FloodState] = {}
+        self._dropping: frozenset[Program] = frozenset()
         self._is_started = False
         self._is_superseded = False
         self._replaced: JobConfiguration | None = None
@@ -217,6 +222,7 @@ class Job:
             done=self._batch_done,
             emitted=self._control.emitted,
             workers_first=self._preparation.failures > 0,
+            breakers=self._breakers,
         )
         query, cluster = None, Cluster(self._configuration.connection)
         forwarding = Forwarding(self._configuration, identity, self._control)
@@ -264,6 +270,7 @@ class Job:
             query=query,
             processor=processor,
             assigned_share=self._preparation.assigned_share,
+            invalid=self._invalid,
         )
         return _Run(query, processor, upkeep, forwarding)
 
@@ -325,7 +332,6 @@ class Job:
     def _batch_done(self, summary: BatchSummary) -> None:
         self._preparation.failures = 0
         self._wait.useful({key[0] for key in summary.results}, time.time())
-        self._invalid += summary.invalid
         self._control.batch(summary)
 
     def _run_to_end(self, one: _Run) -> str | None:
@@ -351,7 +357,6 @@ class Job:
                 problem = one.query.exception or "the query ended by itself"
                 raise _QueryFailed(one.processor.fault, problem)
             self._report_alarms(one.processor)
-            one.upkeep.invalid = self._invalid
             one.upkeep.look()
             if one.upkeep.ends_run:
                 return None
@@ -376,6 +381,10 @@ class Job:
             self._control.notice(self._alarms[key].ended, **asdict(self._alarms[key]))
         self._alarms = alarms
         self._supervisor.breakers, self._supervisor.floods = breakers, floods
+        for program in sorted(processor.dropping - self._dropping):
+            self._control.warning("a program drops headers", because=program.sentence)
+        self._dropping |= processor.dropping
+        self._supervisor.dropping = tuple(one.sentence for one in sorted(self._dropping))
 
     def _accept(self, request: Restart, one: _Run) -> bool:
         fresh = self._control.load(request)
@@ -387,6 +396,7 @@ class Job:
             start = self._preparation.change_tables(fresh, one.upkeep.start, one.processor)
         if start is None:
             self._replaced = before
+            self._preparation.refuses_others = True
             self._configure(fresh)
             return True
         self._configure(self._preparation.configuration)

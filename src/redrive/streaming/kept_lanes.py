@@ -12,19 +12,20 @@ from itertools import chain, repeat
 
 from redrive.checkpoints.control import TableIdentity
 from redrive.checkpoints.held import HeldPartition
-from redrive.configuration import JobConfiguration
+from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.configuration.deciders import (
     identity_of,
+    inhibited_queues,
     sources_of,
     table_id_of,
     table_of,
-    topology_of,
 )
+from redrive.engine.names import HandlerIdentity
+from redrive.engine.waiting import seconds_on
 from redrive.messages import TopicPartition
 from redrive.rules import RulesTable
 from redrive.rules.backoff import PARTITIONS
 from redrive.topology.layout import QueueTopic, TopicRole
-from redrive.topology.mq.objects import LocalQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,13 @@ class KeptLane:
     """A lane of a topic where messages wait until definitions change, and its other lanes."""
 
     source: TopicPartition
-    """The lane whose messages it keeps."""
+    """The lane whose messages it keeps. A lane where messages of all lanes of a topic wait keeps
+    its own."""
+    topic: str
+    """The dead-letter topic, or the other topic of its messages."""
     table: str
     """Hash of the deciding rules table or definitions."""
-    remaining: TopicPartition
+    remaining: TopicPartition | None
     retry: TopicPartition | None = None
     """The lane where its messages wait for their next attempt."""
     interval: float | None = None
@@ -49,6 +53,16 @@ class KeptLane:
     GET(DISABLED); None if neither."""
     is_of_handler: bool = True
     """Whether a rules table decides the lane; otherwise definitions do."""
+    others: tuple[TopicPartition, ...] = ()
+    """Lanes that it may write to and that belong to other kept lanes."""
+    has_source: bool = True
+    """Whether the source has the lane; a topic that was deleted, or made anew with fewer
+    partitions, has left messages that wait."""
+
+    @property
+    def lanes(self) -> tuple[TopicPartition, ...]:
+        """All lanes with messages of the lane: its source, and where they wait."""
+        return (self.source, *self.waiting) if self.has_source else self.waiting
 
     @property
     def waiting(self) -> tuple[TopicPartition, ...]:
@@ -65,87 +79,130 @@ def owned_lanes(
     return [lane for lane in lanes if configuration.share.owns(lane)]
 
 
-def inhibited_queues(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
-    """The dead-letter queues with GET(DISABLED), by topic: their handlers wait.
+def kept_identities(configuration: JobConfiguration) -> Iterator[HandlerIdentity]:
+    """The names of everything whose messages may wait: handlers, and sources of the topology."""
+    yield from (handler.identity for handler in configuration.handlers)
+    for source in sources_of(configuration).values():
+        yield identity_of(configuration.application, source)
 
-    As for a stopped channel nothing is taken from them (How the DLQ rules table is processed, note
-    6; MQGET would end with 2016).
+
+def count_kept_lanes(
+    identity: HandlerIdentity, layout: Mapping[str, int], existing: Mapping[str, int]
+) -> int:
+    """The number of lanes of a source: it may have had more partitions when messages were parked.
+
+    Args:
+        identity: The names of its topics.
+        layout: Partitions of the topics to read.
+        existing: Partitions of all topics.
     """
-    if not configuration.topology:
-        return {}
-    managers = topology_of(configuration.topology).mq.queue_managers
-    inhibited: dict[str, QueueTopic] = {}
-    for handler in configuration.handlers:
-        one = handler.identity
-        manager = managers.get(one.queue_manager)
-        queue = manager.queue(one.queue) if manager else None
-        if isinstance(queue, LocalQueue) and not queue.get_enabled:
-            inhibited[one.topic] = QueueTopic(
-                topic=one.topic,
-                role=TopicRole.QUEUE,
-                queue=one.queue,
-                queue_manager=one.queue_manager,
-                channel=(one.queue_manager, f"GET({one.queue})"),
-                is_running=False,
-            )
-    return inhibited
+    topics = [identity.retry_topic, identity.remaining_topic, identity.replay_topic]
+    of_backoff = existing.get(identity.earlier_backoff_topic, 0) // PARTITIONS
+    return max(
+        layout.get(identity.topic, 0), of_backoff, *(existing.get(name, 0) for name in topics)
+    )
+
+
+def count_shared_lanes(handler: HandlerConfiguration, existing: Mapping[str, int]) -> int:
+    """The number of lanes where messages of all partitions of a dead-letter queue wait.
+
+    ``existing`` has the partitions of all topics: messages may wait by an earlier table.
+    """
+    table = table_of(handler)
+    needed = table.backoff_partitions.count if table.has_backoff else 0
+    return max(needed, existing.get(handler.identity.backoff_topic, 0))
 
 
 def kept_lanes(
-    configuration: JobConfiguration, layout: Mapping[str, int], existing: Collection[str]
+    configuration: JobConfiguration,
+    layout: Mapping[str, int],
+    existing: Mapping[str, int],
+    denied: Collection[str] = (),
 ) -> list[KeptLane]:
     """Every lane of this instance's share whose messages may wait.
 
-    The layout has the topics to read; ``existing`` has all, including the job's own.
+    Args:
+        configuration: The job.
+        layout: Partitions of the topics to read.
+        existing: Partitions of all topics, including the job's own.
+        denied: Topics that this user may not read; what waits for them stays.
     """
-    return [
+    every = [
         *_kept_by_handlers(configuration, layout, existing),
         *_kept_by_routers(configuration, layout, existing),
     ]
+    return [one for one in every if one.topic not in denied]
 
 
 def _kept_by_handlers(
-    configuration: JobConfiguration, layout: Mapping[str, int], existing: Collection[str]
+    configuration: JobConfiguration, layout: Mapping[str, int], existing: Mapping[str, int]
 ) -> Iterator[KeptLane]:
     inhibited = inhibited_queues(configuration)
     for handler in configuration.handlers:
         table, identity = table_of(handler), handler.identity
-        # Messages may still wait by the BACKOFF of an earlier table.
-        has_backoff = table.has_backoff or identity.backoff_topic in existing
-        for lane in owned_lanes(configuration, identity.topic, layout):
+        count = count_kept_lanes(identity, layout, existing)
+        if not count:
+            continue
+        table_hash, channel = table.hash + configuration.schemes_id, inhibited.get(identity.topic)
+        remaining = [TopicPartition(identity.remaining_topic, number) for number in range(count)]
+        shared = [
+            TopicPartition(identity.backoff_topic, number)
+            for number in range(count_shared_lanes(handler, existing))
+        ]
+        retries = existing.get(identity.retry_topic, 0 if table.has_backoff else count)
+        for lane in owned_lanes(configuration, identity.topic, {identity.topic: count}):
             yield KeptLane(
                 lane,
-                table.hash + configuration.schemes_id,
-                TopicPartition(identity.remaining_topic, lane.partition),
-                TopicPartition(identity.retry_topic, lane.partition),
+                identity.topic,
+                table_hash,
+                remaining[lane.partition],
+                TopicPartition(identity.retry_topic, lane.partition)
+                if lane.partition < retries
+                else None,
                 float(table.control.retry_interval),
                 TopicPartition(identity.replay_topic, lane.partition)
                 if identity.replay_topic
                 else None,
-                _backoff_lanes(lane.partition, identity.backoff_topic, table)
-                if has_backoff
-                else {},
-                inhibited.get(identity.topic),
+                _earlier_lanes(lane.partition, identity, table, existing),
+                channel,
+                others=tuple(shared),
+                has_source=lane.partition < layout.get(identity.topic, 0),
             )
+        for lane in shared:
+            if configuration.share.owns(lane):
+                yield KeptLane(
+                    lane,
+                    identity.topic,
+                    table_hash,
+                    None,
+                    lane,
+                    seconds_on(lane, identity, table),
+                    channel=channel,
+                    others=(*shared, *remaining),
+                    has_source=False,
+                )
 
 
 def _kept_by_routers(
-    configuration: JobConfiguration, layout: Mapping[str, int], existing: Collection[str]
+    configuration: JobConfiguration, layout: Mapping[str, int], existing: Mapping[str, int]
 ) -> Iterator[KeptLane]:
     table = table_id_of(configuration.topology)
     for source in sources_of(configuration).values():
         identity = identity_of(configuration.application, source)
         # Messages may still wait for a receiver that no longer retries.
         has_retry = source.message_retries > 0 or identity.retry_topic in existing
-        for lane in owned_lanes(configuration, source.topic, layout):
+        count = count_kept_lanes(identity, layout, existing)
+        for lane in owned_lanes(configuration, source.topic, {source.topic: count}):
             yield KeptLane(
                 lane,
+                source.topic,
                 table,
                 TopicPartition(identity.remaining_topic, lane.partition),
                 TopicPartition(identity.retry_topic, lane.partition) if has_retry else None,
                 source.message_retry_interval / 1000,
                 channel=source if source.role is TopicRole.TRANSMISSION else None,
                 is_of_handler=False,
+                has_source=lane.partition < layout.get(source.topic, 0),
             )
 
 
@@ -179,13 +236,14 @@ def held_until_due(
     for one in kept:
         identity = tables[one.source]
         # Operators release messages that managers could not put; see operations.undelivered.
-        yield HeldPartition(
-            *one.remaining,
-            positions[one.remaining],
-            identity.remaining_release,
-            None,
-            can_be_released=not one.is_of_handler,
-        )
+        if one.remaining is not None:
+            yield HeldPartition(
+                *one.remaining,
+                positions[one.remaining],
+                identity.remaining_release,
+                None,
+                can_be_released=not one.is_of_handler,
+            )
         waits: list[tuple[TopicPartition, float | None, int]] = []
         if one.retry is not None:
             waits.append((one.retry, one.interval, identity.retry_release))
@@ -223,9 +281,12 @@ def instructions(
             yield HeldPartition(*one.replay, positions[one.replay], 0, None, behind=one.remaining)
 
 
-def _backoff_lanes(source: int, topic: str, table: RulesTable) -> dict[TopicPartition, float]:
-    numbers = range(source * PARTITIONS, (source + 1) * PARTITIONS)
-    return {
-        TopicPartition(topic, number): table.backoff_partitions.seconds(number)
-        for number in numbers
-    }
+def _earlier_lanes(
+    source: int, identity: HandlerIdentity, table: RulesTable, existing: Mapping[str, int]
+) -> dict[TopicPartition, float]:
+    """The lanes where an earlier version parked messages of a partition with a BACKOFF."""
+    topic = identity.earlier_backoff_topic
+    first = source * PARTITIONS
+    numbers = range(first, min(first + PARTITIONS, existing.get(topic, 0)))
+    lanes = (TopicPartition(topic, number) for number in numbers)
+    return {lane: seconds_on(lane, identity, table) for lane in lanes}

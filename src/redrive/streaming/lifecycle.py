@@ -178,6 +178,8 @@ class JobControl:
         self._observers = list(observers)
         self._requests: SimpleQueue[Request] = SimpleQueue()
         self._stop: Stop | None = None
+        self.fatal_error: RedriveError | None = None
+        """The error of a process that is ended at once; its last words are for who ends it."""
 
     def add_observer(self, observer: JobObserver) -> None:
         """Adds an observer for later events."""
@@ -283,6 +285,7 @@ class EndDeadline:
         with suppress(OutcomeUnknown):
             within("a line in the log", _LAST_LINE, lambda: self._warn(steps))
         if self._end_process is not None:
+            self._control.fatal_error = self._error
             self._end_process(self._exit_code)
 
     @property
@@ -290,12 +293,9 @@ class EndDeadline:
         return 0 if self._error is None else self._error.exit_code
 
     def _warn(self, steps: str) -> None:
-        error = self._error
-        facts = {} if error is None else {"error": error.message, "hint": error.hint}
         self._control.warning(
             "the process ends although some steps have not; nothing is lost",
             seconds=round(_END),
             unanswered=steps,
             exit_code=self._exit_code,
-            **facts,
         )

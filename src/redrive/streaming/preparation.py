@@ -15,10 +15,21 @@ from typing import Final
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import RunIdentity, check_current
 from redrive.checkpoints.instances import Share
+from redrive.checkpoints.other_applications import (
+    NewTopics,
+    OtherApplication,
+    kept_again,
+    new_topics,
+    no_positions,
+    other_applications,
+    refusal,
+    take_over,
+    waiting_messages,
+)
 from redrive.checkpoints.registry import Registration
 from redrive.checkpoints.tables import RunningTable, keep_tables
 from redrive.configuration import Conflict, HandlerConfiguration, JobConfiguration
-from redrive.configuration.deciders import table_of
+from redrive.configuration.deciders import inhibited_queues, read_topics, table_of
 from redrive.errors import (
     ConfigurationError,
     EnvironmentFault,
@@ -29,13 +40,14 @@ from redrive.errors import (
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import COORDINATOR, PATIENCE, PAUSE, DeadlineThread
+from redrive.messages import TopicPartition
 from redrive.operations.process import this_user
 from redrive.operations.rights import check_start
 from redrive.streaming.batch import BatchProcessor
-from redrive.streaming.kept_lanes import inhibited_queues, kept_lanes
+from redrive.streaming.kept_lanes import count_kept_lanes, kept_identities, kept_lanes
 from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.losses import StoppedTopic
-from redrive.streaming.start import Start, StartFinder, read_topics
+from redrive.streaming.start import Start, StartFinder
 from redrive.streaming.supervision import Supervisor
 from redrive.streaming.topics import check_own_topics, own_topics
 from redrive.streaming.wait import WaitRule
@@ -67,6 +79,8 @@ class Preparation:
         self.missing: tuple[str, ...] = ()
         """Dead-letter topics that did not exist at the last check."""
         self._stopped: Mapping[str, StoppedTopic] = {}
+        self._earlier_topics: set[str] = set()
+        """Topics of an earlier version that were reported."""
         self._left_out: dict[str, int] = {}
         """Topics above the maximum of each subscription at the last check."""
         self._denied: frozenset[str] = frozenset()
@@ -80,6 +94,14 @@ class Preparation:
             None if configuration.rebalances else configuration.share,
         )
         self._recorded_tables: tuple[RunningTable, ...] = ()
+        self.refuses_others = True
+        """Whether the next run must not begin on topics that other applications handle."""
+        self._new_topics = NewTopics()
+        """The topics that this application has not handled yet, at the last check."""
+        self._predecessor: OtherApplication | None = None
+        """The application whose positions on them the next run continues."""
+        self._taken: Mapping[TopicPartition, int] = {}
+        """These positions, on the partitions of all shares."""
         self._is_unclaimed = True
         """Whether this process has not requested its share yet."""
 
@@ -162,12 +184,20 @@ class Preparation:
 
         Raises:
             TransientFault: The broker gave no answer in time.
+            ConfigurationError: Another application has begun to handle the same topics.
         """
         processor.commit_positions(start.every_position, start.moved)
-        if start.topics or start.begins:
+        if self._new_topics.all and not self.configuration.beside:
+            # Two applications that start together see no positions of each other before.
+            self._check_other_applications(start.layout)
+        if start.topics or start.begins or self._new_topics.taken:
             with self._entries() as entries:
-                entries.set_begins(start.begins)
+                # Another share begins where the other application has stopped, too.
+                entries.set_begins({**self._taken, **start.begins}, start.since)
                 entries.set_topics(start.topics)
+                entries.write(kept_again(self._new_topics.taken))
+        self._new_topics, self._predecessor, self._taken = NewTopics(), None, {}
+        self.refuses_others = False
         self._record_tables(self.configuration)
         processor.begin()
 
@@ -218,7 +248,7 @@ class Preparation:
         """
         if not self.configuration.rebalances:
             return self.configuration.share
-        return self._registration.assigned(sum(start.layout.values()))
+        return self._registration.assigned(_most_shares(start.layout))
 
     def lose_share(self) -> None:
         """Another instance took the share, or a part of it: the next run uses another."""
@@ -271,7 +301,7 @@ class Preparation:
         if layout is None:
             return None
         self._is_unclaimed = False
-        if self.configuration.rebalances and not self._take_share(sum(layout.values()), wait):
+        if self.configuration.rebalances and not self._take_share(_most_shares(layout), wait):
             return None
         configuration = self.configuration
         _check_room(configuration)
@@ -285,9 +315,11 @@ class Preparation:
                 ),
             )
             finder = StartFinder(configuration, self._control, self._cluster, entries)
-            start = finder.find(layout, self._denied)
+            self._take_positions()
+            start = finder.find(layout, self._denied, self._taken)
         self._report_missing(start.missing)
         self._report_stopped(start.stopped)
+        self._report_earlier_topics()
         return start, identity
 
     def _take_share(self, partitions: int, wait: WaitRule) -> bool:
@@ -331,12 +363,12 @@ class Preparation:
         configuration = configuration.with_topics(existing)
         if not _differ_in_tables_only(self.configuration, configuration):
             return None
-        every = start.every_position
-        kept = [
-            one for one in kept_lanes(configuration, start.layout, existing) if one.source in every
-        ]
-        if not all(lane in every for one in kept for lane in one.waiting):
-            return None  # a first BACKOFF, whose topic is not created yet
+        wanted = own_topics(configuration, start.layout, existing)
+        kept = kept_lanes(configuration, start.layout, existing, start.denied)
+        is_known = all(start.lanes.issuperset(one.waiting) for one in kept)
+        if not is_known or any(existing.get(one.name, 0) < one.partitions for one in wanted):
+            return None  # other delays, or a first BACKOFF, whose partitions are not there yet
+        kept = [one for one in kept if start.every_position.keys() >= {*one.waiting}]
         self._record_tables(configuration)
         with self._entries() as entries:
             check_current(entries.entries, processor.run)
@@ -370,8 +402,8 @@ class Preparation:
     def _await_sources(self, wait: WaitRule) -> dict[str, int] | None:
         is_reported = False
         while True:
-            layout = self._ensured_layout()
-            if layout:
+            layout, has_lanes = self._ensured_layout()
+            if has_lanes:
                 return layout
             if not is_reported:
                 is_reported = True
@@ -382,8 +414,11 @@ class Preparation:
             if not self._sleep(_MISSING_AGE) or wait.is_over(time.time()):
                 return None
 
-    def _ensured_layout(self) -> dict[str, int]:
-        """Partitions of the topics that can be read; also creates the job's own topics."""
+    def _ensured_layout(self) -> tuple[dict[str, int], bool]:
+        """Partitions of the topics that can be read, and whether there is any lane to read.
+
+        The job's own topics are created; those of a deleted topic are still read.
+        """
         existing = self._cluster.topics()
         self.configuration = self.configuration.with_topics(existing)
         self._report_left_out(existing)
@@ -394,11 +429,77 @@ class Preparation:
             for name in names
             if existing.get(name) and name not in self._denied
         }
+        if layout and not self.configuration.only_replays:
+            self._check_other_applications(layout)
         wanted = own_topics(self.configuration, layout, existing)
         check_own_topics(self._cluster, wanted, existing)
         if any(existing.get(topic.name, 0) < topic.partitions for topic in wanted):
             TopicAdministration(self.configuration.connection).ensure(wanted)
-        return layout
+        has_lanes = any(
+            count_kept_lanes(one, layout, existing)
+            for one in kept_identities(self.configuration)
+            if one.topic not in self._denied
+        )
+        return layout, has_lanes
+
+    def _check_other_applications(self, layout: Mapping[str, int]) -> None:
+        """Refuses a first start on topics that another application handles.
+
+        A topic that appears later is read by every application that subscribes to it.
+
+        Raises:
+            ConfigurationError: Another application handles some, and no setting says what to do.
+            TransientFault: The broker gave no answer in time: it is unknown.
+        """
+        configuration = self.configuration
+        # Once found, topics stay new until their positions are committed.
+        self._new_topics |= new_topics(self._cluster, configuration.application, layout)
+        names = self._new_topics.all & layout.keys()
+        if not names:
+            return
+        with Cluster(configuration.connection) as cluster:
+            others = other_applications(cluster, configuration.application, names)
+            if others.hidden:
+                self._control.warning(
+                    "whether other applications handle the same topics is unknown: this user may"
+                    " not see their groups",
+                    applications=", ".join(others.hidden),
+                )
+            if configuration.take_over and self.refuses_others and self._predecessor is None:
+                self._predecessor = others.named(configuration.take_over)
+                if self._predecessor is None and names == layout.keys():
+                    raise no_positions(configuration.take_over, names)
+            for other in others.found:
+                if other.name == configuration.take_over:
+                    continue
+                is_revoked = not self._new_topics.taken.isdisjoint(other.topics)
+                if not configuration.beside and (self.refuses_others or is_revoked):
+                    raise refusal(cluster, other)
+                self._control.warning(
+                    "another application handles the same messages",
+                    application=other.name,
+                    topics=", ".join(other.topics),
+                )
+
+    def _take_positions(self) -> None:
+        """Takes over the positions of another application, before the first run on its topics."""
+        other, configuration = self._predecessor, self.configuration
+        if other is None:
+            return
+        with Cluster(configuration.connection) as cluster:
+            cluster.topics()
+            topics = self._new_topics.all.intersection(other.topics)
+            self._taken = take_over(cluster, other, topics=topics, by=configuration.application)
+            waiting = waiting_messages(cluster, other.name)
+        parked, remaining = waiting or ("?", "?")
+        self._control.warning(
+            "the positions of another application are taken over; what it parked and what remains"
+            " stays with it: redrive parked now and redrive replay with its settings put it back",
+            application=other.name,
+            topics=", ".join(sorted(topics)),
+            parked=parked,
+            remaining=remaining,
+        )
 
     def _report_left_out(self, existing: Collection[str]) -> None:
         for one in self.configuration.subscriptions:
@@ -412,6 +513,34 @@ class Preparation:
                     first=topics[0],
                 )
             self._left_out[one.name] = len(topics)
+
+    def _report_earlier_topics(self) -> None:
+        """Says which topics of an earlier version may be deleted; they have many partitions."""
+        existing = self._cluster.topics()
+        names = {one.identity.earlier_backoff_topic for one in self.configuration.handlers}
+        topics = sorted(names & existing.keys() - self._earlier_topics)
+        if not topics:
+            return
+        self._earlier_topics.update(topics)
+        lanes = [
+            TopicPartition(name, number) for name in topics for number in range(existing[name])
+        ]
+        committed = self._cluster.committed(self.configuration.application, lanes)
+        extents = self._cluster.extents(lanes)
+        full = {
+            lane.topic
+            for lane in lanes
+            if extents[lane].position(committed[lane]) < extents[lane].end
+        }
+        for name in topics:
+            self._control.notice(
+                "a topic of an earlier version is read until it is empty; then it can be deleted"
+                if name in full
+                else "a topic of an earlier version is empty and no longer used: delete it",
+                topic=name,
+                partitions=existing[name],
+                hint=f"kafka-topics --delete --topic {name}",
+            )
 
     def _report_stopped(self, stopped: Mapping[str, StoppedTopic]) -> None:
         for topic, lost in stopped.items():
@@ -441,6 +570,11 @@ class Preparation:
                 count=len(defined),
                 first=defined[0],
             )
+
+
+def _most_shares(layout: Mapping[str, int]) -> int:
+    """The maximum number of shares: messages may wait although every source was deleted."""
+    return max(1, sum(layout.values()))
 
 
 def _running_table(handler: HandlerConfiguration, job: JobConfiguration) -> RunningTable:

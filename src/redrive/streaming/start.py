@@ -24,7 +24,7 @@ from redrive.checkpoints.control import (
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import HeldPartition
 from redrive.configuration import JobConfiguration
-from redrive.configuration.deciders import sources_of
+from redrive.configuration.deciders import read_topics, sources_of
 from redrive.errors import ConfigurationError, TransientFault
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.messages import TopicPartition
@@ -68,13 +68,18 @@ class Start:
     """New facts about topics, to record once positions are committed."""
     begins: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Starts of new lanes and of lanes of recreated topics, to record before the topics."""
+    since: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where lanes ended before the job's first decision about their topic, as far as it is known:
+    no dead letter below is a round of the job's."""
     incarnations: Mapping[str, int] = field(default_factory=dict)
     """Recreated topics, and how many of the name were read, including this one."""
     lanes: frozenset[TopicPartition] = frozenset()
     """Every lane of this instance's share, and those where its messages wait."""
+    needed: frozenset[TopicPartition] = frozenset()
+    """These, and lanes of other shares to which their messages may move."""
     leaderless: frozenset[TopicPartition] = frozenset()
-    """Those of them without a leader. A lane is left out of the run together with all lanes where
-    its messages wait, or would: Spark's source and a transaction need all partitions or none."""
+    """Those of ``needed`` without a leader. A lane is left out of the run together with all lanes
+    where its messages wait, or would: Spark's source and a transaction need all partitions."""
     replayed: frozenset[TopicPartition] = frozenset()
     """Lanes with remaining copies that may have been replayed before this run."""
     lost: Mapping[TopicPartition, LostPosition] = field(default_factory=dict)
@@ -106,12 +111,6 @@ class Start:
         return {held.lane: held.release for held in self.held if held.release}
 
 
-def read_topics(configuration: JobConfiguration) -> list[str]:
-    """The topics that the job reads but does not own: dead-letter queues and the topology's."""
-    handled = [handler.identity.topic for handler in configuration.handlers]
-    return [*handled, *(name for name in sources_of(configuration) if name not in handled)]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Positions:
     """The positions of all lanes at a start."""
@@ -121,6 +120,7 @@ class _Positions:
     moved: frozenset[TopicPartition]
     topics: Mapping[str, TopicIdentity]
     begins: Mapping[TopicPartition, int]
+    since: Mapping[TopicPartition, int]
     incarnations: Mapping[str, int]
 
 
@@ -144,13 +144,20 @@ class StartFinder:
         self._cluster = cluster
         self._entries = entries
         self._losses = Losses(configuration, control, cluster, entries)
+        self._taken: Mapping[TopicPartition, int] = {}
 
-    def find(self, layout: Mapping[str, int], denied: frozenset[str] = frozenset()) -> Start:
+    def find(
+        self,
+        layout: Mapping[str, int],
+        denied: frozenset[str] = frozenset(),
+        taken: Mapping[TopicPartition, int] | None = None,
+    ) -> Start:
         """The start.
 
         Args:
             layout: Partitions of the topics of ``read_topics`` that exist and may be read.
             denied: Those that may not be read.
+            taken: Positions taken over from another application, which precede own ones.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -158,6 +165,7 @@ class StartFinder:
                 allow, and there is no other handler.
         """
         clock = begin_clock(self._entries, self._configuration.share)
+        self._taken = taken or {}
         start = self._find(layout, denied)
         self._losses.record(start.lanes)
         if start.lost and not start.every_position:
@@ -189,23 +197,24 @@ class StartFinder:
         self._record_tables(changed, entry if changed else {})
         # Read after planners see the entry: what they planned before has no later instruction, and
         # what they plan from now on has none beside the released messages.
-        replays = {one.replay: one.remaining for one in kept if one.replay}
+        replays = {one.replay: one.remaining for one in kept if one.replay and one.remaining}
         instructed = self._cluster.ends(replays, committed_only=False)
         replayed = {remaining for lane, remaining in replays.items() if instructed[lane]}
         return replace(start, held=held, replayed=start.replayed | replayed)
 
     def _find(self, layout: Mapping[str, int], denied: frozenset[str]) -> Start:
-        owned = kept_lanes(self._configuration, layout, self._cluster.topics())
-        lanes = frozenset(lane for one in owned for lane in (one.source, *one.waiting))
-        leaderless = self._cluster.leaderless(lanes)
-        kept = [one for one in owned if leaderless.isdisjoint((one.source, *one.waiting))]
+        owned = kept_lanes(self._configuration, layout, self._cluster.topics(), denied)
+        lanes = frozenset(lane for one in owned for lane in one.lanes)
+        needed = lanes.union(*(one.others for one in owned))
+        leaderless = self._cluster.leaderless(needed)
+        kept = [one for one in owned if leaderless.isdisjoint((*one.lanes, *one.others))]
         if owned and not kept:
             raise TransientFault(
                 f"no lane has leaders for its partitions, such as {min(leaderless)}"
             )
         identities = self._cluster.topic_ids(list(layout))
         current, kept = self._positions_of(kept, identities)
-        led = {one.source for one in kept}
+        led = {one.source for one in kept if one.has_source}
         channels = [
             (lane, source)
             for source in sources_of(self._configuration).values()
@@ -213,12 +222,18 @@ class StartFinder:
             for lane in owned_lanes(self._configuration, source.topic, layout)
             if lane in led
         ]
-        channels += [(one.source, one.channel) for one in kept if one.is_of_handler and one.channel]
+        channels += [
+            (one.source, one.channel)
+            for one in kept
+            if one.is_of_handler and one.channel and one.has_source
+        ]
         moving = {lane for lane, _ in channels}
-        free = [one.source for one in kept if one.source not in moving]
+        free = [one.source for one in kept if one.has_source and one.source not in moving]
         missing = frozenset(read_topics(self._configuration)) - denied - frozenset(layout)
         replayed = frozenset(
-            one.remaining for one in kept if one.replay and current.extents[one.replay].end
+            one.remaining
+            for one in kept
+            if one.remaining and one.replay and current.extents[one.replay].end
         )
         start = Start(
             positions={},
@@ -229,6 +244,7 @@ class StartFinder:
             identities=identities,
             incarnations=current.incarnations,
             lanes=lanes,
+            needed=needed,
             leaderless=leaderless,
             replayed=replayed,
             lost=self._losses.lost,
@@ -253,6 +269,7 @@ class StartFinder:
             moved=current.moved,
             topics={**current.topics, **awaited},
             begins=current.begins,
+            since=current.since,
         )
 
     def _positions_of(
@@ -262,14 +279,14 @@ class StartFinder:
         stopped = {one.source for one in self._losses.lost.values()}
         if not stopped:
             return current, kept
-        kept = [one for one in kept if one.source.topic not in stopped]
+        kept = [one for one in kept if one.topic not in stopped]
         running = {name: one for name, one in identities.items() if name not in stopped}
         return self._all_positions(kept, running), kept
 
     def _all_positions(
         self, kept: Collection[KeptLane], identities: Mapping[str, str]
     ) -> _Positions:
-        sources = {lane: one.source.topic for one in kept for lane in (one.source, *one.waiting)}
+        sources = {lane: one.topic for one in kept for lane in one.lanes}
         every, own = [*sources], {lane for one in kept for lane in one.waiting}
         committed = self._cluster.committed(self._configuration.application, every, stable=True)
         extents = self._cluster.extents(every)
@@ -291,6 +308,7 @@ class StartFinder:
             offset, extent = committed[lane], extents[lane]
             if lane in recovered:
                 offset = max(recovered[lane], extent.first)
+            offset = self._taken.get(lane, offset)
             is_anew = lane.topic in anew
             if offset is None and not is_anew:
                 positions[lane] = self._first_position(lane, extent, is_own=lane in own)
@@ -309,8 +327,19 @@ class StartFinder:
                 for lane in every
                 if lane.topic in anew or self._entries.begin_of(lane) is None
             },
+            since={
+                one.source: self._first_end(one.source, committed[one.source], extents[one.source])
+                for one in kept
+                if one.source.topic not in anew
+            },
             incarnations=incarnations,
         )
+
+    def _first_end(self, lane: TopicPartition, committed: int | None, extent: Extent) -> int:
+        """See ``Start.since``; 0 if anything may have been decided about the topic before."""
+        if committed is None and not self._entries.topic_of(lane.topic):
+            return extent.end
+        return self._entries.first_end_of(lane)
 
     def _is_known(self, lane: TopicPartition) -> bool:
         entries = self._entries
@@ -347,11 +376,39 @@ class StartFinder:
             identity = self._entries.table_of(one.source)
             if identity is None or identity.table != one.table:
                 parked = ends[one.retry] if one.retry else 0
+                remaining = ends[one.remaining] if one.remaining else 0
                 delayed = [ends[lane] for lane in one.backoff]
-                identity = TableIdentity(one.table, parked, ends[one.remaining], delayed)
+                if identity is None and one.remaining is None:
+                    parked = 0  # other instances may have parked messages there before
+                identity = TableIdentity(one.table, parked, remaining, delayed)
                 changed[one.source] = identity
             tables[one.source] = identity
-        return tables, changed
+        return tables, {**changed, **self._looked_at_again(kept, changed)}
+
+    def _looked_at_again(
+        self, kept: Collection[KeptLane], changed: Mapping[TopicPartition, TableIdentity]
+    ) -> dict[TopicPartition, TableIdentity]:
+        """Identities of other instances' lanes that already have a table of this instance.
+
+        What this instance kept by its earlier table, from lanes where messages of all partitions
+        wait, was written after that table changed there: it is evaluated in their next run.
+        """
+        tables = {
+            TopicPartition(one.topic, lane.partition): (one.table, lane)
+            for one in kept
+            if one.remaining is None and one.source in changed
+            if self._entries.table_of(one.source) is not None
+            for lane in one.others
+            if lane.topic != one.source.topic
+        }
+        own = {one.source for one in kept}
+        known = {lane: self._entries.table_of(lane) for lane in tables.keys() - own}
+        stale = {lane: one for lane, one in known.items() if one and one.table == tables[lane][0]}
+        ends = self._cluster.ends([tables[lane][1] for lane in stale], committed_only=False)
+        return {
+            lane: replace(one, remaining_release=ends[tables[lane][1]])
+            for lane, one in stale.items()
+        }
 
     def _record_tables(
         self,
@@ -372,7 +429,8 @@ class StartFinder:
         "latest" only skips records from before the application's first start: topics that appear
         later and later partitions are read from their beginning.
         """
-        is_first_look = not is_own and self._entries.topic_of(lane.topic) is None
+        is_taken = any(lane.topic == taken.topic for taken in self._taken)
+        is_first_look = not (is_own or is_taken) and self._entries.topic_of(lane.topic) is None
         latest = is_first_look and self._configuration.starting_offsets == "latest"
         return extent.end if latest else extent.first
 

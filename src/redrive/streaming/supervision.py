@@ -14,7 +14,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -26,13 +26,22 @@ from redrive.diagnostics import Severity
 from redrive.engine.breaker import BreakerState
 from redrive.engine.commands import NO_STATES
 from redrive.engine.flood import FloodState
-from redrive.errors import EXIT_STALLED, ConfigurationError, ProtocolError, RedriveError
+from redrive.errors import (
+    EXIT_STALLED,
+    ConfigurationError,
+    ProtocolError,
+    RedriveError,
+    RestartRequired,
+)
 from redrive.kafka.cluster import Cluster, next_offsets
 from redrive.kafka.deadline import MOST_ABANDONED, ONE_TRY, abandoned_calls, pause_after
 from redrive.messages import TopicPartition
 from redrive.operations.supervision import (
+    HIDDEN_TOO_LONG,
     Activity,
+    HiddenRecords,
     SupervisionState,
+    hidden_records,
     supervision_file,
     write,
 )
@@ -43,6 +52,10 @@ _STATE_AGE: Final = 2.0
 """Seconds between two writes of the state."""
 _PROBE_AGE: Final = 5.0
 """Seconds between two checks whether offsets move."""
+_ASK_AGE: Final = 60.0
+"""Seconds between two questions for the producers of open transactions."""
+_HIDDEN_REMINDER: Final = 600.0
+"""Seconds between two warnings about one open transaction."""
 _REMINDER: Final = 60.0
 """Seconds between two warnings about one stall."""
 
@@ -83,6 +96,10 @@ class _Progress:
         self._held = HeldPartitions(start.held, cluster, start.clock, rate=rate)
         follows = any(held.follows_states for held in start.held)
         self._follower = StatesFollower(cluster, configuration.application) if follows else None
+        self.hidden: dict[TopicPartition, HiddenRecords] = {}
+        """What open transactions hide, by the last look."""
+        self._stable: Mapping[TopicPartition, int] = {}
+        self._asked_at = -_ASK_AGE
         causes = {
             **dict.fromkeys(start.positions, "no batch is committed"),
             **{held.lane: _cause_of(held) for held in start.held},
@@ -99,27 +116,58 @@ class _Progress:
         if self._follower is not None:
             self._follower.close()
 
-    def look(self, stalled_after: float) -> None:
+    def look(self) -> None:
         """Asks for work and moved offsets; ``TransientFault`` without an answer."""
         every = self.start.every_position
         committed = self._cluster.committed(self._group, every)
         at = {lane: committed[lane] or begin for lane, begin in every.items()}
         ends = self._cluster.ends(every)
+        self._look_behind(ends)
         states = NO_STATES if self._follower is None else self._follower.states()
         held = {one.lane: at[one.lane] for one in self.start.held}
         free = {**ends, **self._held.free(held, ends, states)}
         for one in self.work:
             lagging = [lane for lane in one.lanes if at[lane] < free[lane]]
             moved = {lane: at[lane] for lane in one.lanes}
-            is_stalled = bool(lagging) and moved == one.committed
-            if is_stalled and time.monotonic() - one.moved_at >= stalled_after:
-                # Only transaction markers may follow the last record.
+            is_still = bool(lagging) and moved == one.committed
+            if is_still:
+                # Only transaction markers, and what compaction removed, may be left. At every look:
+                # a lane without a record is no stall at any moment.
                 starts = {lane: at[lane] for lane in lagging}
                 records = next_offsets(self._cluster, starts, free, seconds=ONE_TRY)
                 lagging = [lane for lane in lagging if records[lane] < free[lane]]
-            if not is_stalled or not lagging:
+            if not is_still or not lagging:
                 one.moved_at = time.monotonic()
             one.committed, one.lagging = moved, str(lagging[0]) if lagging else ""
+
+    def _look_behind(self, stable: Mapping[TopicPartition, int]) -> None:
+        """Notes what lies behind the last stable offsets, and who hides it once that lasts."""
+        written = self._cluster.ends(stable, committed_only=False)
+        now = time.time()
+        before, self.hidden = self.hidden, {}
+        for lane, end in written.items():
+            records = end - stable[lane]
+            known = before.get(lane) if stable[lane] == self._stable.get(lane) else None
+            if records > 0:
+                self.hidden[lane] = (
+                    HiddenRecords(
+                        topic=lane.topic, partition=lane.partition, records=records, since=now
+                    )
+                    if known is None
+                    else replace(known, records=records)
+                )
+        self._stable = stable
+        lasting = {
+            lane: one.records
+            for lane, one in self.hidden.items()
+            if now - one.since >= HIDDEN_TOO_LONG / 2 and not one.transactional_id
+        }
+        if lasting and time.monotonic() - self._asked_at >= _ASK_AGE:
+            self._asked_at = time.monotonic()
+            for one in hidden_records(self._cluster.connection, lasting, (), now):
+                lane = TopicPartition(one.topic, one.partition)
+                since = min(one.since, self.hidden[lane].since)
+                self.hidden[lane] = replace(one, since=since)
 
     def longest_stalled(self) -> _Work | None:
         """The lanes stalled longest; None if there is no work."""
@@ -177,7 +225,10 @@ class Supervisor(JobObserver):
         """The breakers that are not closed."""
         self.floods: tuple[FloodState, ...] = ()
         """The current floods."""
+        self.dropping: tuple[str, ...] = ()
+        """What is said of programs that drop headers."""
         self._warned_at = -float("inf")
+        self._hidden_warned: dict[TopicPartition, float] = {}
         self._ended = threading.Event()
         self._threads = (
             threading.Thread(target=self._watch, name="redrive-supervisor", daemon=True),
@@ -240,6 +291,7 @@ class Supervisor(JobObserver):
     def _end_stalled(self, message: str) -> None:
         if self._end_process is not None:
             self._control.warning(message, exit_code=EXIT_STALLED)
+            self._control.fatal_error = RestartRequired(message, hint="nothing is lost")
             self._end_process(EXIT_STALLED)
 
     def _watch_progress(self) -> None:
@@ -262,7 +314,7 @@ class Supervisor(JobObserver):
         if progress is None:
             return
         try:
-            progress.look(self._configuration.stalled_after)
+            progress.look()
         except ProtocolError as fault:
             since = self._silence.since if self._silence is not None else time.time()
             self._silence = Trouble(fault.message, "asking the broker", since)
@@ -289,7 +341,10 @@ class Supervisor(JobObserver):
             stopped=self._stopped,
             breakers=self.breakers,
             floods=self.floods,
+            hidden=self._hidden(),
+            dropping=self.dropping,
         )
+        self._warn_of_hidden(state.hidden, now)
         self._control.supervised(state)
         with contextlib.suppress(OSError):  # a full disk: status reports an old file
             write(supervision_file(self._configuration), state)
@@ -305,6 +360,32 @@ class Supervisor(JobObserver):
         limit = self._configuration.exit_after
         if limit and seconds > limit:
             self._end_stalled("stalled for too long: the process ends and must be restarted")
+
+    def _hidden(self) -> tuple[HiddenRecords, ...]:
+        if self._progress is None:
+            return ()
+        every, now = self._progress.hidden, time.time()
+        return tuple(one for one in every.values() if not one.is_brief(now))
+
+    def _warn_of_hidden(self, hidden: Iterable[HiddenRecords], now: float) -> None:
+        lasting = {
+            TopicPartition(one.topic, one.partition): one
+            for one in hidden
+            if one.is_problem(time.time())
+        }
+        for lane in self._hidden_warned.keys() - lasting.keys():
+            del self._hidden_warned[lane]
+            self._control.notice("the open transaction has ended", lane=str(lane))
+        for lane, one in lasting.items():
+            if now - self._hidden_warned.get(lane, -float("inf")) >= _HIDDEN_REMINDER:
+                self._hidden_warned[lane] = now
+                self._control.warning(
+                    "an open transaction hides records, which nobody can read until it ends",
+                    lane=str(lane),
+                    records=one.records,
+                    seconds=round(time.time() - one.since),
+                    hint=one.owner,
+                )
 
     def _state(self, now: float) -> SupervisionState:
         moment = time.time()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from redrive.checkpoints.own_topics import (
@@ -17,21 +18,23 @@ from redrive.engine import names
 from redrive.errors import ConfigurationError
 from redrive.kafka.administration import NewTopic
 from redrive.kafka.cluster import Cluster
-from redrive.rules.backoff import PARTITIONS
+from redrive.streaming.kept_lanes import count_kept_lanes, count_shared_lanes
 
 _POLICY: Final = "cleanup.policy"
 
 
 def own_topics(
-    configuration: JobConfiguration, sources: Mapping[str, int], existing: Container[str] = ()
+    configuration: JobConfiguration,
+    sources: Mapping[str, int],
+    existing: Mapping[str, int] = MappingProxyType({}),
 ) -> list[NewTopic]:
     """The own topics that the job needs.
 
     Args:
         configuration: The job.
         sources: Partitions of each topic that exists and is read.
-        existing: Topics that exist: messages may wait by a BACKOFF no longer in the table, or for a
-            receiver that no longer retries.
+        existing: Partitions of all topics: messages may wait by a BACKOFF no longer in the table,
+            for a receiver that no longer retries, or for a topic that had more partitions.
     """
     topics = [
         state_topic(configuration.control_topic),
@@ -45,24 +48,39 @@ def own_topics(
     if any(handler.held_keys for handler in configuration.handlers):
         topics.append(state_topic(names.held_keys_topic(configuration.application)))
     for handler in configuration.handlers:
-        partitions = sources.get(handler.identity.topic)
-        if partitions is None:
+        partitions = count_kept_lanes(handler.identity, sources, existing)
+        if not partitions:
             continue
-        topics.append(waiting_topic(handler.identity.retry_topic, partitions))
-        name = handler.identity.backoff_topic
-        if name in existing or table_of(handler).has_backoff:
-            topics.append(waiting_topic(name, partitions * PARTITIONS))
+        retry = handler.identity.retry_topic
+        if shared := count_shared_lanes(handler, existing):
+            topics.append(waiting_topic(handler.identity.backoff_topic, shared))
+        if not table_of(handler).has_backoff:
+            topics.append(waiting_topic(retry, partitions))
+        earlier = (retry, handler.identity.earlier_backoff_topic)
+        topics += [
+            waiting_topic(name, existing[name])
+            for name in earlier
+            if name in existing and name not in {topic.name for topic in topics}
+        ]
         topics.append(remaining_topic(handler.identity.remaining_topic, partitions))
         if handler.identity.replay_topic:
             topics.append(waiting_topic(handler.identity.replay_topic, partitions))
     for source in sources_of(configuration).values():
-        if source.topic in sources:
-            identity = identity_of(configuration.application, source)
-            partitions = sources[source.topic]
+        identity = identity_of(configuration.application, source)
+        partitions = count_kept_lanes(identity, sources, existing)
+        if partitions:
             topics.append(remaining_topic(identity.remaining_topic, partitions))
             if source.message_retries or identity.retry_topic in existing:
                 topics.append(waiting_topic(identity.retry_topic, partitions))
     return topics
+
+
+def count_own_partitions(configuration: JobConfiguration, sources: Mapping[str, int]) -> int:
+    """How many partitions the own topics have of a job that starts for the first time.
+
+    ``sources`` has the partitions of its dead-letter topics and of the topology's.
+    """
+    return sum(topic.partitions for topic in own_topics(configuration, sources))
 
 
 def check_own_topics(

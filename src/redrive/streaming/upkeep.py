@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.states import StatesFollower
+from redrive.configuration.deciders import read_topics
 from redrive.errors import FatalFault, ProtocolError, RedriveError
 from redrive.kafka.cluster import Cluster, next_offsets
 from redrive.kafka.deadline import pause_after
 from redrive.messages import TopicPartition
 from redrive.operations.dynamic_queues import delete_overdue, is_overdue
-from redrive.streaming.start import Start, read_topics
+from redrive.outcomes.status import invalid_remaining
+from redrive.streaming.kept_lanes import kept_lanes
+from redrive.streaming.start import Start
 from redrive.streaming.workers import keep_warm
 
 if TYPE_CHECKING:
@@ -49,6 +52,8 @@ _DYNAMIC_AGE: Final = 20.0
 """Seconds between two checks for dynamic queues with an ended lease."""
 _REPORT_AGE: Final = 600.0
 """Seconds between two reports of dead letters without a valid header: ten default intervals."""
+_FIRST_REPORT: Final = 20.0
+"""Seconds until the first such report, which must not delay the start of the job."""
 _MARKERS_AGE: Final = 2.0
 """Seconds between two checks for transaction markers after the last records."""
 _RATES_AGE: Final = 10.0
@@ -84,6 +89,7 @@ class Upkeep:
         query: RunningQuery,
         processor: BatchProcessor,
         assigned_share: Callable[[Start], Share | None],
+        invalid: InvalidReport,
     ) -> None:
         """Take the run; only the thread that supervises it uses the cluster.
 
@@ -109,8 +115,7 @@ class Upkeep:
         self._deletion: Thread | None = None
         self._warn_at = 0.0
         self._silence = _LEADERLESS_AGE
-        self.invalid = 0
-        """Dead letters without a valid header, to be reported."""
+        self._invalid = invalid
         now = time.monotonic()
         self._chores = [
             _Chore(_LAYOUT_AGE, self._check_layout, now + _LAYOUT_AGE),
@@ -122,7 +127,7 @@ class Upkeep:
             _Chore(_PURGE_AGE, self._purge, now + _PURGE_AGE),
             _Chore(_RESUME_AGE, self._check_resumes, now + _RESUME_AGE),
             _Chore(_DYNAMIC_AGE, self._check_dynamic_queues, now + _DYNAMIC_AGE),
-            _Chore(_REPORT_AGE, self._report_invalid, now + _REPORT_AGE),
+            _Chore(_RESUME_AGE, self._report_invalid, now),
             _Chore(_RATES_AGE, self._report_rates, now + _RATES_AGE),
             _Chore(_WARM_AGE, self._keep_warm, now),
         ]
@@ -173,6 +178,8 @@ class Upkeep:
         is_other = (layout, denied) != (self.start.layout, self.start.denied)
         is_other |= self._leaders_changed()
         self.ends_run |= is_other or self._cluster.topic_ids(list(layout)) != self.start.identities
+        kept = kept_lanes(self._configuration, layout, topics, denied)
+        self.ends_run |= not all(self.start.lanes.issuperset(one.waiting) for one in kept)
 
     def _check_share(self) -> None:
         """Ends a run once another share is assigned, at two checks in a row."""
@@ -192,7 +199,7 @@ class Upkeep:
     def _leaders_changed(self) -> bool:
         """Whether the lanes without a leader changed since the start, at two checks in a row."""
         before = self.backlog.leaderless
-        now = self.backlog.leaderless = self._cluster.leaderless(self.start.lanes)
+        now = self.backlog.leaderless = self._cluster.leaderless(self.start.needed)
         return before == now != self.start.leaderless
 
     def _warn_of_leaderless(self) -> None:
@@ -250,10 +257,8 @@ class Upkeep:
             self._control.warning("dynamic queues cannot be deleted", error=fault.message)
 
     def _report_invalid(self) -> None:
-        if self.invalid:
-            self._control.notice(
-                "dead letters without a valid dead-letter header remain", count=self.invalid
-            )
+        if self._configuration.share.is_first:
+            self._invalid.look(self._configuration)
 
     def _report_rates(self) -> None:
         progress = self._query.last_progress
@@ -274,6 +279,45 @@ class Upkeep:
             keep_warm(self._spark, self._configuration.cores)
         except (Py4JError, PySparkException, ConnectionError):
             return  # the session is stopping
+
+
+class InvalidReport:
+    """Warns periodically of remaining messages without a valid dead-letter header.
+
+    It outlives runs. It counts in another thread, since much may remain.
+    """
+
+    def __init__(self, control: JobControl) -> None:
+        """Count nothing yet."""
+        self._control = control
+        self._due = time.monotonic() + _FIRST_REPORT
+        self._thread: Thread | None = None
+
+    def look(self, configuration: JobConfiguration) -> None:
+        """Counts them if it is time."""
+        is_busy = self._thread is not None and self._thread.is_alive()
+        if is_busy or time.monotonic() < self._due:
+            return
+        self._thread = Thread(
+            target=self._report, args=(configuration,), name="redrive-invalid", daemon=True
+        )
+        self._thread.start()
+
+    def _report(self, configuration: JobConfiguration) -> None:
+        began = time.thread_time()
+        try:
+            with Cluster(configuration.connection) as cluster:
+                counts = invalid_remaining(configuration, cluster)
+        except ProtocolError as fault:
+            self._control.notice("upkeep is delayed", error=fault.message)
+            counts = {}
+        for queue, count in sorted(counts.items()):
+            self._control.warning(
+                "messages without a valid dead-letter header remain, as no rule can match",
+                queue=queue,
+                count=count,
+            )
+        self._due = time.monotonic() + pause_after(time.thread_time() - began, _REPORT_AGE)
 
 
 class Backlog:

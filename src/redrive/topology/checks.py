@@ -75,7 +75,8 @@ def _depth_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic
                 message = f"TRIGTYPE({queue.trigger_type}) of {queue} causes no trigger message:"
                 message += " the bindings name no consumer group for its depth"
                 hint = "name the group in the bindings (consumer_group), or use TRIGTYPE(EVERY)"
-                yield queue.location.finding(Severity.WARNING, "NO_TRIGGER", message, hint=hint)
+                location = queue.set_at("TRIGTYPE", "TRIGGER")
+                yield location.finding(Severity.WARNING, "NO_TRIGGER", message, hint=hint)
 
 
 def _topic_findings(

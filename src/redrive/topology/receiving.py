@@ -273,8 +273,9 @@ class MqeReceivingQueueManager:
                 return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
             case Delivered():
                 return self._delivery_destination(end)
-            case Stored(undeliverable=Failure() as failure):
-                return Refusal(_reason(failure), f"{failure}; it stays on {end}", is_kept=True)
+            case Stored(refused=Failed() as failed):
+                detail = f"{failed.detail}; it stays on {end}"
+                return Refusal(_reason(failed.failure), detail, is_kept=True)
             case Stored():
                 return self._store_destination(end)
             case Failed():

@@ -17,7 +17,13 @@ from redrive.topology.files import Topology
 from redrive.topology.mq.queue_manager import ClusterRoute
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.resolver import topic_of_put
-from redrive.topology.mq.results import OpenRequest, Resolution, Target, job_request
+from redrive.topology.mq.results import (
+    OpenRequest,
+    Resolution,
+    Target,
+    job_request,
+    location_of,
+)
 from redrive.topology.mq.results import Step as MqStep
 from redrive.topology.mqe.message import Message
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
@@ -138,8 +144,8 @@ def explain(
             put = open_queue(topology.mq, far.queue_manager, job_request(far.queue))
             bridged = _explanation(put, Names(queue=far.queue), reason)
             return replace(bridged, visits=(*visits, *bridged.visits))
-        case Failed(failure=failure) | Stored(undeliverable=Failure() as failure):
-            return Explanation(visits=visits, failure=str(failure), advice=failure.advice)
+        case (Failed() as failed) | Stored(refused=Failed() as failed):
+            return Explanation(visits=visits, failure=str(failed), advice=failed.advice)
     return Explanation(visits=visits, advice=ADVICE.get(reason, ""))
 
 
@@ -149,9 +155,10 @@ def _explanation(opened: Resolution, names: Names, reason: int) -> Explanation:
     if fault is None and not opened.is_failed and opened.path:
         disabled = (one for one in opened.path if not one.put_enabled)
         fault = next(disabled, opened.path[-1])
+    location = location_of(fault, reason) if reason and fault else None
     return Explanation(
         visits=(visit,),
-        location=str(fault.location) if reason and fault and fault.location.line else "",
+        location=str(location) if location and location.line else "",
         advice=opened.advice or ADVICE.get(reason, ""),
     )
 
@@ -273,23 +280,23 @@ def _trace_to_end(topology: Topology, visits: tuple[Visit, ...], end: End) -> Re
             return ResolutionTrace(
                 visits=visits, end=words, is_good=not dead_letter, final=str(names), topic=topic
             )
-        case Stored(queue_manager=queue_manager, queue=queue, undeliverable=failure):
+        case Stored(queue_manager=queue_manager, queue=queue, refused=failed):
             detail = f"it cannot be passed on to {queue.queue_manager} for {end.names}"
             return ResolutionTrace(
                 visits=visits,
-                end=f"stays: {end}" if failure else f"stored: {end}",
-                is_good=failure is None,
+                end=f"stays: {end}" if failed else f"stored: {end}",
+                is_good=failed is None,
                 final=f"{queue.name}@{queue_manager}",
                 topic=transmission_topic(queue=queue.name, queue_manager=queue_manager, to=end.to),
-                problem=_problem(failure, detail) if failure else None,
+                problem=_problem(failed, detail) if failed else None,
             )
-        case Failed(failure=failure):
-            problem = _problem(failure, end.detail)
+        case Failed():
+            problem = _problem(end, end.detail)
             return ResolutionTrace(
                 visits=visits, end="the put fails", is_good=False, problem=problem
             )
     return ResolutionTrace(visits=visits, end=str(end), is_good=False)
 
 
-def _problem(failure: Failure, detail: str) -> Problem:
-    return Problem(name=str(failure), detail=detail, advice=failure.advice)
+def _problem(failed: Failed, detail: str) -> Problem:
+    return Problem(name=str(failed), detail=detail, advice=failed.advice)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from redrive.printable import printable, shortened
+from redrive.printable import counted, printable, shortened
 from redrive.what_if.answer import TargetCount, WhatIf
 from redrive.what_if.equal_messages import Disposition
 
@@ -137,5 +137,5 @@ def _bands(
         yield (
             f'<path class="band" d="M{left} {y1:.1f}C{middle} {y1:.1f} {middle} {y2:.1f} {right}'
             f' {y2:.1f}" stroke="{_COLOURS[new]}" stroke-width="{height:.1f}">'
-            f"<title>{old} becomes {new}: {count:,} messages</title></path>"
+            f"<title>{old} becomes {new}: {counted(count, 'message')}</title></path>"
         )

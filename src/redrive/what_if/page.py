@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from redrive.operations.durations import clock
+from redrive.printable import counted
 from redrive.what_if.answer import WhatIf
 from redrive.what_if.document import document_of
 from redrive.what_if.flow import escaped, flow, targets
@@ -102,7 +103,7 @@ def _changes(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         style = "change lost" if change["loss"] else "change"
         loss = f" ({change['loss']})" if change["loss"] else ""
         yield (
-            f'<section class="{style}"><p><strong>{change["count"]:,} messages:'
+            f'<section class="{style}"><p><strong>{counted(change["count"], "message")}:'
             f" {_side(change['old'])} becomes {_side(change['new'])}{loss}</strong></p>"
         )
         for sample in change["samples"]:

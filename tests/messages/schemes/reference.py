@@ -18,6 +18,12 @@ SCHEMES: dict[str, dict[str, str]] = yaml.safe_load(
     Path(__file__).with_name("headers.yaml").read_text("utf-8")
 )
 """Scheme -> its leading header, and the headers of each part."""
+SECOND = {
+    "karafka": "source_offset",
+    "wolverine": "exception-message",
+    "spring-cloud-stream": "x-original-offset",
+}
+"""Schemes whose leading header other programs have too, and a second one."""
 FIRST_IS_NEWEST = {"smallrye-dead-letter"}
 
 
@@ -77,5 +83,7 @@ def headers_of(draw: st.DrawFn, scheme: str) -> Headers:
     """Headers of one scheme, repeated and malformed, the leading one, and some others."""
     names = sorted({name for places_of in places(scheme).values() for name, _ in places_of})
     chosen = draw(st.lists(st.sampled_from([*names, "trace", "content-type"]), max_size=12))
-    chosen.insert(draw(st.integers(0, len(chosen))), SCHEMES[scheme]["leading"])
+    for name in (SCHEMES[scheme]["leading"], SECOND.get(scheme)):
+        if name is not None:
+            chosen.insert(draw(st.integers(0, len(chosen))), name)
     return [(name, draw(_raws)) for name in chosen]

@@ -144,9 +144,36 @@ def test_what_is_of_no_scheme_is_what_is_assumed() -> None:
 def test_an_own_scheme_takes_the_place_of_a_known_one_with_its_header() -> None:
     """What the settings say is what a user means."""
     own = OwnScheme(name="mine", recognise="exception-type").scheme()
-    headers: Headers = [("exception-type", b"a.B")]
+    headers: Headers = [("exception-type", b"a.B"), ("failed-at", b"0")]
     assert read_view(None, b"", headers, schemes=SchemeTable([own])).scheme == "mine"
     assert read_view(None, b"", headers).scheme == "wolverine"
+
+
+KNOWN_HEADERS = [
+    *(("__connect.errors.topic", b"a"), ("kafka_dlt-original-topic", b"b")),
+    *(("source_topic", b"c"), ("source_partition", b"0"), ("dead-letter-topic", b"d")),
+]
+
+
+@given(st.permutations([*KNOWN_HEADERS, ("x-error", b"e.F"), ("x-topic", b"orders")]))
+def test_own_scheme_precedes_all_known_ones_in_any_order_of_headers(headers: Headers) -> None:
+    """A known scheme's headers may be copies of an earlier failure; all of them are taken off."""
+    shown = view(b"x", headers)
+    assert (shown.scheme, shown.origin.topic, shown.hop) == ("legacy", "orders", 5)
+    assert remove_header(profile(b"x", headers), b"x", headers) == (b"x", [])
+
+
+def test_envelope_precedes_known_headers_beside_it() -> None:
+    """They are those of an earlier failure, which the program copied; Redrive's are newer."""
+    headers: Headers = [*KNOWN_HEADERS]
+    shown, value = view(envelope(payload="p"), headers), envelope(payload="p")
+    assert (shown.scheme, shown.origin.topic, shown.hop) == ("envelope", "orders", 5)
+    assert shown.first_origin.topic in {"a", "b", "c", "d"}
+    assert profile(value, headers).origins[-1] == "orders"
+    assert remove_header(profile(value, headers), value, headers) == (b"p", [])
+    assert view(b"{}", headers).scheme not in {"envelope", "anything"}
+    forwarded: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q")]
+    assert view(value, forwarded).scheme == "redrive"
 
 
 _json = st.recursive(

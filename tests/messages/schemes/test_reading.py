@@ -144,7 +144,7 @@ def test_the_key_of_karafka_comes_back() -> None:
         ([], b"7"),
     ]
     for rest, expected in told:
-        headers: Headers = [("source_topic", b"t"), *rest]
+        headers: Headers = [("source_topic", b"t"), ("source_partition", b"7"), *rest]
         profile = decode_dead_letter(b"v", headers, key=b"7")
         assert original_key(profile, b"7", headers) == expected
 
@@ -192,6 +192,52 @@ def test_every_scheme_of_the_specification_is_known() -> None:
         "mqdlh",
     }
     assert set(reference.SCHEMES) < set(SCHEME_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "name", "second"),
+    [
+        ("karafka", "source_topic", "source_partition"),
+        ("karafka", "original_topic", "original_offset"),
+        ("karafka", "original-topic", "original-partition"),
+        ("spring-cloud-stream", "x-original-topic", "x-exception-message"),
+        ("wolverine", "exception-type", "exception-message"),
+    ],
+)
+def test_generic_name_alone_is_no_scheme(scheme: str, name: str, second: str) -> None:
+    """Other programs use it too: a second name of the scheme is needed."""
+    assert read_view(b"k", b"v", [(name, b"orders"), ("error", b"a.B")]).scheme is None
+    assert read_view(b"k", b"v", [(name, b"orders"), (name, b"bills")]).scheme is None
+    assert read_view(b"k", b"v", [("error", b"a.B"), (second, b"1"), (name, b"t")]).scheme == scheme
+    connect: Headers = [("__connect.errors.topic", b"jobs"), (name, b"orders")]
+    assert read_view(b"k", b"v", connect).scheme == "connect"
+
+
+COPIES = [
+    ("dead-letter-topic", "deserialization-failure-data"),
+    ("dead-letter-topic", "deserialization-failure-value-data"),
+    ("delayed-retry-topic", "deserialization-failure-key-data"),
+    ("kafka_dlt-original-topic", "springDeserializerExceptionValue"),
+    ("kafka_original-topic", "springDeserializerExceptionKey"),
+]
+
+
+@pytest.mark.parametrize(("leading", "copy"), COPIES)
+def test_copies_of_what_cannot_be_deserialised_never_travel_on(leading: str, copy: str) -> None:
+    """They go with the library's other headers, and as stack traces do where headers are kept."""
+    headers: Headers = [("trace", b"1"), (copy, b"x" * 10_000), (leading, b"orders")]
+    profile = decode_dead_letter(b"v", headers)
+    assert remove_header(profile, b"v", headers) == (b"v", [("trace", b"1")])
+    assert without_stacks(profile, headers) == [("trace", b"1"), (leading, b"orders")]
+
+
+def test_what_smallrye_says_of_deserialisation_goes_with_its_headers() -> None:
+    """A record that is put back fails with the newest headers only."""
+    names = ("reason", "cause", "key", "topic", "data", "deserializer", "dlq")
+    headers: Headers = [
+        ("dead-letter-topic", b"t"), *((f"deserialization-failure-{name}", b"") for name in names)
+    ]  # fmt: skip
+    assert remove_header(decode_dead_letter(b"v", headers), b"v", headers) == (b"v", [])
 
 
 @pytest.mark.parametrize(

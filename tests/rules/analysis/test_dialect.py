@@ -23,10 +23,12 @@ from tests.rules.dialect.reference import (
     Text,
 )
 
+from redrive.diagnostics import Severity
 from redrive.rules import parse
 from redrive.rules.analysis import analyse, compare, present_fields
 from redrive.rules.analysis.comparison import Comparison as Compared
 from redrive.rules.analysis.findings import Analysis
+from redrive.rules.explanation import explain
 
 Message: TypeAlias = Mapping[str, str | int]
 
@@ -315,3 +317,52 @@ def test_what_is_not_decided_is_told() -> None:
     assert note.severity == "note"
     allowed = f"* redrive: allow NOT_DECIDED\n{text}"
     assert not analyse(parse(allowed).required(), allowed)
+
+
+KAFKA = "DIALECT(KAFKA) RETRYINT(60)\n"
+GROUP = "TOPIC(orders) ACTION(RETRY) TO(GROUP) RETRY(3)\n"
+REPAIR = "ROOTCLASS(*.Bad) ACTION(RETRY) TRANSFORM(repair)\n"
+SLOW = "TOPIC(orders) ACTION(RETRY) RETRY(5) BACKOFF(30s,2,10m)\n"
+AGAIN = "TOPIC(?*) ACTION(RETRY) RETRY(3)\n"
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        (GROUP + AGAIN, "to every reader of the topic"),
+        (REPAIR + AGAIN, "unchanged, without TRANSFORM(repair)"),
+        (SLOW + AGAIN, "after 60 s, though the last delay was 480 s"),
+        (GROUP + "TOPIC(bills) ACTION(QUARANTINE)\n" + AGAIN, "to every reader of the topic"),
+    ],
+)
+def test_a_spent_retry_that_falls_into_a_harsher_one_is_warned_of(rules: str, said: str) -> None:
+    """``check`` says it of the table, and ``explain`` of a message that shows it."""
+    text = KAFKA + rules
+    table = parse(text).required()
+    (finding,) = (it for it in analyse(table, text) if it.code == "SPENT_RETRY")
+    assert (finding.severity, finding.line) == (Severity.WARNING, len(text.splitlines()))
+    assert said in finding.message
+    every = Analysis(table.rules, table.control).findings()
+    (spent,) = (it for it in every if it.code == "SPENT_RETRY")
+    (warning,) = explain(table, dict(spent.witness)).warnings
+    assert said in warning
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        GROUP + "TOPIC(orders) ACTION(QUARANTINE)\n" + AGAIN,
+        GROUP + "TOPIC(orders) ACTION(FWD) FWDT('dead')\n" + AGAIN,
+        GROUP + "TOPIC(bills) ACTION(RETRY) RETRY(3)\n",
+        GROUP + "TOPIC(?*) ACTION(RETRY) TO(GROUP) RETRY(3)\n",
+        REPAIR + "TOPIC(?*) ACTION(RETRY) TRANSFORM(other)\n",
+        SLOW + "TOPIC(?*) ACTION(RETRY) RETRY(3) BACKOFF(10m,1,10m)\n",
+        AGAIN + GROUP,
+        AGAIN + AGAIN,
+        SLOW + "ACTION(QUARANTINE)\n",
+        SLOW + "ROOTCLASS(*.Bad) ACTION(RETRY) RETRY(3)\n",
+    ],
+)
+def test_retries_that_only_go_on_are_not_warned_of(rules: str) -> None:
+    text = KAFKA + rules
+    assert "SPENT_RETRY" not in {it.code for it in analyse(parse(text).required(), text)}

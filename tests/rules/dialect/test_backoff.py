@@ -53,40 +53,57 @@ def test_large_numbers_of_attempts_cost_nothing() -> None:
 delay_lists = st.lists(st.integers(1, 100_000), min_size=1, max_size=PARTITIONS, unique=True)
 
 
-@given(delay_lists, st.integers(0, 500), st.integers(0, 2**32), st.data())
-def test_a_message_waits_its_delay_less_jitter_on_a_partition_of_its_source(
-    delays: list[int], source: int, jitter: int, data: st.DataObject
+@given(delays=delay_lists, jitter=st.integers(0, 2**32), is_exact=st.booleans(), data=st.data())
+def test_a_message_waits_its_delay_less_jitter(
+    delays: list[int], jitter: int, *, is_exact: bool, data: st.DataObject
 ) -> None:
     """Wherever it is put, all that is put there waits equally long, and never longer than said."""
-    partitions = BackoffPartitions(delays)
+    partitions = BackoffPartitions(delays, interval=60, is_exact=is_exact)
     delay = data.draw(st.sampled_from(delays))
-    number = partitions.partition(source, delay, jitter)
-    assert number // PARTITIONS == source
-    assert delay * (1 - JITTER) < partitions.seconds(number) <= delay
-    others = {partitions.partition(source, other, jitter) for other in delays}
+    number = partitions.partition(delay, jitter)
+    shortest = 1 - JITTER if not is_exact and len(delays) <= 3 else 1
+    assert delay * shortest <= partitions.seconds(number)
+    assert partitions.seconds(number) <= max(delay, 60)
+    others = {partitions.partition(other, jitter) for other in delays}
     assert len(others) == len(delays)
 
 
-@given(st.integers(0, 300), delay_lists)
-def test_a_partition_that_no_delay_has_holds_nothing_back(source: int, delays: list[int]) -> None:
+@given(delay_lists, st.integers(1, 1_000))
+def test_any_table_takes_at_most_sixteen_partitions(delays: list[int], interval: int) -> None:
+    """What waits for RETRYINT is never early; with the usual few delays it takes at most seven."""
+    partitions = BackoffPartitions(delays, interval=interval)
+    assert partitions.count <= (7 if len(delays) <= 6 else PARTITIONS)
+    waits = partitions.seconds(partitions.partition(None, 0))
+    assert waits >= interval
+    assert waits == interval or len(delays) == PARTITIONS
+
+
+@given(delay_lists)
+def test_a_partition_that_no_delay_has_holds_nothing_back(delays: list[int]) -> None:
     """What an earlier table left there is free at once."""
     partitions = BackoffPartitions(delays)
-    used = {partitions.partition(source, delay, jitter) for delay in delays for jitter in range(16)}
-    for number in range(source * PARTITIONS, (source + 1) * PARTITIONS):
+    used = {partitions.partition(delay, jitter) for delay in delays for jitter in range(16)}
+    assert used == set(range(partitions.count))
+    for number in range(PARTITIONS):
         assert (partitions.seconds(number) > 0) == (number in used)
     assert BackoffPartitions([]).seconds(5) == 0
 
 
 def test_messages_that_failed_together_come_back_apart() -> None:
-    """Four delays have four times each on a partition, and other ones on the next partition."""
+    """Two delays have three times each, spread over the jitter."""
+    partitions = BackoffPartitions([10, 60])
+    times = {partitions.seconds(partitions.partition(60, jitter)) for jitter in range(4)}
+    assert len(times) == 3
+    assert max(times) - min(times) > 0.6 * JITTER * 60
+
+
+def test_what_an_earlier_version_parked_waits_as_it_said() -> None:
+    """It had sixteen partitions for each of the source: four for each of four delays."""
     partitions = BackoffPartitions([10, 20, 40, 60])
-    times = {
-        partitions.seconds(partitions.partition(source, 60, jitter))
-        for source in range(8)
-        for jitter in range(4)
-    }
-    assert len(times) == 32
-    assert max(times) - min(times) > 0.9 * JITTER * 60
+    times = [partitions.earlier_seconds(number) for number in range(32)]
+    assert times[:5] == pytest.approx([10, 9.5, 9, 8.5, 20])
+    assert len({*times}) == 32
+    assert all(0.8 * 60 < one <= 60 for one in (*times[12:16], *times[28:32]))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +158,7 @@ def test_delays_are_exact_under_order() -> None:
         .required()
         .backoff_partitions
     )
-    found = [partitions.seconds(partitions.partition(3, it, 7)) for it in (1, 4, 15, 30, 60)]
+    found = [partitions.seconds(partitions.partition(it, 7)) for it in (1, 4, 15, 30, 60)]
     assert found == [1, 4, 15, 30, 60]
     assert [partitions.longest_within(it) for it in (0.2, 3.9, 29.9, 500)] == [1, 1, 15, 60]
 

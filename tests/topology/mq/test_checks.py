@@ -79,6 +79,50 @@ def test_a_definition_that_leads_nowhere_is_found(line: str, code: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "alteration", "code"),
+    [
+        ("QA(IN)", "TARGET(NOWHERE)", "ALIAS_TARGET"),
+        ("QA(IN)", "TARGET(IN)", "ALIAS_LOOP"),
+        ("QA(IN)", "PUT(DISABLED)", "PUT_FAILS"),
+        ("QA(IN)", "GET(DISABLED)", "NOT_HONOURED"),
+        ("QA(IN)", "TARGET(SYSTEM.BASE.TOPIC) TARGTYPE(TOPIC)", "TOPIC_ALIAS"),
+        ("QR(PAY)", "RNAME(GONE)", "UNDELIVERABLE"),
+        ("QR(PAY)", "RQMNAME(QM9)", "NO_TRANSMISSION_QUEUE"),
+        ("QR(PAY)", "RQMNAME(QM9) XMITQ(QM2)", "UNDELIVERABLE"),
+        ("QR(PAY)", "RNAME(IN) RQMNAME(QM9)", "REPLY_TO_ALIAS"),
+        ("CHL(QM1.QM2)", "CHLTYPE(SDR) XMITQ(GONE)", "NO_TRANSMISSION_QUEUE"),
+        ("CHL(QM1.QM2)", "CHLTYPE(SDR) MAXMSGL(5)", "NOT_HONOURED"),
+        ("QL(DLQ)", "USAGE(XMITQ)", "NO_CHANNEL"),
+        ("QL(ORDERS)", "STREAMQ(GONE)", "STREAM_QUEUE"),
+        ("QL(ORDERS)", "TRIGGER", "NO_TRIGGER"),
+        ("QL(ORDERS)", "SCOPE(CELL)", "NOT_HONOURED"),
+        ("SUB(S)", "DEST(GONE)", "SUBSCRIPTION"),
+        ("SUB(S)", "TOPICOBJ(GONE)", "SUBSCRIPTION"),
+        ("SUB(S)", "REQONLY(YES)", "SUBSCRIPTION"),
+        ("QMGR", "DEFXMITQ(GONE)", "DEFXMITQ"),
+        ("QMGR", "DEADQ(GONE)", "DEADQ"),
+    ],
+)
+def test_a_finding_stands_at_the_command_that_set_its_attribute(
+    name: str, alteration: str, code: str
+) -> None:
+    """Neither at the DEFINE, nor at an ALTER of another attribute before or after."""
+    kind = " CHLTYPE(SDR)" if "CHLTYPE" in alteration else ""
+    other = f"ALTER {name}{kind} DESCR('x')\n"
+    script = f"{OK}DEF SUB(S) TOPICSTR(prices) DEST(ORDERS)\n{other}ALTER {name} {alteration}\n"
+    assert (code, "QM1.mqsc", 11) in found(f"{script}{other}", PEER)
+
+
+def test_a_definition_replaced_or_copied_stands_where_it_was_made() -> None:
+    """An ALTER before it says nothing about the new one."""
+    script = "DEF QA(A) TARGET(B)\nALTER QA(A) TARGET(C)\nDEF QA(A) TARGET(D) REPLACE\n"
+    assert found(f"{script}DEF QA(E) LIKE(A)") == [
+        ("ALIAS_TARGET", "QM1.mqsc", 3),
+        ("ALIAS_TARGET", "QM1.mqsc", 4),
+    ]
+
+
+@pytest.mark.parametrize(
     ("line", "code"),
     [
         # Reply-to queue alias: RNAME is a queue here, RQMNAME what others call this manager.
@@ -86,12 +130,16 @@ def test_a_definition_that_leads_nowhere_is_found(line: str, code: str) -> None:
         ("DEF QR(ANSWER) RNAME(IN) RQMNAME(QM1)", "REPLY_TO_ALIAS"),
         ("DEF QR(ANSWER) RNAME(IN) RQMNAME(QM9) XMITQ(GONE)", "NO_TRANSMISSION_QUEUE"),
         ("DEF QR(ANSWER) RNAME(AWAY) RQMNAME(QM9)", "NO_TRANSMISSION_QUEUE"),
+        # A remote definition holds no replies: not itself, not by an alias, and no other one.
+        ("DEF QR(ANSWER) RNAME(ANSWER) RQMNAME(QM9)", "NO_TRANSMISSION_QUEUE"),
+        ("DEF QR(R) RNAME(A) RQMNAME(QM9); DEF QA(A) TARGET(R)", "NO_TRANSMISSION_QUEUE"),
+        ("DEF QR(ANSWER) RNAME(PAY) RQMNAME(QM9)", "NO_TRANSMISSION_QUEUE"),
     ],
 )
 def test_a_reply_to_alias_is_no_failing_put(line: str, code: str) -> None:
     """It is only noted; a name that no queue here has stays a warning."""
     findings = found(f"{OK}{line}\n", PEER)
-    assert [one for one in findings if one[2] == 9] == [(code, "QM1.mqsc", 9)]
+    assert {one for one in findings if one[2] == 9} == {(code, "QM1.mqsc", 9)}
 
 
 def test_an_alias_loop_is_found_at_both_aliases() -> None:

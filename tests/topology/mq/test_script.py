@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.diagnostics import Diagnostic, Severity
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.objects import AliasQueue, LocalQueue, RemoteQueue
 from redrive.topology.mq.reader import MqscResult, read_mqsc
 from redrive.topology.mq.script import decode_script
@@ -136,6 +137,9 @@ def test_comments_inside_a_continued_command_are_dropped(note: str) -> None:
         ("DEF QL(A)\nDEF QA(A) REPLACE", "EXISTS", 2, 5),
         ("DEF QL(A) ; DEF QL(A)", "EXISTS", 1, 17),
         ("DEF CHL(A) CHLTYPE(SVRCONN)\nALTER CHL(A) CHLTYPE(RCVR)", "EXISTS", 2, 7),
+        ("DEF CHL(A) CHLTYPE(CLNTCONN) CONNAME(h)\nDELETE CHL(A)", "NOT_FOUND", 2, 8),
+        ("DEF CHL(A) CHLTYPE(SVRCONN)\nDELETE CHL(A) CHLTABLE(CLNTTAB)", "NOT_FOUND", 2, 8),
+        ("DEF CHL(A) CHLTYPE(SVRCONN)\nDEF CHL(A) CHLTYPE(RCVR)", "EXISTS", 2, 5),
         ("DEF CHL(A) CHLTYPE(SDR) CONNAME(h)", "REFUSED", 1, 5),
         ("DEF CHL(A) CHLTYPE(SVR) CONNAME(h)", "REFUSED", 1, 5),
         ("DEF CHL(A) CHLTYPE(SDR) XMITQ(X)", "REFUSED", 1, 5),
@@ -411,6 +415,22 @@ def test_an_alias_may_target_a_topic_of_a_new_manager() -> None:
     manager = read("DEF QA(A) TARGET(SYSTEM.BASE.TOPIC) TARGTYPE(TOPIC)").queue_manager
     assert manager.topic("SYSTEM.BASE.TOPIC") is not None
     assert manager.topic("SYSTEM.NO.TOPIC") is None
+
+
+def test_client_connections_have_a_name_space_of_their_own() -> None:
+    """A command on one of two channels of a name leaves the other as it is."""
+    both = "DEF CHL(CHAN2) CHLTYPE(SVRCONN) TRPTYPE(TCP)\n"
+    both += "DEF CHL(CHAN2) CHLTYPE(CLNTCONN) CONNAME('h(1414)') LIKE(SYSTEM.DEF.CLNTCONN)\n"
+    altered = read(f"{both}ALTER CHL(CHAN2) CHLTYPE(CLNTCONN) CONNAME('other')")
+    assert errors(altered) == []
+    manager = altered.queue_manager
+    assert manager.channels["CHAN2"].channel_type is mq.ChannelType.SVRCONN
+    assert manager.client_channels["CHAN2"].connection == "other"
+    for deletion in ("CHLTABLE(CLNTTAB)", "CHLTYPE(CLNTCONN)", "CHLTABLE('clnttab')"):
+        without_client = read(f"{both}DELETE CHL(CHAN2) {deletion}").queue_manager
+        assert (list(without_client.channels), without_client.client_channels) == (["CHAN2"], {})
+    without_server = read(f"{both}DELETE CHL(CHAN2)").queue_manager
+    assert (without_server.channels, list(without_server.client_channels)) == ({}, ["CHAN2"])
 
 
 # Attributes as a manager of level 942 displays them, in the form in which dmpmqcfg -a writes them.

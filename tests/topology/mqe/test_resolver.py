@@ -10,12 +10,17 @@ from dataclasses import replace
 import pytest
 from tests.topology.mqe.notation import read_topology
 
+from redrive.topology.files import Topology
+from redrive.topology.layout import QueueTopic, TopicRole
+from redrive.topology.mq.network import Network
 from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.message import NORMAL, Conditions, ExpireAfter, Message
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, TriggerTransmission
 from redrive.topology.mqe.results import Delivered, Expired, Failed, Failure, Resolution, Stored
 from redrive.topology.mqe.rules import QueueManagerRule, QueueRule, Rules, load_rules
 from redrive.topology.names import Names
+from redrive.topology.put import Refusal
+from redrive.topology.receiving import receiving_queue_managers
 
 
 def names(text: str) -> Names:
@@ -105,6 +110,50 @@ def test_in_the_strict_reading_no_queue_accepts(
     assert [str(step) for step in resolution.steps] == steps
     assert failure(resolution) is Failure.NO_QUEUE_ACCEPTS
     assert resolution.discovered == ()
+
+
+@pytest.mark.parametrize(
+    ("topology", "stopped"),
+    [
+        ((*DISCOVERABLE, "QM: DOWN(Far)"), ("QM", "Far")),
+        (("QM: CONN(Hub)", "QM: CONN(Far) VIA(Hub)", "Hub: CONN(Far)", "Far: LQ(Q)",
+          "QM: DOWN(Hub)"), ("QM", "Hub")),
+        (("QM: CONN(Hub)", "QM: CONN(Far) VIA(Hub)", "Hub: CONN(Far)", "Far: LQ(Q)",
+          "Hub: DOWN(Far)"), ("Hub", "Far")),
+    ],
+    ids=["its own", "the direct one of a way", "the next manager's"],
+)  # fmt: skip
+def test_a_stopped_connection_over_which_a_queue_is_not_discovered_is_named(
+    topology: Sequence[str], stopped: tuple[str, str]
+) -> None:
+    """With how to start it: the queue may well be defined."""
+    end = put(topology, "QM", "Q@Far").end
+    assert isinstance(end, Failed)
+    assert end.failure is Failure.NO_QUEUE_ACCEPTS
+    assert f"connection {stopped[1]!r} of {stopped[0]!r} is stopped" in end.detail
+    assert f"redrive channel start {' '.join(stopped)}" in end.advice
+
+
+def test_a_queue_that_is_nowhere_is_not_blamed_on_a_connection() -> None:
+    """The connections that are up lead to managers without the queue."""
+    end = put((*DISCOVERABLE, "QM: CONN(Else)", "QM: DOWN(Else)"), "QM", "None@Far").end
+    assert isinstance(end, Failed)
+    assert (end.stopped, "define the queue" in end.advice) == (None, True)
+
+
+def test_a_store_says_once_why_the_next_manager_refuses_its_message() -> None:
+    """The detail has the names, and the error is beside it."""
+    read = read_topology(["QM: RQD(None@Far) MODE(async)", "QM: CONN(Far)", "Far: LQ(Q)"])
+    source = QueueTopic(
+        topic="t", role=TopicRole.TRANSMISSION, queue="None", queue_manager="QM", to="Far"
+    )
+    topology = Topology(mq=Network(()), mqe=read.network)
+    receiver = receiving_queue_managers(topology, {"t": source})["t"]
+    refusal = receiver.resolve(queue="None", queue_manager="Far")
+    assert isinstance(refusal, Refusal)
+    assert refusal.detail == (
+        "no queue of 'Far' accepts a message for None@Far; it stays on RQD None@Far on QM"
+    )
 
 
 def test_a_discovered_definition_has_the_far_queues_security_and_is_synchronous() -> None:

@@ -97,6 +97,6 @@ def test_what_is_passed_on_is_a_fresh_put_at_the_receiver(
         assert taken is None or taken.steps == put
         if taken is None or isinstance(taken.end, Failed):
             assert isinstance(passed.end, Stored)
-            assert replace(passed.end, undeliverable=None) == stored
+            assert replace(passed.end, refused=None) == stored
         else:
             assert passed.end == taken.end

@@ -165,16 +165,15 @@ class KafkaTeams(DeadLetterScript):
             puts = [it for it in one.outcomes if it.result == "retried"][1:]
             for letter, put in zip(failed, puts, strict=False):  # that of poison has no put
                 waited = (put.time - letter.record.timestamp) / 1000
-                errors.append(waited - self._wait(letter, put))
+                errors.append(waited - self._wait(put))
         return Punctuality(sorted(errors))
 
-    def _wait(self, letter: Found, put: Outcome) -> float:
+    def _wait(self, put: Outcome) -> float:
         """Seconds from a failure until its message was due, at least what the table says."""
         [rule] = [one for one in self.table.rules if one.line == put.rule_line]
         delay = rule.wait_before(put.attempt - 1, self.table.control.retry_interval)
         partitions = self.table.backoff_partitions
-        source = int(letter.place.split(":")[1])
-        place = partitions.partition(source, delay, jitter_of(put.message, put.attempt - 1))
+        place = partitions.partition(delay, jitter_of(put.message, put.attempt - 1))
         return max(partitions.seconds(place), delay * (1 - JITTER))
 
     def _rows(self, traces: Sequence[Trace]) -> list[dict[str, Any]]:

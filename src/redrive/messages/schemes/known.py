@@ -110,10 +110,15 @@ def _spring_parts(prefix: str) -> Parts:
     }
 
 
+_SPRING_COPIES: Final = _names("springDeserializerException", "Key Value")
+"""A recoverer may keep these: the exception as Java serialises it, with the bytes that failed."""
+
 SPRING_DLT: Final = Scheme(
     name="spring-dlt",
     leading=_spring_leading("kafka_dlt-"),
+    names=_SPRING_COPIES,
     prefixes=("kafka_dlt-",),
+    copies=_SPRING_COPIES,
     parts=_spring_parts("kafka_dlt-"),
 )
 
@@ -134,7 +139,8 @@ def _attempts(raw: bytes) -> int | None:
 SPRING_RETRY_TOPIC: Final = Scheme(
     name="spring-retry-topic",
     leading=_spring_leading("kafka_"),
-    names=frozenset({_GROUP}),
+    names=_SPRING_COPIES | {_GROUP},
+    copies=_SPRING_COPIES,
     prefixes=("kafka_original-", "kafka_exception-", "kafka_key-exception-", "retry_topic-"),
     parts={
         **_spring_parts("kafka_"),
@@ -145,7 +151,8 @@ SPRING_RETRY_TOPIC: Final = Scheme(
 
 # Spring Cloud Stream's Kafka binder with enableDlq (KafkaMessageChannelBinder). Partition, offset
 # and timestamp are numbers in bytes. With headerMode=embeddedHeaders the same names are in the
-# value, and replaced each time. Others write headers that begin with x-original-, so each is named.
+# value, and replaced each time. Others write headers that begin with x-original-, so each is named,
+# and one of them alone is not enough.
 
 _CLOUD_LEADING: Final = ("x-original-topic", "x-exception-fqcn")
 _CLOUD_HEADERS: Final = _names(
@@ -159,6 +166,7 @@ _CLOUD_ERRORS: Final = {
 SPRING_CLOUD_STREAM: Final = Scheme(
     name="spring-cloud-stream",
     leading=_CLOUD_LEADING,
+    least_headers=2,
     names=_CLOUD_HEADERS,
     parts={
         **_origin("x-original-", partition=int32be, offset=int64be),
@@ -182,13 +190,16 @@ SPRING_CLOUD_STREAM_EMBEDDED: Final = Scheme(
     original_value=partial(without_embedded, names=_CLOUD_HEADERS),
 )
 
-# Kafka Streams (KIP-1034, ExceptionHandlerUtils). exception is what Throwable.toString gives, class
-# and message. If other handlers add the processor node and the task, they are read too.
+# Kafka Streams (KIP-1034, ExceptionHandlerUtils). exception is the class alone in 4.2, what
+# Throwable.toString gives in the KIP. The record's headers come first. If other handlers add the
+# processor node and the task, they are read too. If a result could not be produced, key and value
+# are missing, as the record was freed before (RecordCollectorImpl.send).
 
 _STREAMS: Final = "__streams.errors."
 KAFKA_STREAMS: Final = Scheme(
     name="kafka-streams",
-    drops_headers=True,  # of the record, until later versions copy them
+    can_point=True,
+    drops_headers=True,  # they are copied as the application's processors left them
     leading=(f"{_STREAMS}exception", f"{_STREAMS}topic"),
     prefixes=(_STREAMS,),
     parts={
@@ -223,8 +234,11 @@ SHARE_GROUP: Final = Scheme(
 # SmallRye Reactive Messaging (Quarkus): dead-letter-queue (KafkaDeadLetterQueue) and
 # delayed-retry-topic (KafkaDelayedRetryTopic). New headers come before those that the record had,
 # so that the first of repeated ones is the newest, except for the count of retries: it is appended
-# each time, so the largest counts. Old versions write only the reason and its cause.
+# each time, so the largest counts. Old versions write only the reason and its cause. What cannot be
+# deserialised has headers about that too, with the bytes, which would be added again each time.
 
+_SMALLRYE_DESERIALIZATION: Final = "deserialization-failure-"
+_SMALLRYE_COPIES: Final = _names(_SMALLRYE_DESERIALIZATION, "data key-data value-data")
 _SMALLRYE: Final = "reason cause exception-class-name cause-class-name topic partition offset"
 
 
@@ -241,6 +255,8 @@ SMALLRYE_DEAD_LETTER: Final = Scheme(
     name="smallrye-dead-letter",
     leading=("dead-letter-reason", "dead-letter-topic"),
     names=_names("dead-letter-", _SMALLRYE),
+    prefixes=(_SMALLRYE_DESERIALIZATION,),
+    copies=_SMALLRYE_COPIES,
     newest=Newest.FIRST,
     parts=_smallrye_parts("dead-letter-"),
 )
@@ -250,6 +266,8 @@ SMALLRYE_DELAYED_RETRY: Final = Scheme(
     names=_names(
         "delayed-retry-", f"{_SMALLRYE} count original-timestamp first-processing-timestamp"
     ),
+    prefixes=(_SMALLRYE_DESERIALIZATION,),
+    copies=_SMALLRYE_COPIES,
     newest=Newest.FIRST,
     parts={
         **_smallrye_parts("delayed-retry-"),
@@ -261,7 +279,8 @@ SMALLRYE_DELAYED_RETRY: Final = Scheme(
 
 # Karafka Pro's dead-letter topics (Ruby: Dlq::Default and its change log). Headers are a map, so
 # none is repeated. The names started with original-, then with original_, now with source_. If the
-# key of the record is the number of the partition, a header has the original.
+# key of the record is the number of the partition, a header has the original. Other programs use
+# these names too, so one of them alone is not enough.
 
 
 def _spellings(name: str) -> tuple[str, ...]:
@@ -282,6 +301,7 @@ _KARAFKA: Final = ("topic", "partition", "offset", "consumer_group", "attempts",
 KARAFKA: Final = Scheme(
     name="karafka",
     leading=_spellings("topic"),
+    least_headers=2,
     names=frozenset(chain.from_iterable(map(_spellings, _KARAFKA))),
     original_key=_karafka_key,
     parts={
@@ -310,11 +330,13 @@ WATERMILL: Final = Scheme(
 )
 
 # Wolverine's dead-letter topics (.NET, its documentation of dead-letter queues). The time is a date
-# or milliseconds. The destination is an address such as kafka://topic/orders.
+# or milliseconds. The destination is an address such as kafka://topic/orders. Other programs use
+# its names too, so one of them alone is not enough.
 
 WOLVERINE: Final = Scheme(
     name="wolverine",
     leading=("exception-type",),
+    least_headers=2,
     names=_names("exception-", "type message stack")
     | {"failed-at", "original-destination", "attempts"},
     parts={

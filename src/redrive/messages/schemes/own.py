@@ -122,6 +122,7 @@ class OwnScheme:
             parts={name: (one.part(name),) for name, one in places.items()},
             names=frozenset(headers - {""}),
             is_in_value=_recogniser(leading.path) if leading and leading.path else None,
+            is_own=True,
             is_assumed=self.is_assumed,
             drops_headers=self.drops_headers,
             original_value=payload_reader(self.payload) if self.payload else None,

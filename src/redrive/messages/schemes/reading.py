@@ -48,15 +48,19 @@ class Reading:
     """How to read messages of one layout of header names."""
 
     def __init__(
-        self, layout: Sequence[str], schemes: Sequence[Scheme], fallbacks: Sequence[Scheme] = ()
+        self,
+        layout: Sequence[str],
+        schemes: Sequence[Scheme],
+        in_value: Sequence[Scheme] = (),
+        fallbacks: Sequence[Scheme] = (),
     ) -> None:
         """Find the schemes of a layout.
 
         Args:
             layout: The header names, in order.
             schemes: Schemes recognised by headers, each only if its header is among the names;
-            besides
-                them, Redrive's own headers are searched.
+                besides them, Redrive's own headers are searched.
+            in_value: Schemes of settings that a value identifies, to try first, in order.
             fallbacks: Schemes to try on a message without others, in order.
         """
         places: dict[str, list[int]] = {}
@@ -75,16 +79,21 @@ class Reading:
             if it.newest is Newest.FIRST:
                 first = min(found[0] for found in led[id(it)])
                 here.append((_in_front(first, appended), max(map(len, led[id(it)])), it))
-        here.sort(key=lambda one: one[0], reverse=True)
+        # A scheme of settings is certain, whatever was added after it, except by Redrive itself.
+        forwarded = own[-1] if own else -1
+        here.sort(
+            key=lambda rank: (_is_own(rank[2]) and rank[0] > forwarded, rank[0]), reverse=True
+        )
         self.schemes: tuple[AnyScheme, ...] = tuple(scheme for _, _, scheme in here)
         """The schemes recognised by headers, the outermost first."""
         self.hop = sum(hops for _, hops, _ in here) or 1
         """How often a message was dead-lettered, according to its headers."""
         self._lines = {
             id(it): SchemeLines(it, places)
-            for it in (*self.schemes, *fallbacks)
+            for it in (*self.schemes, *in_value, *fallbacks)
             if isinstance(it, Scheme)
         }
+        self._in_value = tuple(in_value)
         self._fallbacks = tuple(fallbacks)
         self._deep = [lines for lines in self._lines.values() if lines.looks_into_records]
         begins = [lines.scheme.begins for lines in self._deep]
@@ -119,7 +128,7 @@ class Reading:
                 last = {name: raw for name, raw in dict(headers).items() if raw is not None}
             header = scheme.decode(value, last)
             if isinstance(header, DeadLetterHeader):
-                first = self._first_origin(headers, shared=shared)
+                first = self._first_origin(headers, hop=self.hop, shared=shared)
                 view = view_of_header(
                     scheme.name, header, first_origin=first, hop=self.hop, shared=shared
                 )
@@ -151,16 +160,21 @@ class Reading:
             yield from lines.unreadable(key, value, headers)
 
     def _candidates(self, value: bytes | None) -> Iterator[AnyScheme]:
-        yield from self.schemes
+        # Redrive's headers are newer than an envelope below them; others may be copies.
+        in_value = [it for it in self._in_value if _is_in_value(it, value)]
+        if REDRIVE in self.schemes:
+            yield from self.schemes
+        else:
+            yield from in_value
+            yield from self.schemes
+            yield REDRIVE
         # Programs that add headers do not change the body: a binary header below them is part of
         # it. Both of MQ's forms are tried even without a trace of them, as they say what is
         # missing.
-        if REDRIVE not in self.schemes:
-            yield REDRIVE
         yield BINARY
-        for scheme in self._fallbacks:
-            if scheme.is_in_value is None or (value is not None and scheme.is_in_value(value)):
-                yield scheme
+        if REDRIVE in self.schemes:
+            yield from in_value
+        yield from (it for it in self._fallbacks if _is_in_value(it, value))
 
     def _view(
         self,
@@ -177,18 +191,21 @@ class Reading:
         first = None if first_topic is None else Origin(first_topic)
         if "error_class" in attributes:
             attributes.setdefault("error_root_class", attributes["error_class"])
+        # The headers beside an envelope are those of an earlier failure.
+        is_beside = bool(self.schemes) and scheme not in self.schemes
+        hop = self.hop + is_beside
         return DeadLetterView(
             scheme=scheme.name,
             origin=origin,
-            first_origin=self._first_origin(headers, shared=shared) or first or origin,
-            hop=self.hop,
+            first_origin=self._first_origin(headers, hop=hop, shared=shared) or first or origin,
+            hop=hop,
             pointer=scheme.lacks_payload(key, value),
             **attributes,
         )
 
-    def _first_origin(self, headers: Headers, *, shared: bool) -> Origin | None:
+    def _first_origin(self, headers: Headers, *, hop: int, shared: bool) -> Origin | None:
         """Where a message first failed; None if that is where it last failed."""
-        if self.hop <= 1:
+        if hop <= 1:
             return None
         for scheme in reversed(self.schemes):
             if lines := self._lines.get(id(scheme)):
@@ -196,6 +213,14 @@ class Reading:
                 if origin.topic is not None:
                     return origin
         return None
+
+
+def _is_own(scheme: AnyScheme) -> bool:
+    return isinstance(scheme, Scheme) and scheme.is_own
+
+
+def _is_in_value(scheme: Scheme, value: bytes | None) -> bool:
+    return scheme.is_in_value is None or (value is not None and scheme.is_in_value(value))
 
 
 def _in_front(first: int, appended: int) -> int:
@@ -218,9 +243,11 @@ class SchemeTable:
             for scheme in (*SCHEMES, *(it for it in own if it.leading))
             for name in scheme.leading
         }
+        in_values = [it for it in own if not it.leading]
+        self._in_value = tuple(it for it in in_values if not it.is_assumed)
         self._fallbacks = (
             SPRING_CLOUD_STREAM_EMBEDDED,
-            *sorted((it for it in own if not it.leading), key=lambda scheme: scheme.is_assumed),
+            *(it for it in in_values if it.is_assumed),
         )
         self._readings: dict[tuple[str, ...], Reading] = {}
 
@@ -231,9 +258,14 @@ class SchemeTable:
         if reading is None:
             if len(self._readings) >= _LAYOUTS:
                 self._readings.clear()
-            led = {id(it): it for it in map(self._by_header.get, layout) if it is not None}
+            led = {
+                id(it): it
+                for it in map(self._by_header.get, layout)
+                if it is not None and it.is_in(set(layout))
+            }
             fallbacks = () if led else self._fallbacks  # schemes recognised by headers come first
-            reading = self._readings[layout] = Reading(layout, [*led.values()], fallbacks)
+            reading = Reading(layout, [*led.values()], self._in_value, fallbacks)
+            self._readings[layout] = reading
         return reading
 
 

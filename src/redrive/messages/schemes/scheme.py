@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final, TypeAlias
@@ -105,11 +105,17 @@ class Scheme:
     """Its name in the normalised view."""
     leading: tuple[str, ...] = ()
     """Headers that identify it, one of which its writer always writes."""
+    least_headers: int = 1
+    """How many of its header names identify it: 2 if other programs use its leading ones too."""
+    is_own: bool = False
+    """Whether settings describe it; then it takes precedence over all known ones."""
     parts: Parts
     names: frozenset[str] = frozenset()
     """Its own headers, which are removed when a message returns."""
     prefixes: tuple[str, ...] = ()
     """Prefixes of the names of such headers."""
+    copies: frozenset[str] = frozenset()
+    """Its own headers with a copy of key or value, which are never forwarded."""
     newest: Newest = Newest.LAST
     can_point: bool = False
     """Whether its writer may leave out key and value."""
@@ -125,6 +131,10 @@ class Scheme:
     """Restores the key if the scheme replaces it."""
     original_value: Callable[[bytes], bytes | None] | None = None
     """Restores the value if the scheme wraps it; raises LookupError if it is missing."""
+
+    def is_in(self, names: Collection[str]) -> bool:
+        """Whether a layout of header names, one of which is a leading one, is of the scheme."""
+        return self.least_headers <= 1 or sum(map(self.owns, names)) >= self.least_headers
 
     def owns(self, name: str) -> bool:
         """Whether a header is one of the scheme's own."""
@@ -159,8 +169,9 @@ class Scheme:
 
     @property
     def stacks(self) -> frozenset[str]:
-        """Headers with stack traces, which are never forwarded."""
-        return frozenset(part.header for part in self.parts.get("error.stack", ()) if part.header)
+        """Headers with stack traces and copies of the payload, which are never forwarded."""
+        stacks = (part.header for part in self.parts.get("error.stack", ()) if part.header)
+        return self.copies.union(stacks)
 
     def header(self, view: DeadLetterView) -> DeadLetterHeader:
         """The failure as MQ's dead-letter header, which rules of IBM's language see.

@@ -26,6 +26,7 @@ from redrive.checkpoints.states import StatesWriter
 from redrive.collector import collector_paused
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.engine.commands import Replay, Span
+from redrive.engine.facts import WaitingQuestion
 from redrive.errors import TransientFault, UsageError
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster, Extent
@@ -36,7 +37,6 @@ from redrive.operations.replay.entries import read_accepted, write_with_retry
 from redrive.operations.replay.payloads import name_in_origins
 from redrive.operations.replay.placed import Look, PlannedLane, PlannedMessages
 from redrive.operations.replay.plan import ReplayPlan
-from redrive.rules.backoff import PARTITIONS
 
 _CHUNK_RECORDS: Final = 5_000
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
@@ -324,7 +324,8 @@ class ParkedOrder(_Applied):
             return accepted
         spans: dict[TopicPartition, Span] = {}
         for lane in self._lanes:
-            spans.update(self._spans(lane))
+            for place, span in self._spans(lane).items():
+                spans[place] = span.joined(spans.get(place))
             self._written(sum(one.count for one in spans.values()))
         instructed = sum(one.count for one in spans.values())
         replay = self._replay(spans, instructed=instructed, is_complete=True)
@@ -353,13 +354,8 @@ class ParkedOrder(_Applied):
         }
 
     def _waiting_places(self, lane: PlannedLane) -> list[TopicPartition]:
-        identity, existing = lane.handler.identity, self._cluster.topics()
-        first = lane.partition * PARTITIONS
-        places = [
-            TopicPartition(identity.retry_topic, lane.partition),
-            *(TopicPartition(identity.backoff_topic, first + n) for n in range(PARTITIONS)),
-        ]
-        return [one for one in places if one.partition < existing.get(one.topic, 0)]
+        question = WaitingQuestion.of(lane.handler.identity, lane.partition)
+        return question.lanes(self._cluster.topics())
 
     def _finished_replays(self, every: Mapping[str, Replay]) -> Iterator[Replay]:
         """Earlier plans that were carried out, without offsets that are no longer needed."""

@@ -17,6 +17,7 @@ from redrive.messages.own_headers import name_in_identities
 from redrive.operations.durations import duration
 from redrive.operations.replay.plan import Warned
 from redrive.outcomes.rows import Row
+from redrive.printable import counted
 
 _SOON: Final = 24 * 3600
 """A plan warns if a payload will be deleted within this many seconds."""
@@ -36,11 +37,11 @@ class MissingCopies:
     def notes(self) -> Iterator[str]:
         """Why a plan has fewer messages than asked for."""
         if self.taken_away:
-            yield f"{_left_out(self.taken_away)}: they no longer remain"
+            yield f"{left_out(len(self.taken_away))}: they no longer remain"
         if self.gone:
             yield (
-                f"{_left_out(self.gone)}: their payload was deleted from both the remaining topic"
-                " and their dead-letter topic"
+                f"{left_out(len(self.gone))}: their payload was deleted from both the remaining"
+                " topic and their dead-letter topic"
             )
 
 
@@ -129,5 +130,6 @@ def name_in_origins(entries: Mapping[str, Mapping[str, Any]], topic: str) -> str
     return name_in_identities(topic, int(entries.get(f"topic/{topic}", {}).get("incarnation", 1)))
 
 
-def _left_out(rows: Sequence[Row]) -> str:
-    return "1 message is left out" if len(rows) == 1 else f"{len(rows)} messages are left out"
+def left_out(count: int) -> str:
+    """The sentence that some messages are left out of a plan."""
+    return f"{counted(count, 'message')} {'is' if count == 1 else 'are'} left out"

@@ -176,9 +176,18 @@ class ReplayPlan:
             "messages": {handler: dict(places) for handler, places in self.messages.items()},
         }
 
-    def write(self, path: Path) -> None:
-        """Write the plan to a file."""
-        path.write_bytes(orjson.dumps(self.document(), option=orjson.OPT_INDENT_2) + b"\n")
+    def write(self, path: Path, **more: str) -> None:
+        """Write the plan to a file that only its owner may read: an edit has bodies of messages.
+
+        ``more`` are further members, which ``read`` ignores.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        text = orjson.dumps({**self.document(), **more}, option=orjson.OPT_INDENT_2) + b"\n"
+        path.touch(mode=0o600)
+        path.chmod(0o600)
+        path.write_bytes(text)
 
     @classmethod
     def read(cls, path: Path) -> Self:

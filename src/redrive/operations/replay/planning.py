@@ -23,7 +23,7 @@ from redrive.masking import NO_MASK, Mask
 from redrive.messages import NO_VALID_SCHEME
 from redrive.messages.constants import reason_name
 from redrive.operations.replay.changes import Preview
-from redrive.operations.replay.payloads import MissingCopies, Payloads
+from redrive.operations.replay.payloads import MissingCopies, Payloads, left_out
 from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned, new_plan_id, places_of
 from redrive.operations.restart import meaning_of
 from redrive.operations.tables import deciding_in
@@ -97,20 +97,18 @@ class Planner:
         if len(mine) < len(rows):
             others = sorted({row["handler"] for row in rows} - set(self._handlers))
             notes.append(
-                f"{len(rows) - len(mine)} messages are left out: they are not of any handler"
-                " of these"
-                f" settings ({', '.join(others[:3])}); `redrive queue release` retries"
-                " undeliverable"
+                f"{left_out(len(rows) - len(mine))}: no handler of these settings has them"
+                f" ({', '.join(others[:3])}); `redrive queue release` retries undeliverable"
                 " messages of a queue manager"
             )
         payloads = Payloads(self._job, self._cluster, self._entries)
         found = MissingCopies() if order.to.is_about_parked else payloads.missing(mine)
-        left_out = {row["origin"] for row in (*found.taken_away, *found.gone)}
-        mine = [row for row in mine if row["origin"] not in left_out]
+        missing = {row["origin"] for row in (*found.taken_away, *found.gone)}
+        mine = [row for row in mine if row["origin"] not in missing]
         notes += found.notes()
         if order.to is To.GROUP and (without := sum(not row["consumer_group"] for row in mine)):
             mine = [row for row in mine if row["consumer_group"]]
-            notes.append(f"{without} messages are left out: their consumer group is unknown")
+            notes.append(f"{left_out(without)}: the consumer group is unknown")
         puts = self.puts(mine, order)
         return ReplayPlan(
             plan=new_plan_id(),

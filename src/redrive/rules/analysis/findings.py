@@ -18,8 +18,8 @@ from redrive.rules.analysis.search import Search, bits_of
 from redrive.rules.analysis.text_automata import Undecided
 from redrive.rules.analysis.witness import write_message
 from redrive.rules.diagnosis import EntryDiagnostic
-from redrive.rules.rule import Action, Rule
-from redrive.rules.selection import rules_of
+from redrive.rules.rule import Action, Control, Rule
+from redrive.rules.selection import harsher_puts, rules_of, sooner
 from redrive.rules.source import physical_lines
 from redrive.rules.table import RulesTable
 
@@ -52,7 +52,7 @@ def analyse(table: RulesTable, text: str, *, name: str = "<input>") -> tuple[Ent
     from the text.
     """
     lines = physical_lines(text)
-    analysis = Analysis(table.rules)
+    analysis = Analysis(table.rules, table.control)
     diagnostics = []
     for finding in sorted(analysis.findings(), key=lambda finding: finding.rule):
         line = table.rules[finding.rule].line
@@ -85,8 +85,10 @@ def analyse(table: RulesTable, text: str, *, name: str = "<input>") -> tuple[Ent
 class Analysis:
     """The questions about the rules of one table."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[Rule], control: Control | None = None) -> None:
+        """Take the rules; without the control data, nothing is said of rules of a dialect."""
         self._rules = rules
+        self._control = control
         self._aged = [index for index, rule in enumerate(rules) if AGE in rule.patterns]
         """Rules that may begin or cease to match while a message waits."""
         ageless = (
@@ -111,6 +113,8 @@ class Analysis:
         for rule in reached:
             if last := self._ask(self._nothing_after_retry, rule):
                 yield last
+            if harsher := self._ask(self._harsher_retry, rule):
+                yield harsher
         yield from self._overlaps(reached)
         if gap := self._ask(self._no_catch_all, len(self._rules) - 1):
             yield gap
@@ -189,6 +193,39 @@ class Analysis:
             hint="add a rule after it with the same pattern, such as ACTION(FWD)",
             witness=witness,
         )
+
+    def _harsher_retry(self, spent: int) -> Finding | None:
+        """A RETRY that gets the messages of another one once all its attempts have failed."""
+        if self._control is None or spent in self._aged:
+            return None
+        between = 0
+        for later in range(spent + 1, len(self._rules)):
+            is_aged = later in self._aged
+            pair = self._rules[spent], self._rules[later]
+            puts = harsher_puts(*pair, self._control)
+            witness = None
+            if puts and not is_aged:
+                avoided = self._keepers_before(spent) | between
+                witness = self._search.find(bits_of((spent, later)), avoided)
+            if witness is not None and puts == [sooner(*pair, self._control)]:
+                # Delays differ often, so a rare message of both rules is not worth a warning.
+                takes_all = not self._find(1 << spent, self._keepers_before(spent) | 1 << later)
+                witness = witness if takes_all else None
+            if witness is not None:
+                line = self._rules[spent].line
+                return Finding(
+                    code="SPENT_RETRY",
+                    rule=later,
+                    others=(spent,),
+                    message=f"messages of the rule at line {line} come here once its attempts have"
+                    f" failed, and are put {' and '.join(puts)}",
+                    hint=f"end their way before this line: write the pattern of line {line} with"
+                    " ACTION(QUARANTINE), IGNORE or FWD behind it",
+                    witness=witness,
+                )
+            # It may begin to match as the message ages.
+            between |= 1 << (len(self._rules) + self._aged.index(later) if is_aged else later)
+        return None
 
     def _no_catch_all(self, last: int) -> Finding | None:
         witness = self._search.find(avoiding=self._all)

@@ -15,23 +15,34 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from redrive.diagnostics import Diagnostic, Severity
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.messages.reasons import Reason
 from redrive.topology.mq import objects as mq
 from redrive.topology.mq.attributes import ignored_attributes
 from redrive.topology.mq.network import Network, senders
 from redrive.topology.mq.publications import subscribers, topic_string_of
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage, job_request
+from redrive.topology.mq.results import (
+    OpenRequest,
+    Persistence,
+    PutMessage,
+    job_request,
+    location_of,
+)
 from redrive.topology.mq.routes import End, Route, follow_route
 from redrive.topology.mq.system_objects import SYSTEM_NAMES
 from redrive.topology.mq.triggers import trigger_problem, triggered_queues
 
 
 def _finding(
-    severity: Severity, of: mq.Definition, code: str, message: str, hint: str = ""
+    severity: Severity,
+    of: mq.Definition | SourceLocation,
+    code: str,
+    message: str,
+    hint: str = "",
 ) -> Diagnostic:
-    return of.location.finding(severity, code, message, hint=hint)
+    location = of.location if isinstance(of, mq.Definition) else of
+    return location.finding(severity, code, message, hint=hint)
 
 
 _warning = partial(_finding, Severity.WARNING)
@@ -79,12 +90,10 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
     attributes = manager.attributes
     if attributes.dead_letter_queue and (problem := manager.dead_letter_queue_problem):
         hint = "define it as QLOCAL with USAGE(NORMAL); until then undelivered messages stay"
-        at = attributes.locations.get("dead_letter_queue", attributes.location)
-        yield at.finding(Severity.WARNING, "DEADQ", problem, hint=hint)
+        yield _warning(attributes.set_at("DEADQ"), "DEADQ", problem, hint)
     if problem := manager.default_transmission_queue_problem:
         hint = "define it as QLOCAL with USAGE(XMITQ); until then puts that need it fail"
-        at = attributes.locations.get("default_transmission_queue", attributes.location)
-        yield at.finding(Severity.WARNING, "DEFXMITQ", problem, hint=hint)
+        yield _warning(attributes.set_at("DEFXMITQ"), "DEFXMITQ", problem, hint)
     for name in sorted(manager.queues.keys() & manager.shared_queues.keys()):
         message = f"{name} is a shared queue and a private definition: puts end with 2343"
         yield _warning(manager.queues[name], "NOT_UNIQUE", message)
@@ -97,6 +106,7 @@ def _ignored_attributes(manager: QueueManager) -> Iterator[Diagnostic]:
         manager.attributes,
         *manager.queues.values(),
         *manager.channels.values(),
+        *manager.client_channels.values(),
         *manager.topics.values(),
         *manager.subscriptions.values(),
     )
@@ -108,7 +118,8 @@ def _ignored_attributes(manager: QueueManager) -> Iterator[Diagnostic]:
             if definition.name not in passed_over:
                 message = f"{written} of {definition} has no effect: {consequence}"
                 hint = "docs/resolution.md describes the effect of each attribute"
-                yield _warning(definition, "NOT_HONOURED", message, hint)
+                location = definition.set_at(written.partition("(")[0])
+                yield _warning(location, "NOT_HONOURED", message, hint)
 
 
 def _channel_findings(
@@ -118,7 +129,7 @@ def _channel_findings(
     if not isinstance(queue, mq.LocalQueue) or not queue.is_transmission_queue:
         name = channel.transmission_queue
         message = f"XMITQ of {channel} names {name}, which is not a QLOCAL with USAGE(XMITQ)"
-        yield _warning(channel, "NO_TRANSMISSION_QUEUE", message)
+        yield _warning(channel.set_at("XMITQ"), "NO_TRANSMISSION_QUEUE", message)
     if len(network.queue_managers) == 1:
         return
     receivers = network.receivers(manager.name, channel)
@@ -134,7 +145,7 @@ def _channel_findings(
         names = ", ".join(name for name, _ in receivers)
         message = f"{channel} may lead to any of {names}"
         hint = "name the transmission queue like the manager it is for"
-        yield _warning(channel, "AMBIGUOUS_CHANNEL", message, hint)
+        yield _warning(channel.set_at("XMITQ"), "AMBIGUOUS_CHANNEL", message, hint)
 
 
 # Queues
@@ -165,7 +176,7 @@ def _alias_findings(
     if _is_alias_loop(manager, queue):
         message = f"{queue} resolves to itself: a put to it ends with 2001"
         hint = "make one alias of the loop target a queue"
-        return [_warning(queue, "ALIAS_LOOP", message, hint)]
+        return [_warning(location_of(queue), "ALIAS_LOOP", message, hint)]
     return _route_findings(network, manager, queue, job_request(queue.name), others)
 
 
@@ -175,15 +186,25 @@ def _remote_findings(
     is_alias = queue.is_queue_manager_alias
     names = (_ANY_QUEUE, queue.name) if is_alias else (queue.name, "")
     findings = list(_route_findings(network, manager, queue, job_request(*names), others))
-    # A reply-to alias names a queue of its own manager, by a name of the manager that others
-    # resolve, and no XMITQ (Reply-to queue alias example).
-    is_reply_to = not queue.transmission_queue and manager.queue(queue.remote_queue) is not None
-    if not (findings and is_reply_to):
+    if not (findings and _is_reply_to_alias(manager, queue)):
         return findings
     target = f"{queue.remote_queue}@{queue.remote_queue_manager}"
     message = f"{queue} serves as a reply-to alias for {target}: a put to it would fail"
     hint = "reports of delivery (COD) never arrive there: Kafka does not record who read a message"
-    return [_note(queue, "REPLY_TO_ALIAS", message, hint)]
+    return [_note(location_of(queue), "REPLY_TO_ALIAS", message, hint)]
+
+
+def _is_reply_to_alias(manager: QueueManager, definition: mq.RemoteQueue) -> bool:
+    """Whether replies to its RNAME stay here.
+
+    A reply-to alias names a queue of its own manager, by a name of the manager that others resolve,
+    and no XMITQ (Reply-to queue alias example). A remote definition holds no replies, itself
+    included.
+    """
+    queue = manager.queue(definition.remote_queue)
+    base = manager.queue(queue.target) if isinstance(queue, mq.AliasQueue) else queue
+    holds_replies = queue is not None and not isinstance(base, mq.RemoteQueue)
+    return holds_replies and not definition.transmission_queue
 
 
 def _publication_finding(manager: QueueManager, alias: mq.AliasQueue) -> Diagnostic:
@@ -193,22 +214,26 @@ def _publication_finding(manager: QueueManager, alias: mq.AliasQueue) -> Diagnos
     message = f"a put to {alias} is published to topic {string!r}"
     if names:
         hint = "publications are not retained, and applications cannot subscribe: DEFINE SUB does"
-        return _note(alias, "TOPIC_ALIAS", f"{message} for {', '.join(names)}", hint)
+        message = f"{message} for {', '.join(names)}"
+        return _note(location_of(alias), "TOPIC_ALIAS", message, hint)
     hint = "define one: DEFINE SUB(name) TOPICSTR(string) DEST(queue)"
     message = f"{message}, and no subscription matches: it is discarded"
-    return _warning(alias, "TOPIC_ALIAS", message, hint)
+    return _warning(location_of(alias), "TOPIC_ALIAS", message, hint)
 
 
 def _subscription_findings(
     network: Network, manager: QueueManager, subscription: mq.Subscription
 ) -> Iterator[Diagnostic]:
     names = subscription.destination, subscription.destination_manager or manager.name
-    problem = ""
+    problem, keywords = "", ["DEST", "DESTQMGR"]
     if topic_string_of(manager, subscription) is None:
+        keywords = ["TOPICOBJ", "TOPICSTR"]
         problem = f"topic object {subscription.topic_object} does not exist, so it gets nothing"
     elif subscription.is_managed:
+        keywords = ["DESTCLAS"]
         problem = "DESTCLAS(MANAGED) is not done here, so it gets nothing"
     elif subscription.is_on_request:
+        keywords = ["REQONLY"]
         problem = "publications are not retained, so it gets nothing with REQONLY(YES)"
     else:
         route = follow_route(network, manager.name, job_request(*names), _PUT)
@@ -218,7 +243,8 @@ def _subscription_findings(
             problem = f"its queue {names[0]} is an alias for a topic: copies are published again"
     if problem:
         hint = "set DEST to a queue that accepts them"
-        yield _warning(subscription, "SUBSCRIPTION", f"{subscription}: {problem}", hint)
+        location = subscription.set_at(*keywords)
+        yield _warning(location, "SUBSCRIPTION", f"{subscription}: {problem}", hint)
 
 
 def _is_alias_loop(manager: QueueManager, alias: mq.AliasQueue) -> bool:
@@ -245,7 +271,7 @@ def _local_queue_findings(
     ):
         message = f"no channel of {manager.name} serves transmission queue {queue.name}"
         hint = "messages stay on it; define a sender channel with this XMITQ"
-        yield _warning(queue, "NO_CHANNEL", message, hint)
+        yield _warning(queue.set_at("USAGE", "CLCHNAME"), "NO_CHANNEL", message, hint)
 
 
 def _trigger_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[Diagnostic]:
@@ -253,17 +279,19 @@ def _trigger_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[D
     if problem := trigger_problem(manager, queue):
         message = f"TRIGGER of {queue} causes no trigger message: {problem}"
         hint = "it needs PROCESS, INITQ and DEFINE PROCESS, as in IBM MQ; or say NOTRIGGER"
-        yield _warning(queue, "NO_TRIGGER", message, hint)
+        location = queue.set_at("TRIGGER", "TRIGTYPE", "PROCESS", "INITQ")
+        yield _warning(location, "NO_TRIGGER", message, hint)
         return
     counts = queue.trigger_type is not mq.TriggerType.EVERY
     if counts and queue.trigger_priority:
         message = f"TRIGMPRI of {queue} applies only to the message that is put: its depth is that"
         message += " of all messages, whatever their priority"
-        yield _warning(queue, "NOT_HONOURED", message, "TRIGTYPE(EVERY) needs no depth")
+        hint = "TRIGTYPE(EVERY) needs no depth"
+        yield _warning(queue.set_at("TRIGMPRI"), "NOT_HONOURED", message, hint)
     if queue.trigger_type is mq.TriggerType.DEPTH:
         message = f"TRIGTYPE(DEPTH) of {queue} stays on: a trigger message does not switch it off"
         hint = "there is one more whenever the depth was below TRIGDPTH and reaches it again"
-        yield _warning(queue, "NOT_HONOURED", message, hint)
+        yield _warning(queue.set_at("TRIGTYPE"), "NOT_HONOURED", message, hint)
 
 
 def _stream_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[Diagnostic]:
@@ -280,7 +308,7 @@ def _stream_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[Di
     if problem:
         message = f"STREAMQ of {queue} names {name}, {problem}"
         hint = "name a local queue, an alias or a remote definition without STREAMQ of its own"
-        yield _warning(queue, "STREAM_QUEUE", message, hint)
+        yield _warning(queue.set_at("STREAMQ"), "STREAM_QUEUE", message, hint)
 
 
 def _route_findings(
@@ -297,22 +325,24 @@ def _route_findings(
         and route.reason is Reason.UNKNOWN_OBJECT_NAME
     ):
         return  # an alias of the manager itself: the put names the queue
+    is_at_fault = route.puts[-1].at_fault is queue
+    location = location_of(queue, route.reason if is_at_fault else Reason.NONE)
     match route.end:
         case End.REFUSED:
             code = _CODES.get(route.reason, "PUT_FAILS")
             message = f"a put to {queue} ends with {_reason_text(route.reason)}: {route.detail}"
-            yield _warning(queue, code, message, route.advice)
+            yield _warning(location, code, message, route.advice)
         case End.LOOP:
             message = f"a put to {queue} never ends: {route.detail}"
-            yield _warning(queue, "ROUTE_LOOP", message)
+            yield _warning(location, "ROUTE_LOOP", message)
         case End.OUTSIDE | End.HELD if missing := _missing_manager(network, route, others):
             message = f"a put to {queue} leaves the topology: no definition has queue manager "
             hint = "correct RQMNAME, or add the definitions of that queue manager"
-            yield _warning(queue, "DANGLING_RQMNAME", message + missing, hint)
+            yield _warning(location, "DANGLING_RQMNAME", message + missing, hint)
         case End.UNDELIVERED if request.queue != _ANY_QUEUE:
             message = f"a put to {queue} fails at {route.puts[-1].resolution.opened_at} with "
             message += f"{_reason_text(route.reason)}: {route.detail}"
-            yield _warning(queue, "UNDELIVERABLE", message, route.advice)
+            yield _warning(location, "UNDELIVERABLE", message, route.advice)
         case _:
             return
 
@@ -359,10 +389,14 @@ def check_clusters(network: Network) -> Iterator[Diagnostic]:
                 "in IBM MQ its members would not know each other (2085, 2189), here they do;"
                 " set REPOS on two of them, or add the definitions of those that have it"
             )
-            yield _note(members[0].receiver, "NO_FULL_REPOSITORY", message, hint)
+            yield _note(_joined_at(members[0]), "NO_FULL_REPOSITORY", message, hint)
         elif any(one.senders for one in members):
             for one in members:
                 yield from _unconnected_member(cluster, one, members)
+
+
+def _joined_at(member: _Member) -> SourceLocation:
+    return member.receiver.set_at("CLUSTER", "CLUSNL")
 
 
 def _members_by_cluster(network: Network) -> dict[str, list[_Member]]:
@@ -402,4 +436,4 @@ def _unconnected_member(
         "in IBM MQ it would not learn of the others, here it does; define CHLTYPE(CLUSSDR) named"
         f" like the CLUSRCVR channel there: {', '.join(sorted(others))}"
     )
-    yield _note(member.receiver, "NO_REPOSITORY_CHANNEL", message, hint)
+    yield _note(_joined_at(member), "NO_REPOSITORY_CHANNEL", message, hint)

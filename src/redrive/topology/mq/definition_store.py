@@ -21,6 +21,7 @@ from redrive.topology.mq.system_objects import (
 
 _OTHER_OBJECTS: Mapping[type[mq.Definition], str] = {
     mq.Channel: "channels",
+    mq.ClientChannel: "client_channels",
     mq.Topic: "topics",
     mq.Subscription: "subscriptions",
     mq.Namelist: "namelists",
@@ -74,6 +75,8 @@ class DefinitionStore:
             return found
         hint = "another script may define it: QM=FOLDER reads several in order"
         hint = did_you_mean(name, self.of_kind(kind)) or hint
+        if kind is mq.Channel and self.find(mq.ClientChannel, name):
+            hint = "CHLTABLE(CLNTTAB) or CHLTYPE(CLNTCONN) names the client connection"
         message = f"AMQ8147E: there is no {kind.keyword}({name})"
         raise CommandFailed.at("NOT_FOUND", message, subject, hint=hint)
 
@@ -102,7 +105,7 @@ class DefinitionStore:
                 message = f"AMQ8147E: there is no {kind.keyword}({like.value})"
                 raise CommandFailed.at("NOT_FOUND", message, like)
             return model
-        if kind is mq.Channel:
+        if issubclass(kind, mq.Channel):
             channel_type = given.fields.get("channel_type")
             if channel_type is None:
                 raise ScriptProblem.at("MISSING", "a channel needs CHLTYPE", subject)

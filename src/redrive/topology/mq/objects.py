@@ -120,12 +120,20 @@ class Definition:
     name: str
     """Name of the object, without padding."""
     location: SourceLocation = field(default=NO_SCRIPT, compare=False)
+    """Where it is defined; of a queue manager, where it was last altered."""
+    locations: Mapping[str, SourceLocation] = field(default_factory=dict, compare=False)
+    """Where ALTER set an attribute, by keyword, the latest last; DEFINE set the others."""
     others: Mapping[str, str] = field(default_factory=dict)
     """Attributes that resolution does not use: keyword to source text with parentheses."""
 
     def __str__(self) -> str:
         """The object as MQSC names it, such as ``QLOCAL(ORDERS)``."""
         return f"{self.keyword}({self.name})"
+
+    def set_at(self, *keywords: str) -> SourceLocation:
+        """The location of the last command that set one of some attributes."""
+        altered = (self.locations[word] for word in reversed([*self.locations]) if word in keywords)
+        return next(altered, self.location)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,13 +358,16 @@ class Channel(Definition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientChannel(Channel):
+    """A channel with CHLTYPE(CLNTCONN); these have a name space of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueManagerAttributes(Definition):
     """QMGR: attributes of the queue manager itself."""
 
     keyword: ClassVar[str] = "QMGR"
 
-    locations: Mapping[str, SourceLocation] = field(default_factory=dict, compare=False)
-    """Where an attribute was last set, by field; others have their defaults."""
     dead_letter_queue: str = _name("DEADQ")
     default_transmission_queue: str = _name("DEFXMITQ")
     has_queue_per_channel: bool = _switch("DEFCLXQ", "SCTQ CHANNEL", on="CHANNEL")
@@ -388,7 +399,8 @@ ATTRIBUTES: Final[Mapping[type[Definition], Mapping[str, Attribute]]] = {
     }
     for kind in (
         *(LocalQueue, ModelQueue, AliasQueue, RemoteQueue),
-        *(QueueManagerAttributes, Channel, Namelist, Process, Topic, Subscription),
+        *(QueueManagerAttributes, ClientChannel, Channel),
+        *(Namelist, Process, Topic, Subscription),
     )
 }
 """Attributes that resolution uses: object type to keyword to field and form."""

@@ -74,12 +74,13 @@ class Given:
         fields: Values by field of the object.
         others: Attributes that resolution does not use, as written, by keyword.
         options: Options of the command.
+        keywords: Keywords of fields and others, without synonyms.
 
     Raises:
         ScriptProblem: A parameter is unknown, given twice, or has an invalid value.
     """
 
-    __slots__ = ("_parameters", "fields", "options", "others")
+    __slots__ = ("_parameters", "fields", "keywords", "options", "others")
 
     def __init__(self, kind: type[mq.Definition], parameters: Iterable[Parameter]) -> None:
         self.fields: dict[str, Any] = {}
@@ -105,6 +106,7 @@ class Given:
                 hint = did_you_mean(keyword, [*attributes, *recorded, *SYNONYMS])
                 message = f"{kind.keyword} has no attribute {keyword}"
                 raise ScriptProblem.at("UNKNOWN_KEYWORD", message, parameter, hint=hint)
+        self.keywords = seen - self.options.keys()
 
     def check_channel_type(self, channel_type: mq.ChannelType) -> None:
         """Refuse attributes that channels of a type do not have."""

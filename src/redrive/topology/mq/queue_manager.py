@@ -80,6 +80,7 @@ class QueueManager:
     queues: Mapping[str, mq.Queue] = field(default_factory=dict)
     """Queues of all kinds by name, private ones only."""
     channels: Mapping[str, mq.Channel] = field(default_factory=dict)
+    client_channels: Mapping[str, mq.ClientChannel] = field(default_factory=dict)
     topics: Mapping[str, mq.Topic] = field(default_factory=dict)
     subscriptions: Mapping[str, mq.Subscription] = field(default_factory=dict)
     namelists: Mapping[str, mq.Namelist] = field(default_factory=dict)

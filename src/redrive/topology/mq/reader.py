@@ -45,6 +45,8 @@ _TYPES: Final[Mapping[str, type[mq.Definition]]] = {
 _OTHERS: Final = """AUTHINFO BUFFPOOL CFSTRUCT COMMINFO LISTENER LSTR LOG MAXSMSGS POLICY PSID
 SECURITY SERVICE STGCLASS STC TRACE"""
 _OTHER_TYPES: Final = frozenset(_OTHERS.split())
+_CLIENT: Final = (("CHLTYPE", "CLNTCONN"), ("CHLTABLE", "CLNTTAB"))
+"""Parameters with which a command names the client connection of a name, not the channel."""
 _STATES: Final = frozenset({"EXISTS", "NOT_FOUND"})
 """Failures that IGNSTATE(YES) ignores."""
 
@@ -136,6 +138,10 @@ def is_mqsc(text: str) -> bool:
     return bool(manager_name(text)) or verb in VERBS
 
 
+def _is_client(parameters: Iterable[Parameter]) -> bool:
+    return any((one.keyword, (one.value or "").upper()) in _CLIENT for one in parameters)
+
+
 @dataclass(frozen=True, slots=True)
 class _Call:
     """One parsed command."""
@@ -205,6 +211,8 @@ class _Reader:
             hint = did_you_mean(subject.keyword, [*_TYPES, *_OTHER_TYPES])
             message = f"{subject.keyword} is not an object type"
             raise ScriptProblem.at("UNKNOWN_OBJECT_TYPE", message, subject, hint=hint)
+        if kind is mq.Channel and _is_client(parameters):
+            kind = mq.ClientChannel
         try:
             action(_Call(command, verb, kind, subject, parameters))
         except CommandFailed as problem:
@@ -231,7 +239,8 @@ class _Reader:
             made = kind(name=name, location=location, others=given.others, **given.fields)
         else:
             others = {**model.others, **given.others}
-            made = replace(model, name=name, location=location, others=others, **given.fields)
+            copied = replace(model, name=name, location=location, locations={}, others=others)
+            made = replace(copied, **given.fields)
         self.store.keep(made, subject)
 
     def _alter(self, call: _Call) -> None:
@@ -239,11 +248,8 @@ class _Reader:
         if misplaced := {"LIKE", "REPLACE", "NOREPLACE"}.intersection(given.options):
             keyword = min(misplaced)
             raise ScriptProblem.at("SYNTAX", f"ALTER takes no {keyword}", given.options[keyword])
-        location = SourceLocation(self.file, call.command.line)
+        altered_at = location = SourceLocation(self.file, call.command.line)
         existing: mq.Definition = self.store.attributes
-        if isinstance(existing, mq.QueueManagerAttributes):
-            set_here = dict.fromkeys(given.fields, location)
-            existing = replace(existing, locations={**existing.locations, **set_here})
         if call.kind is not mq.QueueManagerAttributes:
             existing = self.store.existing(call.kind, subject)
             location = existing.location if existing.location.line else location
@@ -254,10 +260,19 @@ class _Reader:
                 raise CommandFailed.at("EXISTS", f"{existing} has another CHLTYPE", subject)
             if self.store.refuses:
                 given.check_channel_type(existing.channel_type)
-        others = {**existing.others, **given.others}
-        self.store.keep(
-            replace(existing, location=location, others=others, **given.fields), subject
+        before = {
+            keyword: set_at
+            for keyword, set_at in existing.locations.items()
+            if keyword not in given.keywords
+        }
+        altered = replace(
+            existing,
+            location=location,
+            locations=before | dict.fromkeys(given.keywords, altered_at),
+            others={**existing.others, **given.others},
+            **given.fields,
         )
+        self.store.keep(altered, subject)
 
     def _delete(self, call: _Call) -> None:
         existing = self.store.existing(call.kind, call.subject)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Flag, IntEnum, StrEnum, auto
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from redrive.diagnostics import SourceLocation
 from redrive.messages.reasons import ADVICE, Reason
@@ -93,6 +94,27 @@ Used: TypeAlias = Definition | ClusterInstance | ClusterRoute
 """What a step can use: an object, or a cluster's knowledge of one elsewhere."""
 
 
+_DESTINATION: Final = ("TARGET", "TARGTYPE", "RNAME", "RQMNAME", "XMITQ")
+"""Attributes that say where a definition leads."""
+_AT_FAULT: Final[Mapping[int, str]] = {
+    Reason.MSG_TOO_BIG_FOR_Q: "MAXMSGL",
+    Reason.PUT_INHIBITED: "PUT",
+    Reason.Q_FULL: "MAXDEPTH",
+    Reason.XMIT_Q_USAGE_ERROR: "USAGE",
+    Reason.UNKNOWN_DEF_XMIT_Q: "DEFXMITQ",
+    Reason.DEF_XMIT_Q_USAGE_ERROR: "USAGE",
+}
+"""The attribute of the definition at fault, by reason; for other reasons, where it leads."""
+
+
+def location_of(definition: Used, reason: int = Reason.NONE) -> SourceLocation:
+    """The last command that set where a definition leads, or what is at fault for a reason."""
+    if not isinstance(definition, Definition):
+        return definition.location
+    keyword = _AT_FAULT.get(reason)
+    return definition.set_at(*([keyword] if keyword else _DESTINATION))
+
+
 class Step(NamedTuple):
     """One step of a resolution."""
 
@@ -106,8 +128,8 @@ class Step(NamedTuple):
 
     @property
     def location(self) -> SourceLocation | None:
-        """File and line of the definition used."""
-        return None if self.definition is None else self.definition.location
+        """File and line of the command that says where the definition used leads."""
+        return None if self.definition is None else location_of(self.definition)
 
 
 class Target(StrEnum):

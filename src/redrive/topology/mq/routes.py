@@ -6,8 +6,11 @@ sets both names. For a message that the far end cannot put, the job decides (``r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from redrive.messages.reasons import Reason
 from redrive.topology.mq.network import Network
@@ -23,6 +26,9 @@ from redrive.topology.mq.results import (
     job_request,
 )
 from redrive.topology.names import NO_NAMES, Names
+
+Depths: TypeAlias = Mapping[str, Mapping[str, int]]
+_NO_DEPTHS: Final[Depths] = MappingProxyType({})
 
 
 class End(StrEnum):
@@ -76,14 +82,20 @@ class Route:
 
 
 def follow_route(
-    network: Network, at: str, request: OpenRequest, message: PutMessage | None = None
+    network: Network,
+    at: str,
+    request: OpenRequest,
+    message: PutMessage | None = None,
+    *,
+    depths: Depths = _NO_DEPTHS,
 ) -> Route:
     """Follow a put of a message over the managers that it reaches.
 
-    It terminates on every topology, because it recognises names that return to a manager.
+    ``depths`` are the messages on queues before the put, by manager and queue; others are empty. It
+    terminates on every topology, because it recognises names that return to a manager.
     """
     message = message or PutMessage()
-    puts = [put_message(network, at, request, message)]
+    puts = [put_message(network, at, request, message, depths=depths.get(at))]
     hops: list[Hop] = []
 
     def ended(end: End, *, final: Names = NO_NAMES, detail: str = "") -> Route:
@@ -114,7 +126,7 @@ def follow_route(
             seed=request.seed,
             from_cluster_channel=bool(sent.next_queue_manager) and is_of_cluster,
         )
-        puts.append(put_message(network, hop.to, received, message))
+        puts.append(put_message(network, hop.to, received, message, depths=depths.get(hop.to)))
         if puts[-1].is_failed:
             return ended(End.UNDELIVERED)
     end = End.TOPIC if sent.target is Target.TOPIC else End.QUEUE

@@ -97,6 +97,12 @@ SYSTEM_OBJECTS: Mapping[type[mq.Definition], Mapping[str, mq.Definition]] = {
     mq.Channel: {
         name: mq.Channel(name=name, channel_type=kind, location=mq.BUILT_IN)
         for name, kind in _CHANNELS.items()
+        if kind is not mq.ChannelType.CLNTCONN
+    },
+    mq.ClientChannel: {
+        name: mq.ClientChannel(name=name, channel_type=kind, location=mq.BUILT_IN)
+        for name, kind in _CHANNELS.items()
+        if kind is mq.ChannelType.CLNTCONN
     },
     mq.Topic: {name: mq.Topic(name=name, location=mq.BUILT_IN) for name in _TOPICS.split()},
     mq.Subscription: {

@@ -25,7 +25,7 @@ from redrive.topology.mqe.results import (
     StepKind,
     Stored,
 )
-from redrive.topology.mqe.routes import Match, discover, find_link, match
+from redrive.topology.mqe.routes import Match, discover, discovery_link, find_link, match
 from redrive.topology.mqe.rules import DEFAULT_RULES, Rules, ask
 from redrive.topology.mqe.tables import NetworkTables, Tables
 from redrive.topology.names import Names
@@ -172,7 +172,7 @@ class MqeResolver:
             trace.steps.extend(found.steps)
             queue = found.queue or self._discover(tables, found, trace)
             if queue is None:
-                return _no_queue(here, found)
+                return self._no_queue(tables, found, trace.conditions)
             if not (isinstance(queue, mqe.RemoteQueue) and queue.mode is mqe.Mode.SYNC):
                 return self._admission.accept(tables, queue, found.names, trace)
             refused = self._admission.refused_by_rule(tables, queue, found.names, trace)
@@ -192,6 +192,35 @@ class MqeResolver:
             step = Step(here, StepKind.DISCOVERY, definition, found.names, found.names)
             trace.steps.append(step)
         return definition
+
+    def _no_queue(self, tables: Tables, found: Match, conditions: Conditions) -> Failed:
+        here = tables.manager.name
+        if found.alias_loop:
+            name = found.names.queue_manager
+            detail = f"queue manager aliases of {here!r} form a loop at {name!r}"
+            return Failed(Failure.ALIAS_LOOP, here, detail)
+        detail = f"no queue of {here!r} accepts a message for {found.names}"
+        stopped = self._stopped_discovery(tables, found, conditions)
+        if stopped is None:
+            return Failed(Failure.NO_QUEUE_ACCEPTS, here, detail)
+        detail = f"{detail}, and it cannot be discovered: {stopped.detail}"
+        return Failed(Failure.NO_QUEUE_ACCEPTS, here, detail, stopped=stopped.stopped)
+
+    def _stopped_discovery(
+        self, tables: Tables, found: Match, conditions: Conditions
+    ) -> Failed | None:
+        """The connection, here or on the way, over which a queue cannot be discovered."""
+        asked: set[str] = set()
+        receiver: Tables | None = tables
+        while receiver is not None and found.queue is None and receiver.manager.name not in asked:
+            asked.add(receiver.manager.name)
+            link = discovery_link(self._tables, receiver, found, conditions)
+            if link is None or link.failed is not None:
+                return link.failed if link and link.failed and link.failed.stopped else None
+            receiver = self._tables.of(link.receiver)
+            if receiver is not None:
+                found = match(receiver, found.names, self.network.options)
+        return None
 
     # Moves of stored messages
 
@@ -230,7 +259,7 @@ class MqeResolver:
             return expired
         trace.steps.extend(link.steps)
         end = link.failed or self._put(link.receiver, names, trace)
-        return replace(stored, undeliverable=end.failure) if isinstance(end, Failed) else end
+        return replace(stored, refused=end) if isinstance(end, Failed) else end
 
     def _pull(self, stored: Stored, client: str, trace: PutTrace) -> End | None:
         """Pull to a client that has a home-server queue for it; None if it has none."""
@@ -261,7 +290,7 @@ class MqeResolver:
         which must not be created a second time.
         """
         failure, here = failed.failure, client.manager.name
-        stays = replace(stored, undeliverable=failure)
+        stays = replace(stored, refused=failed)
         dead_letters = client.dead_letter_queue
         if dead_letters is None or failure is Failure.DUPLICATE:
             return stays
@@ -277,14 +306,6 @@ class MqeResolver:
         if isinstance(end, Delivered):
             return replace(end, dead_letter=True)
         return stays if isinstance(end, Failed) else end
-
-
-def _no_queue(here: str, found: Match) -> Failed:
-    if found.alias_loop:
-        detail = f"queue manager aliases of {here!r} form a loop at {found.names.queue_manager!r}"
-        return Failed(Failure.ALIAS_LOOP, here, detail)
-    detail = f"no queue of {here!r} accepts a message for {found.names}"
-    return Failed(Failure.NO_QUEUE_ACCEPTS, here, detail)
 
 
 def collects(

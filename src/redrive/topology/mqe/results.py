@@ -43,7 +43,7 @@ _ADVICE: dict[Failure, str] = {
     Failure.UNKNOWN_QUEUE_MANAGER: "add the queue manager to the network, or correct the name of "
     "the connection",
     Failure.NO_CONNECTION: "define a connection named after the queue manager",
-    Failure.LINK_DOWN: "restore the link, or use an asynchronous remote queue definition",
+    Failure.LINK_DOWN: "start the connection, or use an asynchronous remote queue definition",
     Failure.ALIAS_LOOP: "make one of the aliases name a real queue manager",
     Failure.VIA_LOOP: "make the last via connection name a direct one",
     Failure.ROUTE_LOOP: "on one of the managers of the loop, define the queue or a connection "
@@ -149,8 +149,13 @@ class Stored:
     """The queue that keeps it: asynchronous, or store-and-forward."""
     names: Names
     """Its stored destination."""
-    undeliverable: Failure | None = None
+    refused: Failed | None = None
     """Why the last attempt to pass it on failed; None if there was none."""
+
+    @property
+    def undeliverable(self) -> Failure | None:
+        """The error of the last attempt to pass it on; None if there was none."""
+        return self.refused.failure if self.refused else None
 
     @property
     def to(self) -> str:
@@ -182,9 +187,21 @@ class Failed:
     failure: Failure
     queue_manager: str
     detail: str
+    stopped: tuple[str, str] | None = None
+    """The connection that cannot be used, by its manager and name, if it is one."""
 
     def __str__(self) -> str:
         return str(self.failure)
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        if self.stopped is None:
+            return self.failure.advice
+        restored = f"start the connection (redrive channel start {' '.join(self.stopped)})"
+        if self.failure is Failure.LINK_DOWN:
+            return f"{restored}, or use an asynchronous remote queue definition"
+        return f"{restored}, or {self.failure.advice}"
 
 
 End: TypeAlias = Delivered | Stored | Expired | Failed

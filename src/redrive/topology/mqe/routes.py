@@ -123,9 +123,9 @@ def find_link(
             )
         steps.append(Step(here, StepKind.CONNECTION, definition, names, names))
         if (here, name) in conditions.down:
-            return _failed_link(
-                steps, Failure.LINK_DOWN, here, f"connection {name!r} cannot be used"
-            )
+            detail = f"connection {name!r} of {here!r} is stopped or down"
+            failed = Failed(Failure.LINK_DOWN, here, detail, stopped=(here, name))
+            return Link(tuple(steps), "", failed)
         if following is None:
             if (receiver := network.receiver(name)) is not None:
                 return Link(tuple(steps), receiver)
@@ -204,6 +204,24 @@ def far_security(
     D5 and D6 replace a list of conditions that is missing in all copies of the product's
     documentation (reading O2). ``asked`` are the managers and names already in question.
     """
+    names, question = found.names, (here.manager.name, found.names)
+    link = discovery_link(network, here, found, conditions)
+    if link is None or question in asked:
+        return None
+    receiver = network.of(link.receiver)
+    if receiver is None or link.failed is not None:
+        return None
+    # D6: the remote put would resolve, by a queue of the receiver or by its own discovery.
+    far = match(receiver, names, network.options)
+    if far.queue is not None:
+        return far.queue.security
+    return far_security(network, receiver, far, conditions, asked | {question})
+
+
+def discovery_link(
+    network: NetworkTables, here: Tables, found: Match, conditions: Conditions
+) -> Link | None:
+    """The link over which a manager asks for a queue, usable or not; None if it does not ask."""
     names, manager = found.names, here.manager
     connection = here.connections.get(names.queue_manager)
     may_discover = (
@@ -215,16 +233,7 @@ def far_security(
             connection, mqe.DirectConnection | mqe.ViaConnection
         )  # D5: a connection so named
     )
-    question = (manager.name, names)
-    if not may_discover or question in asked:
+    if not may_discover:
         return None
     # D4: the target is accessible; D5: a via connection leads to a direct one.
-    link = find_link(network, manager.name, names.queue_manager, names, conditions)
-    receiver = network.of(link.receiver)
-    if receiver is None or link.failed is not None:
-        return None
-    # D6: the remote put would resolve, by a queue of the receiver or by its own discovery.
-    far = match(receiver, names, network.options)
-    if far.queue is not None:
-        return far.queue.security
-    return far_security(network, receiver, far, conditions, asked | {question})
+    return find_link(network, manager.name, names.queue_manager, names, conditions)
