@@ -19,8 +19,10 @@ from tests.simulation.job import (
     RETRY,
     waits_for_ever,
 )
+from tests.simulation.scheduler import ROUNDING
 
 from redrive.engine import commands
+from redrive.engine.breaker import PROBE
 from redrive.engine.names import outcomes_topic, tables_topic
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
@@ -67,6 +69,8 @@ class Audit:
     early then."""
     is_ordered: bool = False
     """Whether its tables have ORDER(KEY)."""
+    has_rounds: bool = False
+    """Whether consumers process what is put, and return some of it."""
     tables: Sequence[RulesTable] = ()
     """Every table that may have decided; none if that is not to be looked at."""
     findings: list[str] = field(default_factory=list)
@@ -86,14 +90,16 @@ class Audit:
             self._check_tables(outcomes)
         if self.is_ordered:
             self._check_keys(outcomes)
+            self._check_held(outcomes)
         if self.table is not None:
             self._check_waiting(outcomes, self.table)
         return self.findings
 
     def _outcomes(self) -> Iterator[dict[str, Any]]:
-        for _, _, entry, record in self.cluster.visible(OUTCOMES):
+        for lane, _, entry, record in self.cluster.visible(OUTCOMES):
             told = json.loads(record.value or b"")
-            yield {**told, "written": entry.written, "transaction": entry.transaction}
+            more = {"written": entry.written, "transaction": entry.transaction, "lane": lane}
+            yield {**told, **more}
 
     def _check_sources(self, outcomes: list[dict[str, Any]]) -> None:
         """Every input has one outcome, and its lane stands behind it."""
@@ -109,7 +115,7 @@ class Audit:
         moved = {own.read_own(record.headers or []).moved for record in self._written(BACKOFF)}
         for topic in (DEAD_LETTERS, RETRY, BACKOFF, REMAINING, REPLAY):
             for lane, offset, _, record in self.cluster.visible(topic):
-                name = own.identity(lane.topic, lane.partition, offset)
+                name = self._name(lane, offset)
                 # A copy that was replayed before its turn came is passed over.
                 is_over = topic == REMAINING and last[record.key] > offset
                 needs_outcome = record.value is not None and not is_over and name not in moved
@@ -117,11 +123,16 @@ class Audit:
                     continue
                 self._check_source(lane, offset, counts[name], needs_outcome=needs_outcome)
 
+    def _name(self, lane: TopicPartition, offset: int) -> str:
+        """The identity of what lies at an offset."""
+        incarnation = self.cluster.incarnations.get(lane.topic, 1)
+        return own.identity(own.name_in_identities(lane.topic, incarnation), lane.partition, offset)
+
     def _check_source(
         self, lane: TopicPartition, offset: int, count: int, *, needs_outcome: bool
     ) -> None:
         committed = self.cluster.offsets.get((APPLICATION, lane), 0)
-        name = own.identity(lane.topic, lane.partition, offset)
+        name = self._name(lane, offset)
         if lane.topic != REMAINING and offset >= committed:
             self.findings.append(f"{name} was never handled")
         elif offset < committed and not count and needs_outcome:
@@ -142,7 +153,7 @@ class Audit:
                 expected[RETRY, one["message"]] += 1
         found: Counter[tuple[str, str]] = Counter()
         for topic in self._topics():
-            is_own = topic.endswith(("-control", "-tables"))
+            is_own = topic.endswith(("-control", "-tables", "-held-keys"))
             if is_own or topic in {DEAD_LETTERS, OUTCOMES, REMAINING, REPLAY}:
                 continue
             for record in self._written(topic):
@@ -173,8 +184,31 @@ class Audit:
                     f"{one['message']} was {one['result']}, and {earlier} of its key waited"
                 )
             line[place] = float("inf") if one["result"] not in _FINAL else 0.0
-            if one["result"] == "retried":
+            if one["result"] == "retried" and not self.has_rounds:
                 line[place] = one["time"] / 1000 + SETTLED - self.apart
+            elif one["result"] == "retried":
+                line[place] = self._processed_at(one)
+
+    def _processed_at(self, outcome: dict[str, Any]) -> float:
+        """When a round was over because consumers had processed what was put; else infinite."""
+        for lane, offset, entry, record in self.cluster.visible(outcome["target_topic"]):
+            mine = own.read_own(record.headers or [])
+            if entry.transaction is outcome["transaction"] and mine.identity == outcome["message"]:
+                topic = self.cluster.topics[lane.topic].identity
+                at = self.cluster.processed.get((topic, lane.partition, offset))
+                return float("inf") if at is None else at
+        return 0.0  # its topic was deleted with it
+
+    def _check_held(self, outcomes: list[dict[str, Any]]) -> None:
+        """Under ORDER(KEY) nothing waits behind what its own transaction has placed before it."""
+        placed: defaultdict[tuple[int, TopicPartition], set[str]] = defaultdict(set)
+        for one in outcomes:  # of each partition in their order
+            before = placed[id(one["transaction"]), one["lane"]]
+            behind = one["detail"].removeprefix("waits behind ").partition(",")[0]
+            if _is_held(one) and behind in before:
+                self.findings.append(f"{one['outcome']} waits behind {behind}, which does not wait")
+            if one["result"] in {"forwarded", "discarded"}:
+                before.add(one["message"])
 
     def _check_accepted(self, outcomes: list[dict[str, Any]]) -> None:
         """No instruction is passed over for want of its plan: every plan was accepted."""
@@ -265,18 +299,19 @@ class Audit:
         direct = {
             one["message"]: (one["partition"], one["key"], one["offset"])
             for one in outcomes
-            if one["topic"] == DEAD_LETTERS and one["result"] in _PUT
+            if one["topic"] == DEAD_LETTERS and one["result"] in _PUT and not self.has_rounds
         }
         for topic in {one["target_topic"] for one in outcomes if one["result"] in _PUT}:
-            seen: dict[tuple[TopicPartition, int, str], int] = {}
+            seen: dict[tuple[TopicPartition, int, str, str], int] = {}
             for lane, _, _, record in self.cluster.visible(topic):
                 identity = own.read_own(record.headers or []).identity
                 if identity not in direct:
                     continue
                 partition, key, offset = direct[identity]
-                if offset < seen.get((lane, partition, key), -1):
+                line = lane, partition, key, identity.partition(":")[0]
+                if offset < seen.get(line, -1):
                     self.findings.append(f"{identity} is out of order on {lane}")
-                seen[lane, partition, key] = offset
+                seen[line] = offset
 
     def _check_tables(self, outcomes: list[dict[str, Any]]) -> None:
         """Each attempt is by the one table that was recorded for its lane last; so no handler and
@@ -290,10 +325,16 @@ class Audit:
             if one["result"] in _UNTOUCHED or "replay" in one:
                 last.pop(one["origin"], None)
                 continue
+            before = last.get(one["origin"])
             last[one["origin"]] = one
             by = [table for at, table in recorded[_place(one)[0]] if at <= one["written"]]
             if by[-1:] != [one["table"]]:
                 self.findings.append(f"{one['outcome']} was decided by {one['table']}, not {by}")
+            anew = [at for at, _ in recorded[_place(one)[0]] if at <= one["written"]][-1:]
+            if before is not None and anew and _counts_anew(before, one, anew[0]):
+                self.findings.append(
+                    f"{one['outcome']} is the attempt {one['attempt']}, though the table is new"
+                )
             if not self._is_of(one):
                 self.findings.append(f"{one['outcome']} is not what {one['table']} says")
         for one in last.values():
@@ -312,22 +353,31 @@ class Audit:
     def _check_waiting(self, outcomes: list[dict[str, Any]], table: RulesTable) -> None:
         """Attempts follow each other one by one, none before it is due."""
         due = {
-            own.identity(*lane, offset): record.timestamp + 1000 * self._wait(lane, table)
+            own.identity(*lane, offset): (record.timestamp, self._wait(lane, table))
             for topic in (RETRY, BACKOFF)
             for lane, offset, _, record in self.cluster.visible(topic)
         }
         attempts: defaultdict[str, list[int]] = defaultdict(list)
         for one in sorted(outcomes, key=lambda one: one["written"]):
-            if one["attempt"] and not _is_before_an_attempt(one):
-                attempts[one["origin"]].append(one["attempt"])
+            is_counted = not (_is_before_an_attempt(one) or one["detail"].startswith(PROBE))
+            if one["attempt"] and is_counted:
+                attempts[one["message" if self.has_rounds else "origin"]].append(one["attempt"])
             is_asked_for = "replay" in one or _waits_on(one)
-            is_early = one["time"] + 1000 * self.set_back < due.get(one["outcome"], 0)
+            parked, wait = due.get(one["outcome"], (0, 0.0))
+            is_early = one["time"] + 1000 * self.set_back < parked + 1000 * wait
+            is_early |= self._waited(parked, one["time"]) < wait - ROUNDING
             if is_early and not is_asked_for:
                 self.findings.append(f"{one['outcome']} was tried too early")
         replayed = {one["origin"] for one in outcomes if "replay" in one}  # by whom counts anew
         for origin, numbers in attempts.items():
             if origin not in replayed and numbers != list(range(1, len(numbers) + 1)):
                 self.findings.append(f"{origin} had the attempts {numbers}")
+
+    def _waited(self, parked: int, tried: int) -> float:
+        """Seconds from one attempt of the job to another, whatever became of its clock; infinite if
+        a stamp is that of another program."""
+        known = self.cluster.attempted
+        return known[tried] - known[parked] if {parked, tried} <= known.keys() else float("inf")
 
     def _wait(self, lane: TopicPartition, table: RulesTable) -> float:
         """Seconds that messages wait on a lane."""
@@ -349,10 +399,17 @@ def _place(outcome: dict[str, Any]) -> tuple[int, int]:
     return partition, offset
 
 
+def _counts_anew(before: dict[str, Any], outcome: dict[str, Any], since: float) -> bool:
+    """Whether a waiting message has attempts from before a table was recorded for it."""
+    waits = before["result"] in {"parked", "remains"} and before["written"] < since
+    return waits and not _is_before_an_attempt(outcome) and outcome["attempt"] > 1
+
+
 def _is_before_an_attempt(outcome: dict[str, Any]) -> bool:
     """Whether a message waits for its delay since it failed, before anything is tried."""
     detail: str = outcome["detail"]
     is_early = detail.endswith("after the failure") or _is_held(outcome)
+    is_early |= detail.startswith("breaker open since")
     return outcome["result"] == "parked" and is_early
 
 

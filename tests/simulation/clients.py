@@ -46,6 +46,8 @@ _SESSION: Final = 6.0
 """Seconds after which the broker drops a member that says nothing."""
 _SILENCE: Final = ANSWER + 1.0
 """Seconds after which whoever asks about topics has given up."""
+_SENT_TWICE: Final = {"commit": 1.0, "abort": 1.0, "send_offsets": 0.2}
+"""Requests that may be sent twice by ``Faults.ended_twice``, and how often one is."""
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _RIGHTS: Final = "describe_topics with rights"
@@ -85,7 +87,7 @@ class Faults:
     repeated: float = 0.0
     """The connection breaks and the client sends the request again; the first copy arrives late."""
     ended_twice: float = 0.0
-    """Of commits and aborts: as ``repeated``."""
+    """Of commits, aborts and the sending of offsets: as ``repeated``."""
     unanswered: float = 0.0
     """From a question on that decides whether a topic takes a record, none about topics is answered
     for longer than anybody asks."""
@@ -100,6 +102,8 @@ class Faults:
     """The answer to a commit is lost."""
     out_of_sequence: float = 0.0
     """The first transaction after an abort fails once."""
+    fetched_later: float = 0.0
+    """Of a consumer's answers: only a part of what it may read is there yet, or nothing."""
     is_mixed: bool = False
     """Whether every refusal comes together with another fault of another record."""
 
@@ -192,8 +196,8 @@ class Network:
         if writes and self.happens(faults.late):
             self._late.append(effect)
             self.lose(f"{what}: the request is late", timeout)
-        is_end = what.startswith(("commit ", "abort "))
-        if writes and self.happens(max(faults.repeated, faults.ended_twice * is_end)):
+        share = _SENT_TWICE.get(what.partition(" ")[0], 0.0)
+        if writes and self.happens(max(faults.repeated, faults.ended_twice * share)):
             self.scheduler.tell(f"{what}: sent again, the first copy is on its way")
             self._late.append(effect)
             self.scheduler.sleep(RETRY_BACKOFF * self.random.uniform(0.8, 1.2))
@@ -512,6 +516,8 @@ class SimulatedProducer:
         topic = cluster.topics.get(batch[0].record.topic)
         if topic is not None and not topic.has_leader:
             return None
+        if topic is not None and not cluster.has_leader(cluster.lane_of(batch[0].record)):
+            return None
         codes = self._refusals(batch, topic)
         if codes:
             return codes
@@ -713,16 +719,22 @@ class SimulatedConsumer:
         """Lets go."""
 
     def _received(self) -> list[Received]:
-        cluster, received = self._network.cluster, []
+        network = self._network
+        cluster, received = network.cluster, []
         for lane, position in self._positions.items():
+            if not cluster.has_leader(lane):
+                continue
             end = cluster.stable_end(lane) if self._committed_only else cluster.end(lane)
+            is_late = end > position and network.happens(network.faults.fetched_later)
+            if is_late:
+                end = network.random.randrange(position, end)
             received += [
                 Received(lane, offset, record)
                 for offset, _, record in cluster.read(
                     lane, position, end, committed_only=self._committed_only
                 )
             ]
-            if self._told.get(lane) != end:
+            if self._told.get(lane) != end and not is_late:
                 self._told[lane] = end
                 received.append(Received(lane, end, None))
             self._positions[lane] = max(end, position)
@@ -872,7 +884,9 @@ class SimulatedAdmin:
             topic_id=topic.identity,
             authorized_operations=None if topic.may_write else [AclOperation.READ],
             partitions=[
-                SimpleNamespace(id=number, leader=leader, isr=[1])
+                SimpleNamespace(
+                    id=number, leader=None if number in topic.leaderless else leader, isr=[1]
+                )
                 for number in range(topic.partitions)
             ],
         )
@@ -892,6 +906,8 @@ class SimulatedAdmin:
         cluster, lane = self._cluster, TopicPartition(place.topic, place.partition)
         if lane not in cluster.logs:
             raise problem(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        if not cluster.has_leader(lane):
+            raise problem(KafkaError.LEADER_NOT_AVAILABLE, retriable=True)
         if spec is _EARLIEST:
             return _Offset(cluster.starts.get(lane, 0))
         end = cluster.stable_end(lane) if is_committed else cluster.end(lane)
@@ -1070,6 +1086,7 @@ _CLOCKS: Final = (
     "redrive.operations.replay.applying",
     "redrive.streaming.batch",
     "redrive.streaming.emission",
+    "redrive.streaming.held_keys",
     "redrive.streaming.held_reader",
     "redrive.streaming.preparation",
     "redrive.streaming.upkeep",
@@ -1104,6 +1121,49 @@ class SimulatedLock:
         self.release()
 
 
+class SimulatedThread:
+    """``threading.Thread`` of a part of a simulated process."""
+
+    def __init__(self, *, target: Callable[[], None], name: str, daemon: bool) -> None:
+        del daemon
+        self._target, self._name = target, name
+        self._process: Process | None = None
+
+    def start(self) -> None:
+        """Starts it."""
+        scheduler = TIME.scheduler
+        driver = scheduler.current
+        self._process = scheduler.spawn(f"{scheduler.name}.{self._name}", self._target, driver)
+
+    def join(self, timeout: float) -> None:
+        """Waits for its end, for some time."""
+        until = TIME.monotonic() + timeout
+        while self._process is not None and self._process.is_alive and TIME.monotonic() < until:
+            TIME.sleep(0.2)
+
+
+class SimulatedEvent:
+    """``threading.Event`` that such a thread waits for."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        """Sets it."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._is_set
+
+    def wait(self, seconds: float) -> bool:
+        """Waits for some time, in few steps."""
+        until = TIME.monotonic() + seconds
+        while not self._is_set and TIME.monotonic() < until:
+            TIME.sleep(min(1.0, seconds))
+        return self._is_set
+
+
 _MACHINE: Final = SimpleNamespace(gethostname=lambda: "host", getpid=lambda: 1)
 """``socket`` and ``os`` where a process says who it is."""
 SETTLED: Final = 8.0
@@ -1136,6 +1196,10 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.streaming.emission.Records": SimpleNamespace(from_arrow=Rows.records),
     "redrive.streaming.emission._lanes": Rows.lanes,
     "redrive.kafka.waiting_keys.SETTLED": SETTLED,
+    "redrive.streaming.held_keys.threading": SimpleNamespace(
+        Event=SimulatedEvent, Thread=SimulatedThread
+    ),
+    "redrive.streaming.held_keys._LOOK": 3.0,
     "redrive.operations.replay.applying._CHUNK_RECORDS": 1,
     "redrive.operations.replay.applying.TopicAdministration": SimulatedAdministration,
     "redrive.operations.states.TopicAdministration": SimulatedAdministration,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import chain
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from redrive.messages import OutputRecord, TopicPartition, wire_size
 
@@ -87,6 +87,8 @@ class Topic:
     """The value of records that the broker finds invalid, for reasons that nobody can ask for."""
     may_write: bool = True
     has_leader: bool = True
+    leaderless: set[int] = field(default_factory=set)
+    """Partitions without a leader, where others have one."""
 
     def finds_invalid(self, record: OutputRecord) -> bool:
         """Whether the broker takes a record for invalid."""
@@ -117,18 +119,28 @@ class SimulatedCluster:
     ends one, and tells the client with the answer."""
     attempted: dict[int, float] = field(default_factory=dict)
     """When attempts were, by the time in milliseconds that the job says of them."""
+    processed: dict[tuple[str, int, int], float | None] = field(default_factory=dict)
+    """When consumers had processed a record of a topic with an id; None if they failed on it."""
     violations: list[str] = field(default_factory=list)
     """What no correct client does."""
     tables: list[tuple[TopicPartition, str, Entry]] = field(default_factory=list)
     """The tables that the control topic was told of, each with its lane, and the entry, which a log
     cleaner may empty."""
+    on_entry: Callable[[str, Mapping[str, Any]], None] = lambda *_: None
+    """Called when the entry of an instance is removed, with its key and what it was."""
     changes: int = 0
     """How often something was written, or a transaction ended."""
     may_move_back: set[TopicPartition] = field(default_factory=set)
     """Partitions whose progress may go back: their topic was made anew."""
     deleted: dict[str, list[Entry]] = field(default_factory=dict)
     """What was on topics that were deleted."""
+    incarnations: dict[str, int] = field(default_factory=dict)
+    """How many topics of a name there have been, where it is more than one."""
     _epochs: dict[str, int] = field(default_factory=dict)
+    _initialised: dict[str, float] = field(default_factory=dict)
+    """When each transactional id was initialised last."""
+    _without_entry: set[str] = field(default_factory=set)
+    """Ids of emitters that were initialised when no reader saw that their run may emit."""
     _open: dict[str, Transaction] = field(default_factory=dict)
     _unmarked: list[Transaction] = field(default_factory=list)
     _made: int = 0
@@ -146,6 +158,20 @@ class SimulatedCluster:
         for number in range(topic.partitions):
             self.logs.setdefault(TopicPartition(name, number), [])
         return topic
+
+    def make_anew(self, name: str) -> None:
+        """Deletes a topic and makes another of its name; the group's offsets are still there."""
+        partitions = self.topics[name].partitions
+        kept = {place: end for place, end in self.offsets.items() if place[1].topic == name}
+        self.delete(name)
+        self.create(name, partitions)
+        self.offsets.update(kept)
+        self.may_move_back.update(lane for _, lane in kept)
+        self.incarnations[name] = self.incarnations.get(name, 1) + 1
+
+    def has_leader(self, lane: TopicPartition) -> bool:
+        """Whether a partition has a leader, for itself."""
+        return lane.partition not in self.topics[lane.topic].leaderless
 
     def delete(self, name: str) -> None:
         """Removes a topic with everything in it."""
@@ -229,6 +255,10 @@ class SimulatedCluster:
             for entry in log
         )
 
+    def begun(self, prefix: str) -> dict[str, float]:
+        """When open transactions were begun, by their ids with a prefix."""
+        return {name: one.started for name, one in self._open.items() if name.startswith(prefix)}
+
     def emits(self, process: str) -> bool:
         """Whether a process has records in an open transaction with an id that is its own.
 
@@ -243,7 +273,7 @@ class SimulatedCluster:
     def leave(self, process: str) -> None:
         """Lets a process give up its producers, whatever they have left open."""
         for name, owner in self.owners.items():
-            if owner == process:
+            if owner in {process, f"{process}.upkeep"}:
                 self.owners[name] = f"{owner}, given up"
 
     def moving(self, group: str, lane: TopicPartition) -> list[str]:
@@ -274,9 +304,31 @@ class SimulatedCluster:
         """
         self.expire()
         self.owners[transactional_id] = owner
+        self._initialised[transactional_id] = self.now()
+        self._note_entry(transactional_id)
         self._finish(transactional_id, Fate.ABORTED)
         self._complete(transactional_id)
         return self._raise_epoch(transactional_id)
+
+    def _note_entry(self, transactional_id: str) -> None:
+        """Notes whether an emitter may find its run where runs are written."""
+        entries: dict[str, dict[str, Any]] = {}
+        for topic in self.topics:
+            for *_, record in self.visible(topic) if topic.endswith("-control") else ():
+                key = (record.key or b"").decode()
+                entries.pop(key, None)
+                if record.value is not None:
+                    entries[key] = json.loads(record.value)
+        runs = {one["run"] for key, one in entries.items() if key.startswith("instance/")}
+        mine = [
+            one["run"]
+            for key, one in entries.items()
+            if key.startswith("emitter/") and key.endswith(f"/{transactional_id}") and "run" in one
+        ]
+        if mine and mine[-1] not in runs:
+            self._without_entry.add(transactional_id)
+        else:
+            self._without_entry.discard(transactional_id)
 
     def check(self, transactional_id: str, epoch: int) -> None:
         """Raises ``Fenced`` unless this is the newest producer of its id."""
@@ -288,15 +340,45 @@ class SimulatedCluster:
         """Writes a record of a transaction."""
         self.changes += 1
         self.check(transactional_id, epoch)
+        if transactional_id in self._without_entry:
+            self._without_entry.remove(transactional_id)
+            self.violations.append(f"{transactional_id} emits, and nobody may have seen its run")
         transaction, lane = self._transaction(transactional_id), self.lane_of(record)
         log = self.logs[lane]
         transaction.lanes.setdefault(lane, len(log))
         log.append(Entry(record, transaction, self.now()))
         kind, _, place = (record.key or b"").decode(errors="replace").partition("/")
+        if kind == "instance" and record.value is None:
+            for *_, known in reversed(list(self.read(lane, 0, len(log) - 1))):
+                if known.key == record.key:
+                    self.on_entry(f"instance/{place}", json.loads(known.value or b"{}"))
+                    break
+        if kind == "emitter" and place.startswith("operator/") and record.value is None:
+            self._check_removed(transactional_id, record)
         if kind == "table" and record.value:
             topic, _, number = place.rpartition("/")
             table = json.loads(record.value)["table"]
             self.tables.append((TopicPartition(topic, int(number)), table, log[-1]))
+
+    def _check_removed(self, writer: str, removed: OutputRecord) -> None:
+        """A start removes no command that began after it, and that it has not fenced: the next
+        start would not know of it."""
+        key = (removed.key or b"").decode()
+        name = key.split("/", 3)[3]
+        for entry in reversed(self.logs[TopicPartition(removed.topic, 0)]):
+            known = entry.record
+            if (
+                known is None
+                or known.value is None
+                or not (known.key or b"").startswith(b"emitter/")
+            ):
+                continue
+            if (known.key or b"").decode().endswith(f"/{name}"):
+                is_later = entry.written > self._initialised[writer]
+                is_live = self.owners.get(name) not in {None, "", self.owners[writer]}
+                if known.key == removed.key and is_later and is_live:
+                    self.violations.append(f"{writer} removes {key}, which it has not fenced")
+                return
 
     def add_offsets(
         self, transactional_id: str, epoch: int, group: str, ends: Mapping[TopicPartition, int]

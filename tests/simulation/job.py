@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from json import loads
@@ -31,13 +32,15 @@ from redrive.configuration import (
     JobConfiguration,
     LedgerConfiguration,
 )
-from redrive.engine.names import HandlerIdentity, control_topic
+from redrive.engine.breaker import BreakerSettings
+from redrive.engine.names import HandlerIdentity, control_topic, tables_topic
 from redrive.errors import FatalFault, ProtocolError, SupersededFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.emission import BatchState, Emission, EmissionOrder
+from redrive.streaming.held_keys import HeldKeysTopic
 from redrive.streaming.held_reader import HeldReader, HeldSettings
 from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.preparation import Preparation
@@ -58,14 +61,24 @@ _REPLAYED: Final = 0.05
 """Share of the batches that are done a second time."""
 _STALE: Final = 0.05
 """Share of the batches after which positions are committed as they were before."""
+_STALE_BESIDE: Final = 0.2
+"""Share of the looks of upkeep beside the batches at which positions are committed again."""
 _DOUBLED_AFTER: Final = (0.0, 0.0, 0.02, 0.05, 0.2)
 """Seconds into a task after which its second attempt starts: it takes about as long as itself."""
 _FETCH: Final = 0.05
 """Seconds for which the driver fetches the rows of a batch."""
 _LOOK: Final = 0.2
 """Seconds between two looks of a driver whether its workers have answered."""
+_LONG_OVERTAKEN: Final = 20.0
+"""Seconds after which a run that another one overtook must have been told so."""
+_LATE_LOOK: Final = 0.5
+"""Share of the ends of runs at which upkeep looks before it hears of the end."""
+_LOOKS: Final = (0.3, 1.0, 2.0)
+"""Seconds between two looks of upkeep beside the batches."""
 _LIMITS: Final = (2, 6, 12)
 """Rows that a batch takes of one source at most."""
+_SLICE: Final = 5
+"""Records of a slice unless a schedule is about large ones."""
 _FEW: Final = 2
 """Rows up to which the driver emits a batch where there are workers."""
 _NEVER: Final[Any] = SimpleNamespace(is_over=lambda _: False)
@@ -88,6 +101,9 @@ def configuration(
     data_loss: DataLoss = DataLoss.STOP,
     emitter: EmitterChoice = EmitterChoice.DRIVER,
     rebalances: bool = False,
+    slice_records: int | None = None,
+    breaker: BreakerSettings | None = None,
+    has_held_keys: bool = False,
 ) -> JobConfiguration:
     """The settings of a simulated job with one handler and slices of a few records.
 
@@ -100,15 +116,25 @@ def configuration(
         data_loss: What to do when records are gone.
         emitter: Who emits.
         rebalances: Whether instances share the partitions out among themselves.
+        slice_records: Records of a slice; None for a few.
+        breaker: Breakers of the handler, if it has any.
+        has_held_keys: Whether it writes the topic of held keys.
     """
     identity = HandlerIdentity(
         name="dlq", queue_manager="", queue=DEAD_LETTERS, topic=DEAD_LETTERS,
         retry_topic=RETRY, remaining_topic=REMAINING, replay_topic=REPLAY,
     )  # fmt: skip
+    handler = HandlerConfiguration(
+        identity=identity,
+        rules=table,
+        rules_name="table",
+        breaker=breaker,
+        held_keys=has_held_keys,
+    )
     return JobConfiguration(
         application=APPLICATION,
         connection=network.connection(),
-        handlers=(HandlerConfiguration(identity=identity, rules=table, rules_name="table"),),
+        handlers=(handler,),
         directory=Path("unused"),
         ledger=LedgerConfiguration(enabled=False, path=Path("unused")),
         share=share,
@@ -116,7 +142,7 @@ def configuration(
         starting_offsets=starting_offsets,
         data_loss=data_loss,
         limits=limits or {},
-        slice_records=5,
+        slice_records=slice_records or _SLICE,
         conflict=Conflict.TAKE_OVER,
         emitter=emitter,
         driver_batch_limit=_FEW,
@@ -184,6 +210,7 @@ class Instance:
         is_over: Callable[[], bool],
         renewed: float = 0.0,
         doubled: float = 0.0,
+        has_upkeep_beside: bool = False,
     ) -> None:
         """Prepare an instance.
 
@@ -195,6 +222,8 @@ class Instance:
             is_over: Whether nothing new will come: it may end once all is done.
             renewed: Share of the tasks for which Spark starts another worker.
             doubled: Share of the tasks that Spark runs twice at once.
+            has_upkeep_beside: Whether upkeep runs in a thread of its own, as in the job; else
+                between two batches, which takes fewer steps.
         """
         self.name = name
         self.settings = settings
@@ -205,11 +234,16 @@ class Instance:
         self._workers = workers
         self.renewed = renewed
         self.doubled = doubled
+        self.has_upkeep_beside = has_upkeep_beside
         self._is_over = is_over
         self._numbers = itertools.count(1)
         self.control = JobControl()
         self.preparation: Preparation | None = None
         """Made by the process itself."""
+        self.start_begun = 0.0
+        """When the start of its last run began."""
+        self.is_to_stop = False
+        """Whether somebody asked it to stop, whatever is left to do."""
         self.has_finished = False
         """Whether it ended because everything was done."""
         self.asked: JobConfiguration | None = None
@@ -230,14 +264,18 @@ class Instance:
         """One run after the other, until all is done or something is fatal."""
         preparation = self.preparation = Preparation(self.settings, self.control, _NOBODY)
         try:
-            while (prepared := preparation.prepare(_NEVER, is_first=False)) is not None:
+            while (prepared := self._prepared(preparation)) is not None:
                 if self._one_run(preparation, *prepared):
                     preparation.release(is_superseded=False)
-                    self.has_finished = True
+                    self.has_finished = not self.is_to_stop
                     return
         except SupersededFault:
             preparation.release(is_superseded=True)
             raise
+
+    def _prepared(self, preparation: Preparation) -> tuple[Start, RunIdentity] | None:
+        self.start_begun = self._scheduler.now
+        return preparation.prepare(_NEVER, is_first=False)
 
     def assigned_share(self, start: Start) -> Share | None:
         """See ``Preparation``."""
@@ -250,8 +288,10 @@ class Instance:
         run = _Run(self, start, EmissionOrder.of(self.settings, identity, start))
         try:
             preparation.commit(start, run.processor)
+            run.check_commands(self.start_begun)
             return run.batches()
         except ProtocolError as fault:
+            run.check_end(fault)
             if isinstance(fault, SupersededFault) and self.settings.rebalances:
                 preparation.lose_share()
             elif isinstance(fault, FatalFault):
@@ -331,6 +371,14 @@ class _Run:
             assigned_share=instance.assigned_share,
             invalid=invalid,
         )
+        self._held_keys = HeldKeysTopic(settings, order.run, instance.control)
+        self._beside: Process | None = None
+        """The thread of upkeep, where it is one of its own."""
+        self._upkeep_rests = False
+        """Whether upkeep does nothing, as its thread in the job does something else."""
+        self._upkeep_is_over = False
+        self._upkeep_looks = False
+        self._upkeep_fault: FatalFault | None = None
 
     def _take(self, start: Start) -> None:
         self._start = start
@@ -346,34 +394,106 @@ class _Run:
 
     def batches(self) -> bool:
         """One batch after the other; whether everything is done, or another run has to begin."""
+        if self._instance.has_upkeep_beside:
+            driver = self._instance.processes[0]
+            self._beside = self._scheduler.spawn(f"{driver.name}.upkeep", self._keep_up, driver)
+            self._instance.processes.append(self._beside)
         while not self._upkeep.ends_run:
+            if self._instance.is_to_stop:
+                return True
             planned = self._planned()
             if not self._goes_on():
                 return False
             if planned == self._read:
                 is_over = self._instance._is_over()
                 is_over = is_over and self._restart is None
-                if is_over and not self._has_work() and self._upkeep.is_last_run():
-                    self._upkeep.end()
-                    return True
+                if is_over and not self._has_work():
+                    with self._no_upkeep():
+                        if self._upkeep.is_last_run():
+                            self._upkeep.end()
+                            return True
                 self._scheduler.sleep(self._network.random.choice(_IDLE[is_over]))
             else:
                 self._batch(planned)
-            if self._restart is None:
+            if self._restart is None and self._beside is None:
                 self._upkeep.look()
         return False
+
+    def check_end(self, fault: ProtocolError) -> None:
+        """A run that a newer one has overtaken is told so, and does not begin again."""
+        cluster, share = self._network.cluster, self._instance.settings.share
+        is_told = isinstance(fault, FatalFault) or "does not show the run" not in fault.message
+        if is_told or any(one.frozen[1] for one in self._instance.processes):
+            return
+        for _, _, entry, record in cluster.visible(control_topic(APPLICATION)):
+            kind, _, other = (record.key or b"").decode().partition("/")
+            is_long_ago = entry.written < self._scheduler.now - _LONG_OVERTAKEN
+            if kind != "instance" or record.value is None or not is_long_ago:
+                continue
+            is_overlapping = share.overlaps(Share.parse(other))
+            is_newer = loads(record.value)["run"] > self._order.run.number
+            if is_overlapping and is_newer and self._is_last(record):
+                cluster.violations.append(
+                    f"{self._instance.name} begins again, though {other} has overtaken it"
+                )
+
+    def _is_last(self, entry: OutputRecord) -> bool:
+        entries = self._network.cluster.visible(control_topic(APPLICATION))
+        return [record for *_, record in entries if record.key == entry.key][-1] is entry
+
+    def check_commands(self, begun: float) -> None:
+        """A start ends what commands left open before it, which would hide what others decide."""
+        for name, since in self._network.cluster.begun(tables_topic(APPLICATION)).items():
+            if since < begun:
+                self._network.cluster.violations.append(
+                    f"{self._instance.name} started and left open what {name} had begun"
+                )
+
+    def _keep_up(self) -> None:
+        """Upkeep at any moment, also while a batch runs or dies, as in the job's main thread."""
+        while not self._upkeep_is_over:
+            if self._restart is None and not self._upkeep_rests:
+                self._upkeep_looks = True
+                try:
+                    self._upkeep.look()
+                    if self._network.random.random() < _STALE_BESIDE:
+                        self._commit_again()
+                except FatalFault as fault:
+                    self._upkeep_fault = fault
+                    return
+                finally:
+                    self._upkeep_looks = False
+            self._scheduler.sleep(self._network.random.choice(_LOOKS))
+
+    def _commit_again(self) -> None:
+        with suppress(TransientFault):
+            self.processor.commit_again()
+
+    @contextmanager
+    def _no_upkeep(self) -> Iterator[None]:
+        """Does something in place of upkeep, whose thread in the job would do it."""
+        self._upkeep_rests = True
+        while self._upkeep_looks:
+            self._scheduler.sleep(_LOOK)
+        if self._upkeep_fault is not None:
+            raise self._upkeep_fault
+        yield
+        self._upkeep_rests = False
 
     def _goes_on(self) -> bool:
         """Lets a restart begin, or takes what it came to, as ``redrive.streaming.job`` does; False
         if it takes another run."""
         instance = self._instance
+        if self._upkeep_fault is not None:
+            raise self._upkeep_fault
         if self._restart is None and instance.asked is not None:
             one, instance.asked = _Restart(instance.asked), None
-            thread = self._scheduler.spawn(
-                f"{instance.name}.restart", partial(self._change, one), instance.processes[0]
-            )
-            instance.processes.append(thread)
-            self._restart = thread, one
+            with self._no_upkeep():
+                thread = self._scheduler.spawn(
+                    f"{instance.name}.restart", partial(self._change, one), instance.processes[0]
+                )
+                instance.processes.append(thread)
+                self._restart = thread, one
         if self._restart is None or self._restart[0].is_alive:
             return True
         (_, one), self._restart = self._restart, None
@@ -413,12 +533,21 @@ class _Run:
 
     def close(self) -> None:
         """Ends the run; a worker that is busy goes on until it hears of it."""
+        if self._beside is not None:
+            # The main thread of the job looks a moment later how the query does.
+            self._scheduler.sleep(self._network.random.random() * _LOOK)
+            if self._network.random.random() < _LATE_LOOK and self._upkeep_fault is None:
+                self._commit_again()
+            self._upkeep_is_over = True
+            while self._beside.is_alive:
+                self._scheduler.sleep(_LOOK)
         while self._restart is not None and self._restart[0].is_alive:
             self._scheduler.sleep(_LOOK)
         if self._restart is not None and self._instance.preparation is not None:
             # As if its outcome had been looked at before the end.
             self._instance.preparation.configuration = self._restart[1].asked
         self.processor.end(0)
+        self._held_keys.end()
         self.processor.close()
         # A call that never came back may have left a transaction open; the next run ends it.
         self._network.cluster.leave(self._instance.name)
@@ -454,6 +583,8 @@ class _Run:
     def _has_work(self) -> bool:
         """Whether anything waits that will be free by itself."""
         cluster = self._network.cluster
+        if self._upkeep.backlog.leaderless:
+            return True
         for lane, begin in self._read.items():
             is_held = lane in self._releases and lane not in self._aging
             end = min(cluster.end(lane), self._releases[lane] if is_held else cluster.end(lane))

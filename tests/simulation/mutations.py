@@ -21,16 +21,26 @@ from unittest.mock import patch
 
 from confluent_kafka import KafkaError
 from tests.simulation.clients import TIME, simulated_clients
+from tests.simulation.schedules import ORDERED, Plan, run_schedule
 from tests.simulation.schedules import Result as Schedule
-from tests.simulation.schedules import run_schedule
 
-from redrive.checkpoints import control, epoch, held, positions, protocol, registry, verdicts
+from redrive.checkpoints import (
+    clock,
+    control,
+    epoch,
+    held,
+    positions,
+    protocol,
+    registry,
+    states,
+    verdicts,
+)
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.epoch import RunEntry
 from redrive.checkpoints.protocol import Emitter
 from redrive.checkpoints.states import StatesFollower
 from redrive.checkpoints.verdicts import Verdict
-from redrive.engine import commands
+from redrive.engine import breaker_guard, commands
 from redrive.engine import slice as slices
 from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import NO_STATES
@@ -39,7 +49,13 @@ from redrive.engine.facts import MISSING, Answers, Facts, Questions
 from redrive.engine.held_keys import HeldKeys
 from redrive.engine.lane import Lane
 from redrive.engine.ordering import KeyOrder
-from redrive.engine.sources import InstructionSource, RemainingSource, RetrySource, SourceKind
+from redrive.engine.sources import (
+    InstructionSource,
+    PartitionRecords,
+    RemainingSource,
+    RetrySource,
+    SourceKind,
+)
 from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka import cluster, copies, errors, facts, producer, waiting_keys
 from redrive.kafka.compacted import CompactedTopic
@@ -48,7 +64,7 @@ from redrive.operations.replay.applying import Instructions
 from redrive.operations.replay.placed import PlannedMessages
 from redrive.outcomes import progress
 from redrive.outcomes.last_outcomes import LastOutcome
-from redrive.streaming import batch, emission, preparation, start
+from redrive.streaming import batch, emission, held_keys, preparation, start
 
 Patch = Callable[[], Iterable[AbstractContextManager[Any]]]
 
@@ -67,25 +83,41 @@ class Mutation:
     schedules: int
     """In how many schedules it has to be found: some five times of what it took, seen from several
     seeds. What a machine does beside it changes nothing."""
+    among: Callable[[Plan], bool]
+    """Which schedules have what it takes to show it; only these are run, and count."""
 
 
 MUTATIONS: list[Mutation] = []
 
 
+def _any(_: Plan) -> bool:
+    return True
+
+
 def mutation(
-    name: str, *, duels_only: bool = False, schedules: int = _SCHEDULES
+    name: str,
+    *,
+    duels_only: bool = False,
+    schedules: int = _SCHEDULES,
+    among: Callable[[Plan], bool] = _any,
 ) -> Callable[[Patch], Patch]:
     """Adds a mutation."""
 
     def add(patches: Patch) -> Patch:
-        MUTATIONS.append(Mutation(name, patches, duels_only, schedules))
+        MUTATIONS.append(Mutation(name, patches, duels_only, schedules, among))
         return patches
 
     return add
 
 
 def replaced(
-    name: str, owner: Any, attribute: str, *, duels_only: bool = False, schedules: int = _SCHEDULES
+    name: str,
+    owner: Any,
+    attribute: str,
+    *,
+    duels_only: bool = False,
+    schedules: int = _SCHEDULES,
+    among: Callable[[Plan], bool] = _any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Adds a mutation that is a function in the place of another, which is its first argument."""
 
@@ -93,7 +125,7 @@ def replaced(
         original = getattr(owner, attribute)
         replacement = lambda *given, **named: mistake(original, *given, **named)  # noqa: E731
         patched = patch.object(owner, attribute, replacement)
-        mutation(name, duels_only=duels_only, schedules=schedules)(lambda: [patched])
+        mutation(name, duels_only=duels_only, schedules=schedules, among=among)(lambda: [patched])
         return mistake
 
     return add
@@ -119,13 +151,18 @@ def find(name: str, first: int = 0) -> tuple[int, Schedule | None]:
         stack.callback(logging.disable, logging.NOTSET)
         for each in one.patches():
             stack.enter_context(each)
-        for tried in range(one.schedules):
-            result = run_schedule(first + tried, duels_only=one.duels_only)
+        for tried, seed in enumerate(itertools.islice(_seeds(one, first), one.schedules)):
+            result = run_schedule(seed, duels_only=one.duels_only)
             if any(_BROKEN.search(one) for one in result.findings):
                 raise AssertionError(f"{name} does not fit the code: {result.findings[0]}")
             if result.findings:
                 return tried + 1, result
     return one.schedules, None
+
+
+def _seeds(one: Mutation, first: int) -> Iterator[int]:
+    every = itertools.count(first)
+    return (seed for seed in every if one.among(Plan.of(seed, duels_only=one.duels_only)))
 
 
 def main() -> int:
@@ -236,6 +273,25 @@ def _halves_swapped() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(slices.Slice, "split", lambda self: tuple(reversed(original(self))))
 
 
+@replaced(
+    "halving drops the tail", Emitter, "_halved", schedules=40, among=lambda plan: plan.is_poisoned
+)
+def _tail_dropped(original: Any, self: Any, work: Any) -> Any:
+    return original(self, work)[:1]
+
+
+@replaced(
+    "ends counted before emission",
+    emission.Emission,
+    "_emit_slice",
+    schedules=300,
+    among=lambda plan: plan.has_upkeep_beside,
+)
+def _counted_early(original: Any, self: Any, parts: Any, settings: Any, emitted: Any) -> Any:
+    emitted.ends.update({part.lane: part.records.offsets[-1] + 1 for part in parts})
+    return original(self, parts, settings, emitted)
+
+
 # -- what a report means -----------------------------------------------------------------------
 
 
@@ -304,6 +360,21 @@ def _late_copies() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Emitter, "_fence_late_requests", lambda *_: None)
 
 
+@replaced(
+    "the sending of offsets not counted as late",
+    producer.KafkaProducer,
+    "send_offsets",
+    schedules=100,
+    among=lambda plan: plan.faults.ended_twice > 0,
+)
+def _late_offsets(original: Any, self: Any, ends: Any) -> Any:
+    before = self.may_arrive_late
+    try:
+        return original(self, ends)
+    finally:
+        self.may_arrive_late = before
+
+
 # -- who may emit ------------------------------------------------------------------------------
 
 
@@ -346,6 +417,50 @@ def _checked_early() -> Iterable[AbstractContextManager[Any]]:
 @mutation("the entry not read at all", duels_only=True)
 def _never_checked() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(RunEntry, "check_current", lambda _: None)
+
+
+@replaced(
+    "a share given up after another is taken",
+    preparation.Preparation,
+    "_lack_of_share",
+    schedules=200,
+    among=lambda plan: plan.rebalances,
+)
+def _given_up_late(original: Any, self: Any, partitions: int) -> str:
+    registration, topic = self._registration, self.configuration.control_topic
+    before, share = registration.share, registration.assigned(partitions)
+    if before is None or share in {None, before}:
+        lack: str = original(self, partitions)
+        return lack
+    if holders := registration.take(share, topic):
+        return f"others must give up share {share}: {holders}"
+    registration.share = before
+    with self._entries() as entries:
+        registration.give_up(entries)
+    registration.share = share
+    return ""
+
+
+@mutation("a newer run seen only under the own key", duels_only=True, schedules=300)
+def _own_key_only() -> Iterable[AbstractContextManager[Any]]:
+    def check_current(entries: Any, run: Any) -> None:
+        key = epoch.instance_key(run.share)
+        original({key: entries[key]} if key in entries else {}, run)
+
+    original = epoch.check_current
+    yield patch.object(epoch, "check_current", check_current)
+    yield patch.object(preparation, "check_current", check_current)
+
+
+@mutation("a missing entry taken for fine", duels_only=True, schedules=300)
+def _missing_is_fine() -> Iterable[AbstractContextManager[Any]]:
+    def check_current(entries: Any, run: Any) -> None:
+        with suppress(TransientFault):
+            original(entries, run)
+
+    original = epoch.check_current
+    yield patch.object(epoch, "check_current", check_current)
+    yield patch.object(preparation, "check_current", check_current)
 
 
 @replaced(
@@ -490,6 +605,72 @@ def _stamps_believed() -> Iterable[AbstractContextManager[Any]]:
 @replaced("no tombstone once what remained went elsewhere", Lane, "_copies_and_outcome")
 def _no_tombstone(original: Any, self: Any, row: int, message: Any, decision: Any) -> Iterable[Any]:
     return [one for one in original(self, row, message, decision) if one[1].value is not None]
+
+
+@mutation(
+    "positions committed after a failed batch",
+    schedules=300,
+    among=lambda plan: plan.has_upkeep_beside and plan.doubled > 0 and plan.workers > 0,
+)
+def _committed_after_failure() -> Iterable[AbstractContextManager[Any]]:
+    def commit_positions(self: Any, positions: Any, moved: Any = frozenset()) -> None:
+        if self._busy.acquire(blocking=False):
+            try:
+                self._commit(positions, moved)
+            finally:
+                self._busy.release()
+
+    def commit_if_requested(self: Any) -> None:
+        if self._commit_requested.is_set() and not self._ending.is_set():
+            self._commit(dict(self.positions))
+            self._commit_requested.clear()
+
+    yield patch.object(batch.BatchProcessor, "commit_positions", commit_positions)
+    yield patch.object(batch.BatchProcessor, "_commit_if_requested", commit_if_requested)
+
+
+@replaced(
+    "lanes that moved not known",
+    start.StartFinder,
+    "_all_positions",
+    schedules=60,
+    among=lambda plan: plan.is_made_anew,
+)
+def _never_moved(original: Any, *given: Any) -> Any:
+    return replace(original(*given), moved=frozenset())
+
+
+@replaced(
+    "leaderless topics of waiting messages read all the same",
+    cluster.Cluster,
+    "leaderless",
+    schedules=30,
+    among=lambda plan: plan.loses_partition,
+)
+def _leaderless_read(original: Any, self: Any, lanes: Any) -> Any:
+    return frozenset(one for one in original(self, lanes) if not one.topic.startswith("redrive-"))
+
+
+@replaced(
+    "the clock of the own share only",
+    clock,
+    "_overlapping_clocks",
+    schedules=200,
+    among=lambda plan: plan.sets_clocks and len(plan.shares) > 1,
+)
+def _own_clock_only(original: Any, entries: Any, share: Any) -> Any:
+    return [pair for pair in original(entries, share) if pair[0] == share]
+
+
+@replaced(
+    "lateness not known to the emitter",
+    emission.EmissionOrder,
+    "of",
+    schedules=300,
+    among=lambda plan: plan.sets_clocks and plan.replays > 0,
+)
+def _never_late(original: Any, *given: Any) -> Any:
+    return replace(original(*given), late=0.0)
 
 
 # -- replays -----------------------------------------------------------------------------------
@@ -645,6 +826,89 @@ def _positions_last(_original: Any, self: Any, asked: Any, group: str) -> None:
         self._pass(lane, position or 0)
 
 
+@replaced(
+    "a copy that was moved still holds its key",
+    KeyOrder,
+    "remove",
+    schedules=300,
+    among=lambda plan: plan.table == ORDERED,
+)
+def _hold_not_removed(*_: object) -> None: ...
+
+
+@replaced(
+    "consumers told where the job stands before what waits",
+    held_keys,
+    "changes",
+    schedules=30,
+    among=lambda plan: plan.has_held_keys,
+)
+def _told_early(original: Any, written: Any, entries: Any) -> Any:
+    return [one for one in original(written, entries) if b"/" not in one[0]]
+
+
+@mutation(
+    "a message that waits at a breaker counts an attempt",
+    schedules=100,
+    among=lambda plan: plan.has_breakers,
+)
+def _counted_at_breaker() -> Iterable[AbstractContextManager[Any]]:
+    def suspend(self: Any, decision: Any, attempts: Any, why: str) -> Any:
+        counted = self._attempts.add_failure(decision.rule, attempts)
+        return original(self, decision, counted, why)
+
+    original = breaker_guard.BreakerGuard._suspend
+    yield patch.object(breaker_guard.BreakerGuard, "_suspend", suspend)
+
+
+@mutation("a round over once its group passed", schedules=60, among=lambda plan: plan.has_rounds)
+def _over_once_passed() -> Iterable[AbstractContextManager[Any]]:
+    over = lambda one, *_: one._replace(is_over=True)  # noqa: E731
+    yield patch.object(waiting_keys, "_returned", over)
+
+
+@replaced(
+    "rounds looked up after what waits",
+    emission.GroupCluster,
+    "answers",
+    schedules=100,
+    among=lambda plan: plan.has_rounds and plan.workers > 1,
+)
+def _rounds_last(original: Any, self: Any, questions: Questions) -> Any:
+    if not questions.about_order:
+        return original(self, questions)
+    waiting = {one: self._ordered.waiting(one) for one in questions.waiting}
+    waiting = {
+        one: {key: dict(line) for key, line in keys.items()} for one, keys in waiting.items()
+    }
+    return replace(original(self, questions), waiting=waiting)
+
+
+@replaced(
+    "a plan not read to its end",
+    StatesFollower,
+    "states",
+    schedules=300,
+    among=lambda plan: plan.replays > 0 and plan.faults.fetched_later > 0,
+)
+def _plan_not_read(original: Any, self: Any, **_: object) -> Any:
+    return original(self)
+
+
+@mutation(
+    "operators' ids not fenced at a start", schedules=200, among=lambda plan: plan.replays > 0
+)
+def _operators_not_fenced() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(epoch, "operator_ids", lambda _: {})
+
+
+@mutation(
+    "the key of an operator's id used again", schedules=600, among=lambda plan: plan.replays > 0
+)
+def _operator_key_reused() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(states, "new_operator_key", lambda name: f"emitter/operator/0/{name}")
+
+
 @mutation("a lost answer of the control topic ends the job")
 def _control_in_doubt() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(control, "_to_be_opened_again", ExitStack)
@@ -717,6 +981,46 @@ def _ends_early(original: Any, self: Any, kept: Any, _: Any) -> Any:
 )
 def _replays_forgotten(original: Any, self: Any, before: Any, *more: Any) -> Any:
     return replace(original(self, before, *more), replayed=before.replayed)
+
+
+@replaced(
+    "a table changed though the batch failed",
+    batch.BatchProcessor,
+    "change_tables",
+    schedules=250,
+    among=lambda plan: plan.tables_change and plan.doubled > 0 and plan.workers > 0,
+)
+def _changed_after_failure(
+    _original: Any, self: Any, configuration: Any, record: Any, *, gives_up: Any
+) -> Any:
+    while not self._deciding.acquire(timeout=0.2):
+        if gives_up():
+            return None
+    try:
+        if self._ending.is_set():
+            return None
+        changed = record()
+        self._take(configuration, changed)
+    finally:
+        self._deciding.release()
+    return changed
+
+
+@replaced(
+    "the changed tables of another run believed",
+    control.TableFollower,
+    "_take",
+    schedules=300,
+    among=lambda plan: plan.tables_change,
+)
+def _of_another_run(original: Any, self: Any, entry: Any) -> None:
+    original(self, {**entry, "run": self._run})
+
+
+@mutation("a release that keeps old attempts", schedules=250, among=lambda plan: plan.tables_change)
+def _attempts_kept() -> Iterable[AbstractContextManager[Any]]:
+    counts = lambda self, _, mine: mine.table == self.decider.table_id  # noqa: E731
+    yield patch.object(PartitionRecords, "counts", counts)
 
 
 @mutation("a run that was overtaken records its tables", schedules=5_000)

@@ -10,11 +10,11 @@ import logging
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import combinations
-from typing import Final
+from typing import Any, Final
 
 from tests.simulation.audit import OUTCOMES, POISON, Audit, Condition
 from tests.simulation.clients import Faults, Network, simulated_clients, simulated_clock
@@ -36,11 +36,13 @@ from redrive.checkpoints.epoch import new_operator_key
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.protocol import RetryPolicy
 from redrive.collector import collector_paused
-from redrive.configuration import EmitterChoice
+from redrive.configuration import DataLoss, EmitterChoice
+from redrive.engine.breaker import BreakerSettings
 from redrive.engine.commands import Replay
-from redrive.engine.names import control_topic, tables_topic
+from redrive.engine.names import control_topic, held_keys_topic, tables_topic
 from redrive.errors import ConfigurationError, RedriveError, SupersededFault
-from redrive.messages import OutputRecord, TopicPartition
+from redrive.messages import Headers, OutputRecord, TopicPartition
+from redrive.messages import own_headers as own
 from redrive.messages.reasons import Reason
 from redrive.operations.replay.plan import ReplayPlan
 from redrive.rules import parse
@@ -66,6 +68,10 @@ REASON(2051) ACTION(IGNORE)
 """As ``TABLE``, and messages wait as long as their rules say."""
 ORDERED: Final = BACKED_OFF.replace("RETRYINT", "ORDER(KEY) RETRYINT")
 """As ``BACKED_OFF``, and messages of a key are placed in their order."""
+ROUNDS: Final = """DIALECT(KAFKA) ORDER(KEY) RETRYINT(10)
+REASON(2195) ACTION(RETRY) RETRY(3) BACKOFF(4s,3,20s)
+"""
+"""What is put comes back where its processing fails."""
 CHANGED_IN_ORDER: Final = CHANGED.replace("RETRYINT", "DIALECT(KAFKA) ORDER(KEY) RETRYINT")
 _TARGETS: Final = ("Q0", "Q1", "Q2", "ELSEWHERE")
 _REASONS: Final = (2053, 2053, 2053, 2035, 2085, 2051, 9999)
@@ -140,6 +146,44 @@ _REBALANCED: Final = 4
 """Which one of five seeds has instances that share the partitions out among themselves."""
 _MOST_INSTANCES: Final = 3
 """How many of them there are at most."""
+_BESIDE_BATCHES: Final = 0.4
+"""Share of the schedules in which upkeep runs at any moment."""
+_SPLIT_OTHERWISE: Final = 0.3
+"""Share of the schedules with several ways to share partitions out that have a third one."""
+_POISONED: Final = 0.03
+"""Share of the schedules in which most messages are refused."""
+_LARGE_SLICE: Final = 16
+"""Records of a slice there: more than it may have rounds before it is halved."""
+_LOSING: Final = 0.15
+"""Share of the plain schedules in which a partition loses its leader for long."""
+_LEADERLESS: Final = 200.0
+"""Seconds for which it has none; all others are to be read to their ends meanwhile."""
+_ANEW: Final = 0.15
+"""Share of the other plain ones in which the dead-letter topic is made anew."""
+_BREAKING: Final = 0.1
+"""Share of the schedules in which retries have breakers."""
+_BREAKER: Final = BreakerSettings(failures=2, probe_interval=5.0)
+_TOLD: Final = 0.5
+"""Share of the schedules with consumers in which these are told which keys wait."""
+_PROCESSED: Final = 0.5
+"""Share of the schedules with ORDER(KEY) in which consumers process what is put."""
+_CONSUMERS: Final = "consumers"
+"""The group of these."""
+_PROCESSING: Final = 0.12
+"""Share of the steps at which such a consumer does something."""
+_FAILING: Final = 0.6
+"""Share of the messages that it fails on."""
+_MOST_PLANS: Final = 12
+"""Plans up to which one is made because the clock was set forward."""
+_A_MOMENT: Final = 30.0
+"""Seconds after such a setting for which stamps from before it are judged with care, about."""
+_START_BESIDE: Final = 0.4
+"""Share of the dying commands beside which instances take over: first while one writes, then when
+it has died."""
+_SETTLED_AFTER: Final = 15.0
+"""Seconds after which an instance is no longer starting."""
+_SLOW_FETCHES: Final = 0.2
+"""Share of the schedules in which consumers often have nothing yet, or only some of it."""
 _GROUP: Final = "readers"
 _DEPTH: Final = 3
 
@@ -157,8 +201,8 @@ class Result:
 
 
 @dataclass
-class _Plan:
-    """What the seed decided beforehand."""
+class Plan:
+    """What the seed of a schedule decides beforehand."""
 
     random: random.Random
     shares: list[list[Share]]
@@ -187,13 +231,28 @@ class _Plan:
     """Whether instances share the partitions out among themselves."""
     doubled: float = 0.0
     """Share of the tasks that Spark runs twice at once, in two workers of one run."""
+    has_upkeep_beside: bool = False
+    """Whether upkeep runs at any moment, also while a batch runs or dies."""
+    loses_partition: bool = False
+    """Whether a partition where messages wait has no leader for long, and all others have one."""
+    is_made_anew: bool = False
+    """Whether the dead-letter topic is made anew once, while nothing runs."""
+    has_breakers: bool = False
+    """Whether the handler has breakers."""
+    has_held_keys: bool = False
+    """Whether the job writes the topic of held keys."""
+    has_rounds: bool = False
+    """Whether consumers process what is put, and return what they fail on."""
+    is_poisoned: bool = False
+    """Whether most messages of large slices are refused one by one."""
     replays: int = 0
     """How often an operator asks for a replay once nothing goes wrong any more; if at all, then
     also before."""
 
     @classmethod
-    def of(cls, seed: int, *, duels_only: bool) -> _Plan:
-        chance = random.Random(seed)
+    def of(cls, seed: int, *, duels_only: bool = False) -> Plan:
+        """The plan of a schedule; arguments as for ``run_schedule``."""
+        chance, more = random.Random(seed), random.Random(f"more of {seed}")
         has_full_queue = chance.random() < 0.2 and not duels_only
         one, two = [Share(1, 1)], [Share(1, 2), Share(2, 2)]
         ways = [[one], [one, two]] if duels_only else [[one], [one], [two], [one, two]]
@@ -201,24 +260,42 @@ class _Plan:
         tables_change = chance.random() < 0.25
         rebalances = seed % 5 == _REBALANCED and not is_duel and not has_full_queue
         level = 0.0 if is_duel else chance.choice([0.0, 0.02, 0.02, 0.05, 0.1])
+        shares = [one] if has_full_queue else chance.choice(ways)
+        if len(shares) > 1 and not rebalances and more.random() < _SPLIT_OTHERWISE:
+            # Neither way contains the other: a share gets some lanes of several shares.
+            shares = [*shares, [Share(1, 3), Share(2, 3), Share(3, 3)]]
+        is_poisoned = more.random() < _POISONED and not (is_duel or has_full_queue)
+        has_rounds = seed % 6 == _ORDERED and not (is_duel or has_full_queue or is_poisoned)
+        has_rounds = more.random() < _PROCESSED and has_rounds
+        # What else may happen is for the others.
+        is_plain = not (is_duel or has_full_queue or is_poisoned or has_rounds or rebalances)
+        is_plain = is_plain and shares == [one] and seed % 6 != _ORDERED
+        loses_partition = more.random() < _LOSING and is_plain
+        is_made_anew = more.random() < _ANEW and is_plain and not loses_partition
+        has_breakers = more.random() < _BREAKING and not (is_duel or has_full_queue)
+        is_special = has_rounds or loses_partition or is_made_anew
+        tables_change = tables_change and not is_special
+        inputs = chance.randint(20, 40) if is_duel else chance.randint(4, 16)
         return cls(
             chance,
-            shares=[one] if has_full_queue else chance.choice(ways),
-            inputs=chance.randint(20, 40) if is_duel else chance.randint(4, 16),
+            shares=shares,
+            inputs=inputs + 12 * is_poisoned,
             chaos_steps=_DUEL if is_duel else chance.choice([50, 100, 200]),
             events=_DUEL_EVENTS if is_duel else chance.choice([0.0, 0.04, 0.1, 0.2]),
             workers=0 if has_full_queue else chance.choice([1, 2] if is_duel else [0, 1, 2]),
             table=TABLE
             if duels_only or seed % 3
+            else ROUNDS
+            if has_rounds
             else ORDERED
             if seed % 6 == _ORDERED
             else BACKED_OFF,
             tables_change=tables_change and not rebalances,
             has_full_queue=has_full_queue,
-            may_expire=chance.random() < 0.2,
+            may_expire=chance.random() < 0.2 and not loses_partition,
             bumps_epochs=seed % 4 == 1,
             sets_clocks=seed % 5 == 2 and not duels_only,
-            mends=seed % 4 == 2,
+            mends=seed % 4 == 2 or has_breakers,
             is_duel=is_duel,
             markers=chance.choice([0.04, 0.2] if is_duel else [0.1, _MOST_MARKERS]),
             faults=Faults(
@@ -236,12 +313,20 @@ class _Plan:
                 buffer_full=chance.choice([0.0, 0.1]),
                 out_of_sequence=chance.choice([0.0, 0.5]),
                 is_mixed=chance.random() < 0.3,
+                fetched_later=0.3 if more.random() < _SLOW_FETCHES and not is_duel else 0.0,
             ),
             rebalances=rebalances,
+            has_upkeep_beside=more.random() < _BESIDE_BATCHES and not (is_duel or tables_change),
+            loses_partition=loses_partition,
+            is_made_anew=is_made_anew,
+            has_breakers=has_breakers,
+            has_held_keys=has_rounds and more.random() < _TOLD,
+            has_rounds=has_rounds,
+            is_poisoned=is_poisoned,
             doubled=0.5 if seed % 7 == 3 and not duels_only else 0.0,
             # Mostly where tables change: what both want to place is hardest to place once.
             replays=0
-            if is_duel or chance.random() < (0.1 if tables_change else 0.5)
+            if is_duel or is_special or chance.random() < (0.1 if tables_change else 0.5)
             else chance.randint(1, 6),
         )
 
@@ -250,7 +335,7 @@ class _Plan:
 class _World:
     """The cluster and the processes of one schedule, and what may happen to them."""
 
-    plan: _Plan
+    plan: Plan
     scheduler: Scheduler
     network: Network
     instances: list[Instance] = field(default_factory=list)
@@ -264,6 +349,7 @@ class _World:
     """Names of instances beside which another was started for some of their partitions."""
     written: int = 0
     is_calm: bool = False
+    calm_since: float = 0.0
     stops_amid: dict[str, bool] = field(default_factory=dict)
     """By the name of a process that was overtaken, whether it stops in its next transaction."""
     table: str = ""
@@ -291,6 +377,10 @@ class _World:
     """Whether somebody replays something as soon as a new table is to look at it."""
     replays_left: int = 0
     """Replays that are still to be asked for, before the job may end."""
+    _returns: tuple[TopicPartition, int] | None = None
+    """What a consumer has failed on and returned, without having passed it."""
+    _leaderless_until: float | None = float("inf")
+    """When the partition that lost its leader gets one; None once it has."""
     _was_amid: bool = False
     """Whether the command was in a transaction at the step before."""
     _is_full: bool = False
@@ -308,10 +398,11 @@ class _World:
         """What is there before the job is started."""
         chance, cluster = self.plan.random, self.cluster
         cluster.bumps_epochs = self.plan.bumps_epochs
-        cluster.create(DEAD_LETTERS, chance.choice([1, 2, 3]))
+        cluster.create(DEAD_LETTERS, chance.choice([1, 2, 3]) + self.plan.loses_partition)
         cluster.create(OUTCOMES, 2)
         cluster.create(control_topic(APPLICATION), wants_keys=True)
         cluster.create(tables_topic(APPLICATION), wants_keys=True)
+        cluster.on_entry = self._check_taken
         for name in _TARGETS:
             if chance.random() < 0.9 or self.plan.is_duel:
                 topic = cluster.create(
@@ -337,6 +428,8 @@ class _World:
 
     def on_wait(self) -> None:
         """What happens when no process does anything."""
+        if self.plan.has_rounds:
+            self._process()
         if self.scheduler.random.random() < _WAITING:
             self.cluster.write_marker()
 
@@ -355,15 +448,21 @@ class _World:
             self._stop_amid(self.dies_amid)
         if self.to_be_hidden in self.cluster.owners and self.scheduler.random.random() < _HIDING:
             self._hide()
+        self._watch()
+        if not self.is_calm and self.scheduler.steps > self.plan.chaos_steps:
+            self._calm_down()
+        elif (happens := self._drawn(drawn - _MOST_MARKERS)) is not None:
+            happens()
+
+    def _watch(self) -> None:
+        """What is looked at at every step."""
         if self.plan.has_full_queue:
             self.watch_depth()
         if self.plan.is_duel:
             self._overtake_worker()
             self._stop_overtaken()
-        if not self.is_calm and self.scheduler.steps > self.plan.chaos_steps:
-            self._calm_down()
-        elif (happens := self._drawn(drawn - _MOST_MARKERS)) is not None:
-            happens()
+        if self.plan.loses_partition and self.is_calm:
+            self._watch_partition()
 
     def _drawn(self, place: float) -> Callable[[], object] | None:
         """What happens at a step, if anything does: one share behind the other."""
@@ -386,10 +485,14 @@ class _World:
         always: list[tuple[float, Callable[[], object]]] = []
         if plan.has_full_queue:
             always.append((0.04, self._read_full_queue))
+        if plan.has_rounds:
+            always.append((_PROCESSING, self._process))
         if plan.sets_clocks:
             always.append((0.04, self._set_clock))
         if plan.mends:
             afterwards.append((0.1, self._mend))
+        if plan.is_made_anew:
+            afterwards.append((_LATE, self._make_anew))
         if plan.may_expire:
             afterwards.append((_LATE, partial(self._once, self._leave_for_a_week)))
         if plan.tables_change:
@@ -420,11 +523,14 @@ class _World:
     def _calm_down(self) -> None:
         """From now on nothing goes wrong any more, but what a client gets over by itself."""
         self._tell("calm")
-        self.is_calm = True
+        self.is_calm, self.calm_since = True, self.scheduler.now
         self.replays_left = self.plan.replays
         faults = self.plan.faults
         self.network.faults = Faults(
-            ended_twice=faults.ended_twice, unanswered=faults.unanswered, is_mixed=faults.is_mixed
+            ended_twice=faults.ended_twice,
+            unanswered=faults.unanswered,
+            is_mixed=faults.is_mixed,
+            fetched_later=faults.fetched_later,
         )
         while self.written < self.plan.inputs:
             self._write_input()
@@ -443,12 +549,14 @@ class _World:
 
     def _events(self) -> list[Callable[[], None]]:
         if self.plan.is_duel:
-            return [self._take_over, self._take_over, self._take_over, self._kill_driver]
+            take_over = self._take_over
+            return [take_over, take_over, take_over, self._kill_driver, self._stop]
         events = [
             self._write_input, self._write_input, self._kill, self._kill, self._kill_worker,
             self._freeze, self._freeze, self._take_over, self._take_over, self._delete_topic,
             self._create_topic, self._create_topic, self._shrink, self._shrink, self._lose_leader,
             self._find_leader, self._forbid, self._allow, self._restart_broker, self._add_partition,
+            self._stop,
         ]  # fmt: skip
         if self.plan.tables_change:
             events += [self._change_table] * 2
@@ -475,10 +583,15 @@ class _World:
                 if self.plan.workers
                 else EmitterChoice.DRIVER,
                 rebalances=self.plan.rebalances,
+                breaker=_BREAKER if self.plan.has_breakers else None,
+                has_held_keys=self.plan.has_held_keys,
+                data_loss=DataLoss.CONTINUE if self.plan.is_made_anew else DataLoss.STOP,
+                slice_records=_LARGE_SLICE if self.plan.is_poisoned else None,
             ),
             workers=self.plan.workers,
             renewed=0.9 if self.plan.is_duel else 0.2,
             doubled=self.plan.doubled,
+            has_upkeep_beside=self.plan.has_upkeep_beside,
             is_over=self._is_over,
         )
         self._tell(f"{instance.name} is started for share {share}")
@@ -492,7 +605,10 @@ class _World:
     def _is_over(self) -> bool:
         """Whether nothing new will come."""
         is_applied = not any(process.is_alive for process in self.every_apply)
-        return self.is_calm and not self.replays_left and is_applied and not self.awaits_table
+        is_led = self._leaderless_until is None if self.plan.loses_partition else True
+        is_processed = is_led and self._returns is None and not self._unprocessed()
+        is_done = not self.replays_left and is_applied and not self.awaits_table
+        return self.is_calm and is_done and is_processed
 
     def _kill(self) -> None:
         """Kills a driver, mostly with its workers (SIGKILL of the group)."""
@@ -504,6 +620,13 @@ class _World:
         with_workers = self.scheduler.random.random() < 0.7
         for process in instance.processes if with_workers else instance.processes[:1]:
             self.scheduler.kill(process)
+
+    def _stop(self) -> None:
+        """Asks an instance to stop, which releases its share whatever is left to do."""
+        if self.instances:
+            instance = self.instances.pop()
+            self._tell(f"{instance.name} is to stop")
+            instance.is_to_stop = True
 
     def _kill_driver(self) -> None:
         """Kills the driver that was started last, perhaps in the middle of its start."""
@@ -649,10 +772,20 @@ class _World:
         self._accept(self.scheduler.random.choice([write_replay, write_order]))
 
     def _replay_beside_table(self) -> None:
-        """An operator replays something at the moment at which a new table is to look at it."""
+        """An operator replays something at the moment at which a new table is to look at it, or
+        has parked messages tried when the job has just got a clock that was set forward."""
+        if self._was_set_forward() and len(self.plans) < _MOST_PLANS:
+            self._accept(write_order)
         if self.awaits_table and REPLAY in self.cluster.topics:
             self._accept(write_replay)
         self.awaits_table = False
+
+    def _was_set_forward(self) -> bool:
+        """Whether the clock was set forward a moment ago, where operators replay."""
+        if not self.plan.replays or len(self.scheduler.set_at) < 2:
+            return False
+        (_, before), (at, ahead) = self.scheduler.set_at[-2:]
+        return ahead > before and self.scheduler.now - at < _A_MOMENT
 
     def _accept(
         self, write: Callable[[SimulatedCluster, random.Random, str], Replay | None]
@@ -699,7 +832,10 @@ class _World:
     def _stop_amid(self, process: Process) -> None:
         """Lets a command die in one of its transactions."""
         is_amid = self.cluster.emits(process.name)
-        self.transactions_left -= is_amid and not self._was_amid
+        if is_amid and not self._was_amid:
+            self.transactions_left -= 1
+            if self.scheduler.random.random() < _START_BESIDE:
+                self._take_over()
         self._was_amid = is_amid
         if not self.transactions_left:
             process.stops_after, self.dies_amid, self._was_amid = 1, None, False
@@ -726,6 +862,11 @@ class _World:
             reason, queue = 2053, "Q1"
         large = chance.choice([b"large" * 800, chance.randbytes(4_000)])  # one can be compressed
         body = chance.choice([b"small", b"small", b"small", large, POISON])
+        if self.plan.has_rounds:
+            self._fail(number, f"Q{number % 3}", b"small", [])
+            return
+        if self.plan.is_poisoned:
+            reason, body = 2053, chance.choice([POISON, POISON, b"small"])
         if self.plan.is_duel:
             reason, body = 2053, b"small"  # what happens is to happen between the instances
         headers: list[tuple[str, bytes | None]] = [
@@ -734,8 +875,83 @@ class _World:
         ]
         key = f"k{number % 3}".encode() if chance.random() < 0.9 else None
         partition = number % self.cluster.topics[DEAD_LETTERS].partitions
+        if self.plan.is_poisoned:
+            partition = 0
         now = int(self.scheduler.now * 1000)
         self.cluster.append(OutputRecord(DEAD_LETTERS, key, body, headers, now, partition))
+
+    # -- consumers that return rounds ------------------------------------------------------------
+
+    def _fail(self, number: int, topic: str, body: bytes, kept: Headers) -> None:
+        """A consumer fails on a record of a topic, and writes its dead letter as Spring does."""
+        key = f"k{number % 3}".encode()
+        count = self.cluster.topics[DEAD_LETTERS].partitions
+        headers: list[tuple[str, bytes | None]] = [
+            *kept,
+            ("kafka_dlt-original-topic", topic.encode()),
+            ("kafka_dlt-original-partition", bytes(4)),
+            ("kafka_dlt-original-offset", number.to_bytes(8, "big")),
+            ("kafka_dlt-original-consumer-group", _CONSUMERS.encode()),
+            ("kafka_dlt-exception-fqcn", b"org.example.Failure"),
+        ]
+        now = int(self.scheduler.now * 1000)
+        record = OutputRecord(DEAD_LETTERS, key, body, headers, now, number % 3 % count)
+        self.cluster.append(record)
+
+    def _unprocessed(self) -> list[tuple[TopicPartition, int, OutputRecord]]:
+        if not self.plan.has_rounds:
+            return []
+        return [
+            (lane, offset, record)
+            for topic in _TARGETS
+            for lane, offset, _, record in self.cluster.visible(topic)
+            if offset >= self.cluster.offsets.setdefault((_CONSUMERS, lane), 0)
+        ]
+
+    def _check_told(self) -> None:
+        """Who believes the topic of held keys as the docs say knows every key that waits."""
+        told: dict[str, bytes] = {}
+        topic = held_keys_topic(APPLICATION)
+        for *_, record in self.cluster.visible(topic):
+            told.pop((record.key or b"").decode(), None)
+            if record.value is not None:
+                told[(record.key or b"").decode()] = record.value
+        for topic in (RETRY, BACKOFF):
+            for lane, offset, _, record in self.cluster.visible(topic):
+                place = own.read_own(record.headers or []).identity.rsplit(":", 2)
+                if offset < self.cluster.offsets.get((APPLICATION, lane), 0) or not record.key:
+                    continue
+                passed = int(told.get(f"{DEAD_LETTERS}:{place[1]}", b"0"))
+                is_told = f"{DEAD_LETTERS}/{record.key.decode()}" in told
+                if int(place[2]) < passed and not is_told:
+                    finding = f"{record.key!r} waits on {lane}, and consumers are not told"
+                    self.findings += [finding] if finding not in self.findings else []
+
+    def _process(self) -> None:
+        """A consumer goes on: first it returns what it fails on, then it commits its offset."""
+        if self.plan.has_held_keys:
+            self._check_told()
+        chance, cluster = self.scheduler.random, self.cluster
+        if self._returns is not None:
+            (lane, offset), self._returns = self._returns, None
+            if lane in cluster.logs and cluster.offsets.get((_CONSUMERS, lane)) == offset:
+                cluster.offsets[_CONSUMERS, lane] = offset + 1
+            return
+        records = self._unprocessed()
+        if not records:
+            return
+        firsts = {lane: (lane, offset, record) for lane, offset, record in reversed(records)}
+        lane, offset, record = chance.choice(list(firsts.values()))
+        cluster.offsets[_CONSUMERS, lane] = offset
+        has_failed = chance.random() < _FAILING
+        cluster.processed[cluster.topics[lane.topic].identity, lane.partition, offset] = (
+            None if has_failed else self.scheduler.now
+        )
+        self.scheduler.tell(f"* {lane}:{offset} {'fails' if has_failed else 'is processed'}")
+        self._returns = lane, offset
+        if has_failed:
+            number = int((record.key or b"k0")[1:])
+            self._fail(number, lane.topic, record.value or b"", record.headers or [])
 
     def _delete_topic(self) -> None:
         name = self.scheduler.random.choice(_TARGETS)
@@ -764,6 +980,39 @@ class _World:
                 self._matters(name, Reason.MSG_TOO_BIG_FOR_Q)
             else:
                 self._is_over_for(Reason.MSG_TOO_BIG_FOR_Q, name)
+
+    def _make_anew(self) -> None:
+        """Somebody deletes a topic that the job knows and makes it again, while nothing runs."""
+        entries = self.cluster.visible(control_topic(APPLICATION))
+        is_known = any(record.key == f"topic/{DEAD_LETTERS}".encode() for *_, record in entries)
+        if self.cluster.incarnations or not is_known:
+            return
+        self.scheduler.kill_all()
+        self.instances.clear()
+        self.cluster.settle()
+        self.cluster.make_anew(DEAD_LETTERS)
+        self._tell("the dead-letter topic is made anew")
+        self.plan.inputs += 6
+        while self.written < self.plan.inputs:
+            self._write_input()
+        self._look_after()
+
+    def _watch_partition(self) -> None:
+        """Takes the leader from a partition where messages wait; some time later all of the others
+        have been read, and it gets one."""
+        topic, until = self.cluster.topics.get(RETRY), self._leaderless_until
+        if topic is None or until is None:
+            return
+        if until == float("inf"):
+            topic.leaderless.add(0)
+            self._leaderless_until = self.scheduler.now + _LEADERLESS
+            self._tell(f"{RETRY}:0 has no leader")
+        elif self.scheduler.now > until:
+            topic.leaderless.clear()
+            self._leaderless_until = None
+            self._tell(f"{RETRY}:0 has a leader")
+            left = {lane for lane, _ in self._unread(APPLICATION, DEAD_LETTERS) if lane.partition}
+            self.findings += [f"{lane} stood still beside another one" for lane in sorted(left)]
 
     def _lose_leader(self) -> None:
         names = [*_TARGETS, *_TARGETS, OUTCOMES, RETRY, BACKOFF, REMAINING]
@@ -864,6 +1113,20 @@ class _World:
             if topic in {None, condition.topic} and reason in {None, condition.reason}:
                 condition.until = min(condition.until, self.scheduler.now)
 
+    def _check_taken(self, key: str, before: Mapping[str, Any]) -> None:
+        """Instances that share partitions out give up what others are to take: nobody takes it
+        from one that lives, unless that one stands still."""
+        is_quiet = self.is_calm and self.plan.rebalances and not self.plan.faults.ended_twice
+        holder = self.network.members.get(before.get("member", ""))
+        if not is_quiet or holder is None or holder is self.scheduler.current:
+            return
+        is_stopping = any(one.is_to_stop for one in self.every if one.name == holder.name)
+        is_settled = self.scheduler.now - self.calm_since > _SETTLED_AFTER and not is_stopping
+        is_settled = is_settled and self.scheduler.wall - before.get("since", 0.0) > _SETTLED_AFTER
+        is_well = is_settled and holder.is_alive and not holder.is_doomed and not holder.frozen[1]
+        if is_well and holder.name != self.scheduler.name.partition(".")[0]:
+            self.findings.append(f"{key} was taken from {holder.name}, which lives")
+
     def is_unfinished(self) -> bool:
         """Whether every process ended, and something is left to do; one is started if so."""
         if not self.is_calm:
@@ -934,7 +1197,7 @@ def run_schedule(
         trace: Told of every step: when, which process, what.
         duels_only: Whether nothing is to happen but that instances take over from each other.
     """
-    plan = _Plan.of(seed, duels_only=duels_only)
+    plan = Plan.of(seed, duels_only=duels_only)
     scheduler = Scheduler(seed, most_steps=_MOST_STEPS)
     network = Network(SimulatedCluster(), scheduler)
     world = _World(plan, scheduler, network)
@@ -957,9 +1220,11 @@ def run_schedule(
         audit = Audit(
             network.cluster, world.conditions, table, _apart(scheduler), _set_back(scheduler)
         )
-        audit.is_ordered = plan.table == ORDERED
+        audit.is_ordered = plan.table in {ORDERED, ROUNDS}
+        audit.has_rounds = plan.has_rounds
         audit.tables = [
-            parse(one).required() for one in (TABLE, CHANGED, BACKED_OFF, ORDERED, CHANGED_IN_ORDER)
+            parse(one).required()
+            for one in (TABLE, CHANGED, BACKED_OFF, ORDERED, ROUNDS, CHANGED_IN_ORDER)
         ]
         world.findings += audit.run()
     return Result(seed, world.findings, scheduler.steps, world.written, world.happened)

@@ -18,6 +18,7 @@ from redrive.checkpoints.held import HeldPartition
 from redrive.checkpoints.positions import PositionsOnly
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.engine.breaker import BreakerCounts, BreakerKey, Breakers, BreakerSettings
+from redrive.errors import TransientFault
 from redrive.messages import TopicPartition
 from redrive.streaming.batch import LARGEST_RESULT, BatchProcessor
 from redrive.streaming.emission import EmissionOrder
@@ -123,25 +124,52 @@ def test_a_batch_that_runs_while_ends_are_asked_for_leaves_work() -> None:
     assert backlog.pass_markers()
 
 
-def test_offsets_are_committed_again_behind_a_batch_that_runs_at_that_moment(
-    tmp_path: Path,
-) -> None:
-    """Under a constant load one always does, and the offsets of quiet lanes must not expire."""
-    job, quiet = job_in(tmp_path), TopicPartition("quiet", 0)
-    start = Start({quiet: 7}, (), frozenset(), {})
-    order = EmissionOrder(job, RunIdentity("app", job.share, 1))
+def processor_that_commits(
+    job: JobConfiguration, lane: TopicPartition, committed: list[PositionsOnly]
+) -> Any:
+    """A processor of one lane that stands at 7; what it would commit is put into a list."""
     processor = cast("Any", BatchProcessor)(
         job,
-        order,
-        start,
+        EmissionOrder(job, RunIdentity("app", job.share, 1)),
+        Start({lane: 7}, (), frozenset(), {}),
         SimpleNamespace(close=lambda: None),
         done=lambda _: None,
         emitted=lambda _: None,
     )
-    committed: list[PositionsOnly] = []
     processor._emission.emitter = SimpleNamespace(
         begin_batch=lambda: None, emit=committed.append, drop_producer=lambda: None
     )
+    return processor
+
+
+@pytest.mark.parametrize("fault", [TransientFault("a worker is lost"), RuntimeError("of Spark")])
+def test_nothing_commits_positions_after_a_failed_batch(tmp_path: Path, fault: Exception) -> None:
+    """A worker of the batch may still commit, between the look at the offsets and the commit."""
+    lane, committed = TopicPartition("letters", 0), list[PositionsOnly]()
+    processor = processor_that_commits(job_in(tmp_path), lane, committed)
+
+    def process(*_: object) -> None:
+        raise fault
+
+    processor._process = process
+    processor.begin()
+    with pytest.raises(type(fault)):
+        processor(None, 7)
+    processor.commit_positions({lane: 9})
+    processor.commit_again()
+    assert processor.end(0)
+    processor.commit_positions({lane: 9})
+    assert not committed
+    assert processor.positions == {lane: 7}
+    processor.close()
+
+
+def test_offsets_are_committed_again_behind_a_batch_that_runs_at_that_moment(
+    tmp_path: Path,
+) -> None:
+    """Under a constant load one always does, and the offsets of quiet lanes must not expire."""
+    quiet, committed = TopicPartition("quiet", 0), list[PositionsOnly]()
+    processor = processor_that_commits(job_in(tmp_path), quiet, committed)
     asked, may_end = threading.Event(), threading.Event()
 
     def process(*_: object) -> None:

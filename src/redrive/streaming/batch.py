@@ -119,7 +119,8 @@ class BatchProcessor:
         self._may_begin = threading.Event()
         self._ending = threading.Event()
         self._has_failed = False
-        """Whether deciding failed: a transaction in doubt may still be committed."""
+        """Whether a batch failed: its workers may still emit, and a transaction in doubt may still
+        be committed. So nothing else of this run commits positions or changes tables."""
         self._busy = threading.Lock()
         self._deciding = threading.Lock()
         """Held while a table decides, until its decisions are committed."""
@@ -139,8 +140,10 @@ class BatchProcessor:
                 with under_way("the running batch"):
                     self._process(frame, batch, self.began)
                     self._commit_if_requested()
-            except ProtocolError as fault:
-                self.fault = fault
+            except BaseException as fault:
+                self._has_failed = True  # before anybody else gets the lock
+                if isinstance(fault, ProtocolError):
+                    self.fault = fault
                 raise
             finally:
                 self.began = None
@@ -205,6 +208,9 @@ class BatchProcessor:
     ) -> None:
         """Commits lane positions, unless a batch is running, which commits later ones itself.
 
+        After a failed batch nothing is committed: a worker that still emits would commit between
+        the look at the committed offsets and this commit, which would then move a lane backwards.
+
         Args:
             positions: The least position of each lane.
             moved: Lanes that get this position regardless of the committed one.
@@ -215,7 +221,8 @@ class BatchProcessor:
         if not self._busy.acquire(blocking=False):
             return  # the caller must stay responsive to a stop
         try:
-            self._commit(positions, moved)
+            if not self._has_failed:
+                self._commit(positions, moved)
         finally:
             self._busy.release()
 
@@ -259,7 +266,7 @@ class BatchProcessor:
         return HeldPartitions(bounded, self._cluster, self._clock, rate=rate, at_most=True)
 
     def _commit_if_requested(self) -> None:
-        if self._commit_requested.is_set() and not self._ending.is_set():
+        if self._commit_requested.is_set() and not (self._ending.is_set() or self._has_failed):
             self._commit(dict(self.positions))
             self._commit_requested.clear()
 

@@ -98,8 +98,8 @@ def refuse_second_attempt(attempt: int) -> None:
 class StoppedWorkers:
     """Ends Spark's Python processes on this machine that stand still for ``MOST_STOPPED``.
 
-    Spark waits for them without a bound, and so does every lane of the batch. A busy process is never
-    ended, however slow it is: only one that the operating system does not let run.
+    Spark waits for them without a bound, and so does every lane of the batch. A busy process is
+    never ended, however slow it is: only one that the operating system does not let run.
     """
 
     def __init__(self, ended: Callable[[int], None]) -> None:

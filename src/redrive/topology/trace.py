@@ -27,7 +27,7 @@ from redrive.topology.mq.results import (
 from redrive.topology.mq.results import Step as MqStep
 from redrive.topology.mqe.message import Message
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
-from redrive.topology.mqe.results import Delivered, End, Failed, Failure, Stored
+from redrive.topology.mqe.results import Delivered, End, Failed, Stored
 from redrive.topology.mqe.results import Resolution as MqeResolution
 from redrive.topology.mqe.results import Step as MqeStep
 from redrive.topology.mqe.rules import load_rules
