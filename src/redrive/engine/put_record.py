@@ -298,9 +298,9 @@ class PreparedPut:
     """Writes the dead letters of one profile that one decision puts to a queue."""
 
     __slots__ = (
-        "_added", "_columns", "_edits", "_endings", "_facts", "_gaps", "_left", "_strips",
-        "_time_columns", "_times", "_topic", "_variants", "cut", "decision", "earliest", "hops",
-        "is_counted_by_body", "latest", "may_lack_rounds", "room", "topic",
+        "_added", "_columns", "_edits", "_endings", "_facts", "_first", "_gaps", "_last", "_left",
+        "_strips", "_time_columns", "_times", "_topic", "_variants", "cut", "decision", "earliest",
+        "hops", "is_counted_by_body", "latest", "may_lack_rounds", "room", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -332,6 +332,8 @@ class PreparedPut:
         self._added: Headers = []
         self._facts, self._topic = facts, facts.facts.topic(self.topic)
         self._times, self._strips = PutTimes.of(put, facts), put.strip
+        kept, lasting = self._times.kept, self._times.lasting
+        self._first, self._last = max(1, kept[0], lasting[0]), min(kept[1], lasting[1])
         self._time_columns = _time_columns(put, layout)
         self._variants: dict[bool, Put] = {}
         deciding = origin_partition_headers(put.profile) if put.returns else None
@@ -376,15 +378,19 @@ class PreparedPut:
                 if raw is not None and (named := valid_time(read(raw))):
                     break
             own_time = record_time or named or timestamp
-        times = self._times
-        stamp, decision = times.stamp(own_time), self.decision
-        if stamp != own_time or times.is_short(own_time):
-            first, last = self._topic.timestamps(self._facts.now)
-            if stamp > 0 and not first <= stamp <= last:
-                return None
-            decision = self._variant(own_time, is_renewed=stamp != own_time)
+        stamp, decision, times = own_time, self.decision, self._times
+        if self._first <= own_time <= self._last:  # nearly all: it keeps its own timestamp
+            is_noted = times.is_noted or (times.may_drift and not named)
+        else:
+            stamp = times.stamp(own_time)
+            if stamp != own_time or times.is_short(own_time):
+                first, last = self._topic.timestamps(self._facts.now)
+                if stamp > 0 and not first <= stamp <= last:
+                    return None
+                decision = self._variant(own_time, is_renewed=stamp != own_time)
+            is_noted = times.is_needed(own_time, stamp, may_drift=not named)
         partition, written = self.place(headers, identity)
-        if times.is_needed(own_time, stamp, may_drift=not named):
+        if is_noted:
             written.append(timestamp_header(own_time))
         body = value[self.cut :]
         return OutputRecord(self.topic, key, body, written, stamp, partition), decision
