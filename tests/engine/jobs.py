@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from unittest import mock
 
 from tests.configurations import handled, job_of
@@ -52,6 +53,13 @@ class Decided(NamedTuple):
     """Its outcome as the ledger has it."""
     written: Sequence[OutputRecord]
     """What the decision writes besides."""
+
+
+def _decision_of(members: dict[str, Any], decisions: Iterable[Decision]) -> Decision:
+    """The decision of an outcome, by its members; those of a single put are none of them."""
+    told = {decision: json.loads(f"{{{decision.members}}}") for decision in decisions}
+    fitting = [one for one in told if told[one].items() <= members.items()]
+    return max(fitting, key=lambda decision: len(told[decision]))
 
 
 @dataclass
@@ -114,10 +122,7 @@ class MemoryJob:
             if one.topic != _OUTCOMES:
                 written.append(one)
                 continue
-            text = (one.value or b"").decode()
-            decision = next(
-                it for it in work._context.decisions if text.endswith(f"{it.members}}}")
-            )
+            decision = _decision_of(json.loads(one.value or b""), work._context.decisions)
             row = row_of(one.value, NOW, 0, len(decided))
             decided.append(Decided(records[len(decided)], decision, row, written))
             written = []

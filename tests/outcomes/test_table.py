@@ -134,7 +134,9 @@ def test_the_ledger_of_another_cluster_is_not_taken_for_this_ones(tmp_path: Path
     assert LedgerTable.open(path, "B/outcomes") is not None
 
 
-def test_a_broken_ledger_says_how_to_make_it_again(tmp_path: Path) -> None:
+def test_a_broken_ledger_says_what_to_look_at_and_suggests_to_delete_nothing(
+    tmp_path: Path,
+) -> None:
     """A log that can't be read is one clear error."""
     path = tmp_path / "ledger"
     append(path, rows([outcome(1)]))
@@ -142,7 +144,8 @@ def test_a_broken_ledger_says_how_to_make_it_again(tmp_path: Path) -> None:
         file.write_text("{")
     with pytest.raises(EnvironmentFault) as caught:
         _open(path).rows("")
-    assert "rebuild" in caught.value.hint
+    assert "check the folder" in caught.value.hint
+    assert "rebuild" not in caught.value.hint
 
 
 def test_of_two_who_want_to_change_a_ledger_one_is_refused(tmp_path: Path) -> None:

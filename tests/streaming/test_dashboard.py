@@ -168,7 +168,7 @@ def page(
     configuration: JobConfiguration, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[int]:
     """The port of the page of a job that runs, and looks every second at what waits."""
-    for name in ("_FIRST", "_AGE", "_SHARE"):
+    for name in ("_FIRST", "_AGE"):
         monkeypatch.setattr(f"redrive.observe.survey.{name}", 1.0)
     with Observation(configuration) as observation:
         observation.listen()

@@ -90,7 +90,10 @@ def test_each_dead_letter_goes_where_its_own_text_and_body_say(
     assert [h for h in put[0].headers if not h[0].startswith("redrive.")] == [("x", b"1")]
     assert (len(jobs.read(slow)), len(jobs.read(sink))) == (10, 10)
     results = Counter(outcome["result"] for outcome in jobs.outcomes(configuration))
-    assert results == {"retried": 20, "forwarded": 20, "discarded": 1, "remains": 1}
+    # Connect's dead letters have the record's time, so each waits its delay from the first look on.
+    assert results == {
+        "parked": 20, "retried": 20, "forwarded": 20, "discarded": 1, "remains": 1,
+    }  # fmt: skip
 
 
 def test_age_moves_a_message_on_and_quarantine_outlasts_the_table(jobs: Jobs) -> None:

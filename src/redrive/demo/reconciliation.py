@@ -60,7 +60,8 @@ class Trace:
         has_made = len(headers) - len(given) == len(self.message.made)
         if Counter(given) != Counter(original.headers) or not has_made:
             yield f"the headers {where} changed"
-        if record.timestamp not in {one.record.timestamp for one in self.inputs}:
+        times = {letter.record.timestamp for letter in self.inputs}
+        if record.timestamp not in times | {original.timestamp}:
             yield f"the timestamp {where} changed"
 
 

@@ -106,7 +106,7 @@ def _message(number: int, kind: Kind, chance: random.Random) -> Message:
         kind=kind.name,
         topic=kind.dead_letters,
         record=Record(key, value, (*headers, *written)),
-        original=Record(key, value, tuple(headers)),
+        original=Record(key, value, tuple(headers), _WHEN if "spring" in kind.scheme else 0),
         ends=(End(kind.end, places[kind.end]),),
         failures=chance.choice(kind.failures),
     )
