@@ -108,8 +108,8 @@ def plan(
     index = _index_of(job, name, new)
     answer = ask_with_progress(
         Question(
-            old=job if old is None else with_table(config, index, old).job,
-            new=with_table(config, index, new).job,
+            old=job if old is None else with_table(config, old, index).job,
+            new=with_table(config, new, index).job,
             handler=job.handlers[index].identity.name,
             over=over,
             since=None if since is None else parse_time("--since", since),
@@ -170,9 +170,12 @@ def _index_of(job: JobConfiguration, name: str | None, new: Path) -> int:
     )
 
 
-def with_table(config: Path, index: int, table: Path) -> Settings:
-    """The settings with another table, checked as by ``run``; raises ``ConfigurationError``."""
-    return read_settings(config, options=[_table_option(index, table)])
+def with_table(config: Path, table: Path, *handlers: int) -> Settings:
+    """The settings with another table for handlers, by their indexes, checked as by ``run``.
+
+    Raises ``ConfigurationError``.
+    """
+    return read_settings(config, options=[_table_option(index, table) for index in handlers])
 
 
 def _table_option(index: int, table: Path) -> Option:
@@ -194,7 +197,7 @@ def try_table(
     if config is None:
         settings = _without_file(table, topic, bootstrap_server)
     else:
-        settings = with_table(config, _handler_of(read_settings(config).job, topic), table)
+        settings = with_table(config, table, _handler_of(read_settings(config).job, topic))
     try_tables(settings, topic=topic, as_json=as_json)
 
 

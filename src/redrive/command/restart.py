@@ -121,6 +121,8 @@ class Restart:
     over: Sequence[Over]
     """The messages that a plan is shown for; empty without a plan."""
     yes: bool
+    operator: str = ""
+    """Who asks, and why; empty for the user of this process."""
 
     def here(self, timeout: float) -> RestartAnswer:
         """Restart with the files as they are."""
@@ -130,7 +132,7 @@ class Restart:
         if self.over:
             _show_plan(settings, tables_of(settings.job), self.over)
             ask("Restart with these tables?", yes=self.yes)
-        return _restart(settings.job, timeout)
+        return self._restart(settings.job, timeout)
 
     def with_kept(self, digits: str, handler: str | None, timeout: float) -> RestartAnswer:
         """Restart with an earlier table instead of the one in the file."""
@@ -180,7 +182,7 @@ class Restart:
             confirm(settings)
             file.replace()
             try:
-                return _restart(settings.job, timeout)
+                return self._restart(settings.job, timeout)
             except _RestartRefusedError:
                 file.put_back()
                 raise
@@ -193,14 +195,13 @@ class Restart:
                 f"{_NOT_RESTARTED}: {error.message}", hint=error.hint, diagnostics=error.diagnostics
             ) from error
 
-
-def _restart(job: JobConfiguration, timeout: float) -> RestartAnswer:
-    answer = restart_job(job, timeout=timeout)
-    if answer.message:
-        for finding in answer.findings:
-            click.echo(printable(finding), err=True)
-        raise _RestartRefusedError(f"{_NOT_RESTARTED}: {answer.message}", hint=answer.hint)
-    return answer
+    def _restart(self, job: JobConfiguration, timeout: float) -> RestartAnswer:
+        answer = restart_job(job, timeout=timeout, operator=self.operator)
+        if answer.message:
+            for finding in answer.findings:
+                click.echo(printable(finding), err=True)
+            raise _RestartRefusedError(f"{_NOT_RESTARTED}: {answer.message}", hint=answer.hint)
+        return answer
 
 
 def _file_of(job: JobConfiguration, kept: KeptTable) -> tuple[RulesFile, Sequence[int]]:
