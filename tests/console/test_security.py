@@ -868,6 +868,21 @@ def test_file_that_cannot_be_written_is_named_before_the_click(
     assert shared == []
 
 
+def test_trial_covers_every_queue_of_a_handler(shared: list[str]) -> None:
+    """Several queues of one [[handlers]] are several handlers of one file."""
+    text = CONFIG.read_text()
+    start = text.index("[[handlers]]")
+    some = 'queue = ["mine.dlq", "other.dlq", "third.dlq"]\nrules = "orders.rul"\n'
+    CONFIG.write_text(f"{text[:start]}[[handlers]]\n{some}")
+    names = ["mine.dlq", "other.dlq", "third.dlq"]
+    tried = sent("try", "third.dlq", text=OTHER).json()
+    assert sorted(one["handler"] for one in tried["trials"]) == names
+    done = sent("live", "third.dlq", text=OTHER, confirm=tried["confirm"], because="x")
+    assert done.json()["handlers"] == names
+    assert Path("orders.rul").read_text() == OTHER
+    assert len(shared) == 1
+
+
 def test_trial_covers_no_handler_out_of_scope(shared: list[str]) -> None:
     """What it confirms is not put live: somebody else's messages were not tried."""
     user = SomeUser(scope=Scope(frozenset({"mine.*"})))

@@ -165,7 +165,7 @@ class Restart:
     def with_text(
         self,
         file: RulesFile,
-        handlers: Sequence[int],
+        handlers: Sequence[HandlerConfiguration],
         text: str,
         timeout: float,
         confirm: Callable[[Settings], None],
@@ -176,8 +176,8 @@ class Restart:
         """
         with file.prepared(text) as candidate:
             settings = self._checked(
-                Option(("handlers", index, "rules"), "the new table", str(candidate))
-                for index in handlers
+                Option(("handlers", section, "rules"), "the new table", str(candidate))
+                for section in {handler.section for handler in handlers}
             )
             confirm(settings)
             file.replace()
@@ -204,8 +204,10 @@ class Restart:
         return answer
 
 
-def _file_of(job: JobConfiguration, kept: KeptTable) -> tuple[RulesFile, Sequence[int]]:
-    """The file of a kept table, and the indexes of the handlers that read it."""
+def _file_of(
+    job: JobConfiguration, kept: KeptTable
+) -> tuple[RulesFile, Sequence[HandlerConfiguration]]:
+    """The file of a kept table, and the handlers that read it."""
     names = [handler.identity.name for handler in job.handlers]
     if kept.handler not in names:
         raise UsageError(
@@ -215,18 +217,16 @@ def _file_of(job: JobConfiguration, kept: KeptTable) -> tuple[RulesFile, Sequenc
         )
     path, reading = table_file(job, names.index(kept.handler))
     if len(reading) > 1:
-        shared = ", ".join(names[index] for index in reading)
+        shared = ", ".join(handler.identity.name for handler in reading)
         click.echo(f"{path} is read by several handlers: {shared}", err=True)
     return RulesFile(path), reading
 
 
-def table_file(job: JobConfiguration, index: int) -> tuple[Path, Sequence[int]]:
-    """The file of a handler's table, and the indexes of the handlers that read it."""
+def table_file(job: JobConfiguration, index: int) -> tuple[Path, Sequence[HandlerConfiguration]]:
+    """The file of a handler's table, and the handlers that read it."""
     path = Path(job.handlers[index].rules_name)
     reading = [
-        number
-        for number, handler in enumerate(job.handlers)
-        if Path(handler.rules_name).resolve() == path.resolve()
+        handler for handler in job.handlers if Path(handler.rules_name).resolve() == path.resolve()
     ]
     return path, reading
 

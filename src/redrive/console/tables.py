@@ -105,7 +105,7 @@ class RulesTables:
         index = _index(job, handler)
         now, (path, reading) = job.handlers[index], table_file(job, index)
         shown = now.rules if text is None else text
-        shared = [job.handlers[it].identity.name for it in reading if it != index]
+        shared = [one.identity.name for one in reading if one.identity.name != handler]
         return {
             "handler": handler,
             "name": now.rules_name,
@@ -176,7 +176,7 @@ class RulesTables:
         """
         path, handlers = self._file(handler)
         job = self._documents.settings().job
-        names = [read_settings(self._config).job.handlers[it].identity.name for it in handlers]
+        names = [one.identity.name for one in handlers]
         if confirm != _confirmation(job, names, text):
             raise UsageError(
                 f"this table was not tried on what waits for {', '.join(names)}, or the file"
@@ -194,12 +194,12 @@ class RulesTables:
         saved = file.saved.name if file.saved.exists() else ""
         return {"handlers": names, "process": answer.pid, "saved": saved}
 
-    def _file(self, handler: str) -> tuple[Path, Sequence[int]]:
+    def _file(self, handler: str) -> tuple[Path, Sequence[HandlerConfiguration]]:
         seen = self._documents.settings()
         _handler(seen, handler)
         job = read_settings(self._config).job
         path, handlers = table_file(job, _index(job, handler))
-        names = {job.handlers[index].identity.name for index in handlers}
+        names = {one.identity.name for one in handlers}
         if seen.job.only_handlers is not None and not names <= seen.job.only_handlers:
             raise RefusedError(
                 f"the table of {handler} is shared with handlers that this user may not see",
@@ -231,7 +231,9 @@ class RulesTables:
         table = folder / "table"
         table.write_bytes(text.encode())
         job = read_settings(self._config).job
-        settings = with_table(self._config, table, *(_index(job, name) for name in handlers))
+        settings = with_table(
+            self._config, table, *(job.handlers[_index(job, name)] for name in handlers)
+        )
         return replace(settings, job=self._documents.scope.restrict(settings.job))
 
 
