@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,10 +16,12 @@ from tests.commands import python, redrive
 from tests.configurations import write_settings
 from tests.conftest import PATIENCE
 
+from redrive.command import run
 from redrive.command.restart import restart
 from redrive.kafka import access
 from redrive.kafka.rights import Resource, Right
 from redrive.operations.process import PidFile
+from redrive.operations.restart import RestartRecord
 from redrive.settings import read_settings
 
 PRETEND = Path(__file__).with_name("pretend_job.py")
@@ -390,3 +393,16 @@ def test_an_error_that_ends_the_job_is_in_its_log(folder: Path, bootstrap_server
     ended = python("-c", program, "run", "-c", path, code=1)
     assert ended.stderr == "error: fenced\n"
     assert "ERROR   ended by an error: fenced" in Path("redrive.log").read_text()
+
+
+def test_reload_logs_who_asked_for_it_and_why(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = read_settings(settings_file("localhost:1"))
+    settings.job.directory.mkdir(parents=True)
+    monkeypatch.setattr(run, "_configure_log", lambda _: None)
+    RestartRecord(settings.job.directory, settings.job.share).ask("ann (ticket 4711)")
+    reload = run._Reload(SimpleNamespace(read=lambda: settings), settings.job)  # type: ignore[arg-type]
+    with caplog.at_level("INFO", "redrive"):
+        assert reload().operator == "ann (ticket 4711)"
+    assert "read again for ann (ticket 4711)" in caplog.text

@@ -818,13 +818,14 @@ def test_a_table_is_tried_before_it_goes_live(browser: TestClient, user: SomeUse
     Path("new.rul").write_text(text)
     headers = {"Accept": "application/json", "X-Redrive-Form": browser.cookies["redrive-form"]}
     tried = browser.post("/api/tables/orders/try", data={"text": text}, headers=headers).json()
+    (trial,) = tried["trials"]
     told = redrive("diff", "orders.rul", "new.rul")
     assert told.stdout.splitlines() == tried["difference"]
-    assert any("orders.rul, as edited" in line for line in tried["plan"])
+    assert any("orders.rul, as edited" in line for line in trial["plan"])
     planned = ("plan", "new.rul", "--over", "remaining", "--over", "parked", "--json")
     told = json.loads(redrive(*planned).stdout)
     kept = {"messages", "changed", "changes", "matrix", "rules", "newly_discarded"}
-    assert {name: told[name] for name in kept} == {name: tried["what_if"][name] for name in kept}
+    assert {name: told[name] for name in kept} == {name: trial["what_if"][name] for name in kept}
     user.role = Role.APPROVER
     assert post(browser, "/api/tables/orders/live", text=text).status_code == 403
     user.role = Role.ADMIN

@@ -24,13 +24,14 @@ from kafka.admin import NewTopic
 from starlette.testclient import TestClient
 from tests.commands import redrive
 from tests.conftest import PATIENCE, KafkaClient, eventually
-from tests.console.conftest import CONFIG, TABLE, console, settings_file
+from tests.console.conftest import CONFIG, TABLE, audited, console, settings_file
 from tests.console.test_pages import SomeUser, api, command, post
 from tests.outcomes.samples import append, remaining, rows
 
 from redrive.checkpoints.tables import KeptTable, Layout
+from redrive.command import restart as restart_command
 from redrive.command.console import open_listener
-from redrive.console import live, security
+from redrive.console import live, security, tables
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, SignedInBy, User
 from redrive.console.logins import Limit, Logins
 from redrive.console.server import console_application
@@ -39,11 +40,15 @@ from redrive.engine.commands import Replay, Span
 from redrive.engine.flood import FloodState
 from redrive.listener import BACKLOG
 from redrive.messages import TopicPartition
+from redrive.operations.restart import RestartAnswer
 from redrive.operations.states import ensure_topics, write_states
 from redrive.operations.supervision import Activity, SupervisionState, supervision_file
 from redrive.operations.supervision import write as report
 from redrive.outcomes.open_letters import write_open_letters
 from redrive.settings import read_settings
+from redrive.what_if import Question, WhatIf
+from redrive.what_if.answer import Cell
+from redrive.what_if.equal_messages import Disposition
 
 SCRIPT = {"Accept": "application/json"}
 TOKENS = {
@@ -432,7 +437,7 @@ def test_what_is_out_of_scope_is_answered_as_what_does_not_exist(
         "/api/tables/": ("handler", "billing", "nobody"),
     }
     browser.get("/")
-    form = {"word": browser.cookies["redrive-form"], "text": TABLE, "table": "00"}
+    form = {"word": browser.cookies["redrive-form"], "text": TABLE}
     tried = 0
     for path, methods in api(browser, "/openapi.json")["paths"].items():
         for method in methods if "{" in path else ():
@@ -448,7 +453,7 @@ def test_what_is_out_of_scope_is_answered_as_what_does_not_exist(
             assert answers[0] == answers[1], (method, path)
             assert answers[0][0] >= 400, (method, path)
             tried += 1
-    assert tried >= 12
+    assert tried >= 11
     both = "/api/difference?old={}&new=oooo"
     assert chief.get(both.format("bbbb"), headers=SCRIPT).status_code == 200
     tables = [browser.get(both.format(one), headers=SCRIPT) for one in ("bbbb", "cccc")]
@@ -739,7 +744,7 @@ def test_within_its_scope_a_user_sees_and_tries_what_others_do(
             answers.append(one.post(path, data=form, headers={**SCRIPT, **word}))
         assert [one.status_code for one in answers] == [200, 200], answers[0].text
         mine, whole = (
-            {name: it for name, it in one.json().items() if name not in {"plan", "what_if"}}
+            {name: it for name, it in one.json().items() if name != "trials"}
             for one in answers  # less what tells how long it took
         )
         assert mine == whole
@@ -749,10 +754,144 @@ def test_a_table_that_others_read_too_is_not_put_live(
     browser: TestClient, topics_of_two: tuple[str, str]
 ) -> None:
     CONFIG.write_text(CONFIG.read_text().replace("billing.rul", "orders.rul"))
-    for path, form in (("live", {"text": TABLE}), ("back", {"table": "00"})):
-        found = post(browser, f"/api/tables/orders/{path}", **form)
-        assert found.status_code == 403
-        assert "that this user may not see" in found.text
+    found = post(browser, "/api/tables/orders/live", text=TABLE)
+    assert found.status_code == 403
+    assert "that this user may not see" in found.text
+
+
+OTHER = TABLE.replace("IGNORE", "DISCARD")
+
+
+def in_what_waits(question: Question) -> WhatIf:
+    """What a table would do: discard 120 messages of billing, none of orders."""
+    count = 120 if question.handler == "billing" else 0
+    cell = Cell(Disposition.REMAINS, Disposition.DISCARD, is_changed=True)
+    return WhatIf(
+        handler=question.handler, old_name="a", old_hash="0", new_name="b", new_hash="1",
+        messages={"remaining": 200}, matrix={cell: count}, changes=(), rules=(), targets=(),
+        refused=(), never_matched=(), control=(), schemes=(), seconds=1.0, notes=(),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def shared(away: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One file is the table of two handlers; who asked the job to read it, and why."""
+    asked: list[str] = []
+
+    def restart(_: object, *, timeout: float, operator: str) -> RestartAnswer:
+        asked.append(operator)
+        return RestartAnswer(number=1, pid=1)
+
+    CONFIG.write_text(CONFIG.read_text().replace("billing.rul", "orders.rul"))
+    monkeypatch.setattr(tables, "ask", in_what_waits)
+    monkeypatch.setattr(tables, "running_process", lambda _: 1)
+    monkeypatch.setattr(restart_command, "running_process", lambda _: 1)
+    monkeypatch.setattr(restart_command, "restart_job", restart)
+    return asked
+
+
+def sent(action: str, handler: str = "orders", user: SomeUser = ADMIN, **form: str) -> Any:
+    """The answer to a script that tries a table or puts it live."""
+    with console(user, headers=SCRIPT) as script:
+        script.get("/")
+        word = {"X-Redrive-Form": script.cookies["redrive-form"]}
+        return script.post(f"/api/tables/{handler}/{action}", data=form, headers=word)
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("handler", ["orders", "billing"])
+def test_trial_covers_every_handler_of_the_file(handler: str) -> None:
+    tried = sent("try", handler, text=OTHER).json()
+    assert {one["handler"] for one in tried["trials"]} == {"orders", "billing"}
+    assert (tried["changed"], tried["messages"]) == (120, 400)
+    assert sorted(one["what_if"]["changed"] for one in tried["trials"]) == [0, 120]
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("role", [Role.OPERATOR, Role.ADMIN])
+def test_page_of_a_trial_asks_before_a_table_goes_live(role: Role) -> None:
+    """With the sum, and the reason; only admins are asked."""
+    with console(SomeUser(role=role), headers={"Accept": "text/html"}) as browser:
+        assert 'action="/api/tables/orders/live"' not in browser.get("/tables/orders").text
+        page = post(browser, "/api/tables/orders/try", text=OTHER).text
+    assert "120 of 400 waiting messages change, for orders, billing." in page
+    assert (role is Role.ADMIN) == ('action="/api/tables/orders/live"' in page)
+    assert (role is Role.ADMIN) == ('name="because"' in page)
+
+
+def test_only_what_was_tried_goes_live(shared: list[str]) -> None:
+    """Neither another text, nor a text tried against another table, nor without a reason."""
+    tried = sent("try", text=OTHER).json()
+    form = {"text": OTHER, "confirm": tried["confirm"], "because": "ticket 4711"}
+    refused = [
+        sent("live", **form | {"confirm": ""}),
+        sent("live", **form | {"text": OTHER + "\n"}),
+        sent("live", **form | {"because": " "}),
+    ]
+    Path("orders.rul").write_text(TABLE + "* changed\n")
+    refused.append(sent("live", **form))
+    assert [one.status_code for one in refused] == [400] * 4
+    assert "was not tried on what waits for orders, billing" in refused[0].text
+    assert "say why" in refused[2].text
+    assert "DISCARD" not in Path("orders.rul").read_text()
+    assert shared == []
+    broken = sent("try", text="ACTION(RETRI)").json()
+    assert broken["confirm"] == ""
+
+
+def test_who_puts_a_table_live_and_why_is_kept(shared: list[str]) -> None:
+    """In the audit, and by the job, which logs it and has it in its list of tables."""
+    confirm = sent("try", "billing", text=OTHER).json()["confirm"]
+    done = sent("live", text=OTHER, confirm=confirm, because="ticket 4711")
+    assert done.json()["handlers"] == ["orders", "billing"]
+    assert Path("orders.rul").read_text() == OTHER
+    assert shared == ["root (ticket 4711)"]
+    (line,) = [one for one in audited() if one["action"] == "put live"]
+    assert (line["user"], line["about"], line["because"]) == ("root", "orders", "ticket 4711")
+
+
+def test_file_that_cannot_be_written_is_named_before_the_click(
+    shared: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a ConfigMap: the trial shows the text to put there, and no button."""
+    monkeypatch.setattr(os, "access", lambda place, _: Path(place).name != "orders.rul")
+    with console(ADMIN, headers={"Accept": "text/html"}) as browser:
+        assert "The console cannot write orders.rul" in browser.get("/tables/orders").text
+        page = post(browser, "/api/tables/orders/try", text=OTHER).text
+    assert "ACTION(DISCARD)" in page
+    assert "Put this text where the file comes from" in page
+    assert "/live" not in page
+    confirm = sent("try", text=OTHER).json()["confirm"]
+    refused = sent("live", text=OTHER, confirm=confirm, because="x")
+    assert refused.status_code == 503
+    assert "ConfigMap" in refused.text
+    assert shared == []
+
+
+def test_trial_covers_every_queue_of_a_handler(shared: list[str]) -> None:
+    """Several queues of one [[handlers]] are several handlers of one file."""
+    text = CONFIG.read_text()
+    start = text.index("[[handlers]]")
+    some = 'queue = ["mine.dlq", "other.dlq", "third.dlq"]\nrules = "orders.rul"\n'
+    CONFIG.write_text(f"{text[:start]}[[handlers]]\n{some}")
+    names = ["mine.dlq", "other.dlq", "third.dlq"]
+    tried = sent("try", "third.dlq", text=OTHER).json()
+    assert sorted(one["handler"] for one in tried["trials"]) == names
+    done = sent("live", "third.dlq", text=OTHER, confirm=tried["confirm"], because="x")
+    assert done.json()["handlers"] == names
+    assert Path("orders.rul").read_text() == OTHER
+    assert len(shared) == 1
+
+
+def test_trial_covers_no_handler_out_of_scope(shared: list[str]) -> None:
+    """What it confirms is not put live: somebody else's messages were not tried."""
+    user = SomeUser(scope=Scope(frozenset({"mine.*"})))
+    tried = sent("try", user=user, text=OTHER).json()
+    assert [one["handler"] for one in tried["trials"]] == ["orders"]
+    form = {"text": OTHER, "confirm": tried["confirm"], "because": "x"}
+    assert sent("live", user=user, **form).status_code == 403
+    assert sent("live", **form).status_code == 400
+    assert shared == []
 
 
 @pytest.mark.usefixtures("away")
@@ -765,7 +904,6 @@ def test_a_table_that_others_read_too_is_not_put_live(
         ("post", "/api/tables/billing/check"),
         ("post", "/api/tables/billing/try"),
         ("post", "/api/tables/billing/live"),
-        ("post", "/api/tables/billing/back"),
     ],
 )
 def test_a_scope_is_checked_before_the_broker_is_asked(method: str, path: str) -> None:

@@ -70,6 +70,30 @@ def underlined(finding: Diagnostic) -> str:
         (GOOD + "[job]\npolling_delay = nan", "WRONG_TYPE", "nan", "seconds from 0 to 60"),
         (GOOD + "[ledger]\ninterval = 0", "OUT_OF_RANGE", "0", "seconds from 0.1"),
         (GOOD + "[ledger]\npath = 'ftp://a/b'", "BAD_VALUE", "'ftp://a/b'", "one of s3, s3a, abfs"),
+        (GOOD + "[ledger]\npath = 's3:/bucket'", "BAD_VALUE", "'s3:/bucket'", "a folder, or a URL"),
+        (GOOD + "[ledger]\npath = 'S3//bucket'", "BAD_VALUE", "'S3//bucket'", "a folder, or a URL"),
+        (GOOD + "[ledger]\npath = 's3a:bucket'", "BAD_VALUE", "'s3a:bucket'", "a folder, or a URL"),
+        (GOOD + "[ledger]\npath = 's3://'", "BAD_VALUE", "'s3://'", "s3://BUCKET/FOLDER"),
+        (GOOD + "[ledger]\npath = 's3:///a'", "BAD_VALUE", "'s3:///a'", "s3://BUCKET/FOLDER"),
+        (GOOD + "[log]\nfile = 's3://a/b'", "BAD_VALUE", "'s3://a/b'", "the path of a file"),
+        (IN_APPLICATION.format("directory = 's3:/a'"), "BAD_VALUE", "'s3:/a'", "path of a file"),
+        *(
+            (f"{GOOD}[job]\nmaster = '{master}'", "BAD_VALUE", f"'{master}'", "spark://host:7077")
+            for master in (
+                "spark//x",
+                "spark://x",
+                "spark:/x:7077",
+                "x:7077",
+                "spark://x:70777",
+                "local[0]",
+                "spark://a:1,",
+                "local[4",
+                "Local",
+                "k8s://",
+                "http://x:7077",
+                "spark://u:p@x:1",
+            )
+        ),
         (GOOD + "[ledger]\nendpoint = 'minio:9000'", "BAD_VALUE", "'minio:9000'", "https://minio"),
         (GOOD + "[queues.A]\nmax_message_length = -2", "OUT_OF_RANGE", "-2", "104,857,600"),
         (GOOD + "[queues.A]\nmax_depth = -1", "OUT_OF_RANGE", "-1", "from 0 to"),
@@ -628,3 +652,58 @@ def test_what_only_an_s3_has_is_without_effect_elsewhere(check: Check) -> None:
     for place in ("ledger", "gs://team/ledger"):
         (found,) = check(GOOD + f'[ledger]\npath = "{place}"\nregion = "eu"\n')
         assert (found.code, found.severity) == ("WITHOUT_EFFECT", "warning")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[job]\nmaster = '{}'",
+        "[ledger]\npath = '{}'",
+        "[log]\nfile = '{}'",
+    ],
+)
+@pytest.mark.parametrize("value", ["local", "local[*,3]", "spark://a:1,[::1]:65535"])
+def test_masters_and_folders_have_no_findings(check: Check, line: str, value: str) -> None:
+    value = value if "master" in line else "logs:today/s3"
+    assert check(GOOD + line.format(value)) == ()
+
+
+VARIABLES = {"WORD": "Hunter2", "LIST": "localhost:9092,hunter2.example", "FOLDER": "/hunter2/x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (GOOD.replace('"localhost:9092"', '"${LIST}"'), "LIST"),
+        (GOOD.replace('"localhost:9092"', '"localhost:9092,${WORD}"'), "WORD"),
+        (GOOD.replace("orders.rul", "${FOLDER}/orders.rul"), "FOLDER"),
+        (GOOD.replace("ORDERS.DLQ", "${WORD}/x"), "WORD"),
+        (GOOD + "[topology]\nkind = 'mq'\nfiles = ['${FOLDER}/a.mqsc']", "FOLDER"),
+        (GOOD + "[job]\nenrichment = '${WORD}:run'", "WORD"),
+        (GOOD + "[job]\nmaster = 'spark//${WORD}'", "WORD"),
+        (GOOD + "[ledger]\npath = '${WORD}://bucket'", "WORD"),
+        (GOOD + "[ledger]\npath = 's3:/${WORD}'", "WORD"),
+        (GOOD + "[mask]\npatterns = ['(${WORD}']", "WORD"),
+        (GOOD + "[schemes.mine]\nrecognise = 'x'\npayload = '$.a ${WORD}'", "WORD"),
+        (GOOD + "[transforms.a]\njson_patch = '${FOLDER}/fix.json'", "FOLDER"),
+        (GOOD + "[kafka.properties]\n'client.dns.lookup' = '${WORD}'", "WORD"),
+        (IN_APPLICATION.format("instance = '${WORD}'"), "WORD"),
+        (
+            IN_KAFKA.format("security_protocol = 'SSL'\nssl_ca_file = '${FOLDER}/ca'"),
+            "FOLDER",
+        ),
+    ],
+)
+def test_a_value_of_a_variable_is_never_shown(check: Check, text: str, name: str) -> None:
+    """The finding shows the variable, also where the message is about a part of its value."""
+    findings = check(text, VARIABLES)
+    shown = "".join(finding.render() + repr(finding) for finding in findings)
+    assert f"${{{name}}}" in shown
+    assert "hunter2" not in shown.lower()
+
+
+def test_another_key_may_be_refused_for_the_value_of_a_variable(check: Check) -> None:
+    """The message names the variable as well."""
+    text = SECOND_HANDLER.format("Hunter2", "").replace("ORDERS.DLQ", "${WORD}")
+    (finding,) = check(text, VARIABLES)
+    assert "${WORD} already has a handler" in finding.render()

@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from redrive.command.options import EXISTING_FILE, FILE, config_option, json_option
 from redrive.command.output import print_json, print_lines, print_notes
 from redrive.command.selection import parse_time
-from redrive.configuration import JobConfiguration
+from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.errors import UsageError
 from redrive.operations.network import open_cluster
 from redrive.operations.record_view import existing_topic
@@ -108,8 +108,8 @@ def plan(
     index = _index_of(job, name, new)
     answer = ask_with_progress(
         Question(
-            old=job if old is None else with_table(config, index, old).job,
-            new=with_table(config, index, new).job,
+            old=job if old is None else with_table(config, old, job.handlers[index]).job,
+            new=with_table(config, new, job.handlers[index]).job,
             handler=job.handlers[index].identity.name,
             over=over,
             since=None if since is None else parse_time("--since", since),
@@ -170,9 +170,13 @@ def _index_of(job: JobConfiguration, name: str | None, new: Path) -> int:
     )
 
 
-def with_table(config: Path, index: int, table: Path) -> Settings:
-    """The settings with another table, checked as by ``run``; raises ``ConfigurationError``."""
-    return read_settings(config, options=[_table_option(index, table)])
+def with_table(config: Path, table: Path, *handlers: HandlerConfiguration) -> Settings:
+    """The settings with another table for handlers, checked as by ``run``.
+
+    Raises ``ConfigurationError``.
+    """
+    sections = {handler.section for handler in handlers}
+    return read_settings(config, options=[_table_option(one, table) for one in sections])
 
 
 def _table_option(index: int, table: Path) -> Option:
@@ -194,7 +198,8 @@ def try_table(
     if config is None:
         settings = _without_file(table, topic, bootstrap_server)
     else:
-        settings = with_table(config, _handler_of(read_settings(config).job, topic), table)
+        job = read_settings(config).job
+        settings = with_table(config, table, job.handlers[_handler_of(job, topic)])
     try_tables(settings, topic=topic, as_json=as_json)
 
 

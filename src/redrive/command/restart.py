@@ -121,6 +121,8 @@ class Restart:
     over: Sequence[Over]
     """The messages that a plan is shown for; empty without a plan."""
     yes: bool
+    operator: str = ""
+    """Who asks, and why; empty for the user of this process."""
 
     def here(self, timeout: float) -> RestartAnswer:
         """Restart with the files as they are."""
@@ -130,7 +132,7 @@ class Restart:
         if self.over:
             _show_plan(settings, tables_of(settings.job), self.over)
             ask("Restart with these tables?", yes=self.yes)
-        return _restart(settings.job, timeout)
+        return self._restart(settings.job, timeout)
 
     def with_kept(self, digits: str, handler: str | None, timeout: float) -> RestartAnswer:
         """Restart with an earlier table instead of the one in the file."""
@@ -163,7 +165,7 @@ class Restart:
     def with_text(
         self,
         file: RulesFile,
-        handlers: Sequence[int],
+        handlers: Sequence[HandlerConfiguration],
         text: str,
         timeout: float,
         confirm: Callable[[Settings], None],
@@ -174,13 +176,13 @@ class Restart:
         """
         with file.prepared(text) as candidate:
             settings = self._checked(
-                Option(("handlers", index, "rules"), "the new table", str(candidate))
-                for index in handlers
+                Option(("handlers", section, "rules"), "the new table", str(candidate))
+                for section in {handler.section for handler in handlers}
             )
             confirm(settings)
             file.replace()
             try:
-                return _restart(settings.job, timeout)
+                return self._restart(settings.job, timeout)
             except _RestartRefusedError:
                 file.put_back()
                 raise
@@ -193,18 +195,19 @@ class Restart:
                 f"{_NOT_RESTARTED}: {error.message}", hint=error.hint, diagnostics=error.diagnostics
             ) from error
 
+    def _restart(self, job: JobConfiguration, timeout: float) -> RestartAnswer:
+        answer = restart_job(job, timeout=timeout, operator=self.operator)
+        if answer.message:
+            for finding in answer.findings:
+                click.echo(printable(finding), err=True)
+            raise _RestartRefusedError(f"{_NOT_RESTARTED}: {answer.message}", hint=answer.hint)
+        return answer
 
-def _restart(job: JobConfiguration, timeout: float) -> RestartAnswer:
-    answer = restart_job(job, timeout=timeout)
-    if answer.message:
-        for finding in answer.findings:
-            click.echo(printable(finding), err=True)
-        raise _RestartRefusedError(f"{_NOT_RESTARTED}: {answer.message}", hint=answer.hint)
-    return answer
 
-
-def _file_of(job: JobConfiguration, kept: KeptTable) -> tuple[RulesFile, Sequence[int]]:
-    """The file of a kept table, and the indexes of the handlers that read it."""
+def _file_of(
+    job: JobConfiguration, kept: KeptTable
+) -> tuple[RulesFile, Sequence[HandlerConfiguration]]:
+    """The file of a kept table, and the handlers that read it."""
     names = [handler.identity.name for handler in job.handlers]
     if kept.handler not in names:
         raise UsageError(
@@ -214,18 +217,16 @@ def _file_of(job: JobConfiguration, kept: KeptTable) -> tuple[RulesFile, Sequenc
         )
     path, reading = table_file(job, names.index(kept.handler))
     if len(reading) > 1:
-        shared = ", ".join(names[index] for index in reading)
+        shared = ", ".join(handler.identity.name for handler in reading)
         click.echo(f"{path} is read by several handlers: {shared}", err=True)
     return RulesFile(path), reading
 
 
-def table_file(job: JobConfiguration, index: int) -> tuple[Path, Sequence[int]]:
-    """The file of a handler's table, and the indexes of the handlers that read it."""
+def table_file(job: JobConfiguration, index: int) -> tuple[Path, Sequence[HandlerConfiguration]]:
+    """The file of a handler's table, and the handlers that read it."""
     path = Path(job.handlers[index].rules_name)
     reading = [
-        number
-        for number, handler in enumerate(job.handlers)
-        if Path(handler.rules_name).resolve() == path.resolve()
+        handler for handler in job.handlers if Path(handler.rules_name).resolve() == path.resolve()
     ]
     return path, reading
 

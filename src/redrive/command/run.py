@@ -366,7 +366,10 @@ class _Reload:
             )
         _configure_log(settings)
         record = RestartRecord(self.running.directory, self.running.share)
-        return replace(settings.job, operator=record.asked_by())
+        operator = record.asked_by()
+        if operator:
+            _LOGGER.info("the settings are read again for %s", operator)
+        return replace(settings.job, operator=operator)
 
 
 def _handler_options(

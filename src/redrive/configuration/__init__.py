@@ -80,6 +80,8 @@ class HandlerConfiguration:
     """What to do about deleted records; None for the job's setting."""
     is_subscribed: bool = False
     """Whether it comes from a subscription rather than a handler of the settings."""
+    section: int = field(default=0, compare=False)
+    """Index of its ``[[handlers]]`` in the settings, which several handlers may share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

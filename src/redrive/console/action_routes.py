@@ -15,11 +15,11 @@ from redrive.console.access import Role, User, current_user
 from redrive.console.forms import (
     Acknowledged,
     Because,
-    KeptTable,
     Named,
     OneMessage,
     Planned,
     TableText,
+    TriedTable,
     unix,
 )
 from redrive.console.rendering import link
@@ -30,10 +30,10 @@ from redrive.console.routing import (
     as_json,
     done,
     operators_only,
-    recorded,
     wants_page,
 )
 from redrive.console.security import refuse_forgery
+from redrive.printable import printable
 
 _log: Final = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ def _add_network_actions(app: FastAPI, console: Console) -> None:
 
 def _add_table_actions(app: FastAPI, console: Console) -> None:
     tried = allowed_for(Role.OPERATOR, Depends(refuse_forgery))
-    live = allowed_for(Role.ADMIN, Depends(refuse_forgery), *recorded(console, "put live"))
+    live = allowed_for(Role.ADMIN, Depends(refuse_forgery))
 
     def shown(request: Request, content: Mapping[str, Any]) -> Response:
         if "HX-Request" in request.headers or wants_page(request):
@@ -153,23 +153,22 @@ def _add_table_actions(app: FastAPI, console: Console) -> None:
     def try_table(
         handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
     ) -> Response:
-        """What ``redrive diff`` and ``redrive plan`` say of a text."""
+        """What ``redrive diff`` and ``redrive plan`` say, for each handler of the file."""
         return shown(request, console.tables.within(scope).trial(handler, unix(form.text)))
 
     @app.post("/api/tables/{handler}/live", **live)
     def put_live(
-        handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
+        handler: str, request: Request, form: Annotated[TriedTable, Form()], scope: Seen
     ) -> Response:
-        """Activate a table by a reload of the job."""
-        found = console.tables.within(scope).put_live(handler, unix(form.text))
-        _log.info("%s activated a table of %s", current_user(request).name, handler)
-        return done(request, found, "/tables")
-
-    @app.post("/api/tables/{handler}/back", **live)
-    def go_back(
-        handler: str, request: Request, form: Annotated[KeptTable, Form()], scope: Seen
-    ) -> Response:
-        """Restart the job with an earlier table."""
-        found = console.tables.within(scope).go_back(handler, form.table)
-        _log.info("%s restored table %s", current_user(request).name, form.table)
+        """Activate a table by a reload of the job; its trial returns ``confirm``."""
+        user, because = current_user(request), printable(form.because.strip())
+        console.audit.write(user, "put live", handler, because)
+        found = console.tables.within(scope).put_live(
+            handler,
+            unix(form.text),
+            confirm=form.confirm,
+            operator=f"{user.name} ({because})" if because else "",
+        )
+        handlers = ", ".join(found["handlers"])
+        _log.info("%s activated a table of %s: %s", user.name, handlers, because)
         return done(request, found, "/tables")

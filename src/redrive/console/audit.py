@@ -24,7 +24,7 @@ class Audit:
     def __init__(self, folder: Callable[[], Path]) -> None:
         self._folder = folder
 
-    def write(self, user: User, action: str, about: str = "") -> None:
+    def write(self, user: User, action: str, about: str = "", because: str = "") -> None:
         """Append an entry; raises ``EnvironmentFault`` if that fails.
 
         An entry is written before its action, so that no action goes unrecorded.
@@ -36,6 +36,7 @@ class Audit:
             "by": user.by.value,
             "action": action,
             "about": printable(about),
+            **({"because": printable(because)} if because else {}),
         }
         path = self._folder() / _NAME
         try:

@@ -123,16 +123,18 @@ class Named(BaseModel):
     """Empty for all channels."""
 
 
-class KeptTable(BaseModel):
-    """The form of an earlier table."""
-
-    table: str
-
-
 class TableText(BaseModel):
     """The form of a rules table."""
 
     text: str
+
+
+class TriedTable(TableText):
+    """The form of a rules table that goes live."""
+
+    confirm: str = ""
+    """From the trial of the text."""
+    because: Annotated[str, Field(max_length=500)] = ""
 
 
 def unix(text: str) -> str:

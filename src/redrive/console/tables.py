@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +33,10 @@ from redrive.what_if.text import lines_of
 _WAITING: Final = (Over.REMAINING, Over.PARKED)
 _ANSWER: Final = 60.0
 """Seconds that a job has to answer a restart."""
+_ELSEWHERE: Final = (
+    "put the text where the file comes from, such as the ConfigMap of the chart, and restart the"
+    " job there"
+)
 
 
 class RulesTables:
@@ -90,17 +96,6 @@ class RulesTables:
             **settings.mask.plain(difference_document(compared, *tables)),
         }
 
-    def go_back(self, handler: str, digits: str) -> dict[str, Any]:
-        """Restart the job with an earlier table; undone if the job refuses.
-
-        Raises:
-            RefusedError: A handler out of the user's scope has its table in the same file.
-            RedriveError: As for ``redrive restart --table``.
-        """
-        self._file(handler)
-        answer = Restart(self._config, (), (), yes=True).with_kept(digits, handler, _ANSWER)
-        return {"handler": handler, "process": answer.pid}
-
     def one(self, handler: str, text: str | None = None) -> dict[str, Any]:
         """The table of a handler, with what ``redrive check`` reports.
 
@@ -108,63 +103,103 @@ class RulesTables:
         """
         job = self._documents.settings().job
         index = _index(job, handler)
-        now, (_, reading) = job.handlers[index], table_file(job, index)
+        now, (path, reading) = job.handlers[index], table_file(job, index)
         shown = now.rules if text is None else text
+        shared = [one.identity.name for one in reading if one.identity.name != handler]
         return {
             "handler": handler,
             "name": now.rules_name,
-            "shared_with": [job.handlers[it].identity.name for it in reading if it != index],
+            "shared_with": shared,
             "text": shown,
             "is_changed": shown != now.rules,
-            **self._check(handler, now.rules_name, shown),
+            "is_writable": RulesFile(path).is_writable,
+            **self._check([handler, *shared], now.rules_name, shown),
         }
 
     def trial(self, handler: str, text: str) -> dict[str, Any]:
-        """A preview of another table: the difference in meaning, and waiting messages under it."""
+        """A preview of another table, for each handler of its file that the user may see.
+
+        It has the difference in meaning, what the table would do with waiting messages, and
+        ``confirm``, which ``put_live`` takes.
+        """
         found = self.one(handler, text)
         if found["has_errors"]:
-            return {**found, "difference": [], "plan": [], "what_if": None}
+            return {**found, "difference": [], "trials": [], "confirm": ""}
         settings = self._documents.settings()
+        names = [handler, *found["shared_with"]]
         with TemporaryDirectory(prefix="redrive-console-") as folder:
-            new = self._with_text(handler, text, Path(folder))
-        question = Question(
-            old=settings.job, new=new.job, handler=handler, over=_WAITING, mask=settings.mask
-        )
-        answer = ask(question)
+            new = self._with_text(names, text, Path(folder))
+        answers = [
+            ask(
+                Question(
+                    old=settings.job, new=new.job, handler=name, over=_WAITING, mask=settings.mask
+                )
+            )
+            for name in names
+        ]
         tables = [parse(_handler(one, handler).rules).required() for one in (settings, new)]
         difference = difference_lines(compare(*tables), *tables)
         return {
             **found,
             "difference": [settings.mask.text(line) for line in difference],
-            "plan": [
-                printable(line).replace(f"{folder}/table", f"{found['name']}, as edited")
-                for line in lines_of(answer)
+            "messages": sum(answer.total for answer in answers),
+            "changed": sum(answer.changed for answer in answers),
+            "trials": [
+                {
+                    "handler": answer.handler,
+                    "plan": [
+                        printable(line).replace(f"{folder}/table", f"{found['name']}, as edited")
+                        for line in lines_of(answer)
+                    ],
+                    "what_if": document_of(answer),
+                }
+                for answer in answers
             ],
-            "what_if": document_of(answer),
+            "confirm": _confirmation(settings.job, names, text),
         }
 
-    def put_live(self, handler: str, text: str) -> dict[str, Any]:
+    def put_live(self, handler: str, text: str, *, confirm: str, operator: str) -> dict[str, Any]:
         """Write a table into the file of the settings and restart the job; undone if it refuses.
 
+        Args:
+            handler: A handler of the file.
+            text: The table.
+            confirm: From the trial of this text.
+            operator: Who puts it live, and why; for the job's log and the list of tables.
+
         Raises:
-            RefusedError: As for ``go_back``.
+            RefusedError: A handler out of the user's scope has its table in the same file.
+            UsageError: The text was not tried against the present file, or no reason is given.
             ConfigurationError: The table has errors.
+            EnvironmentFault: The file cannot be written.
             RedriveError: The job refused; the file is unchanged.
         """
         path, handlers = self._file(handler)
-        running_process(self._documents.settings().job)
+        job = self._documents.settings().job
+        names = [one.identity.name for one in handlers]
+        if confirm != _confirmation(job, names, text):
+            raise UsageError(
+                f"this table was not tried on what waits for {', '.join(names)}, or the file"
+                " changed since",
+                hint="try it, and put live what was tried: /try returns confirm",
+            )
+        if not operator:
+            raise UsageError("a table is put live for a reason", hint="say why: because")
         file = RulesFile(path)
-        restart = Restart(self._config, (), (), yes=True)
+        if not file.is_writable:
+            raise EnvironmentFault(f"{path} cannot be written by the console", hint=_ELSEWHERE)
+        running_process(job)
+        restart = Restart(self._config, (), (), yes=True, operator=operator)
         answer = restart.with_text(file, handlers, text, _ANSWER, lambda _: None)
         saved = file.saved.name if file.saved.exists() else ""
-        return {"handler": handler, "process": answer.pid, "saved": saved}
+        return {"handlers": names, "process": answer.pid, "saved": saved}
 
-    def _file(self, handler: str) -> tuple[Path, Sequence[int]]:
+    def _file(self, handler: str) -> tuple[Path, Sequence[HandlerConfiguration]]:
         seen = self._documents.settings()
         _handler(seen, handler)
         job = read_settings(self._config).job
         path, handlers = table_file(job, _index(job, handler))
-        names = {job.handlers[index].identity.name for index in handlers}
+        names = {one.identity.name for one in handlers}
         if seen.job.only_handlers is not None and not names <= seen.job.only_handlers:
             raise RefusedError(
                 f"the table of {handler} is shared with handlers that this user may not see",
@@ -172,11 +207,11 @@ class RulesTables:
             )
         return path, handlers
 
-    def _check(self, handler: str, name: str, text: str) -> dict[str, Any]:
+    def _check(self, handlers: Sequence[str], name: str, text: str) -> dict[str, Any]:
         with TemporaryDirectory(prefix="redrive-console-") as folder:
             findings: Sequence[Diagnostic]
             try:
-                self._with_text(handler, text, Path(folder))
+                self._with_text(handlers, text, Path(folder))
                 findings = analyse(parse(text, name=name).required(), text, name=name)
             except ConfigurationError as error:
                 findings = error.diagnostics
@@ -192,12 +227,20 @@ class RulesTables:
         has_errors = any(one.severity is Severity.ERROR for one in findings)
         return {"findings": shown, "has_errors": has_errors}
 
-    def _with_text(self, handler: str, text: str, folder: Path) -> Settings:
+    def _with_text(self, handlers: Sequence[str], text: str, folder: Path) -> Settings:
         table = folder / "table"
         table.write_bytes(text.encode())
-        index = _index(read_settings(self._config).job, handler)
-        settings = with_table(self._config, index, table)
+        job = read_settings(self._config).job
+        settings = with_table(
+            self._config, table, *(job.handlers[_index(job, name)] for name in handlers)
+        )
         return replace(settings, job=self._documents.scope.restrict(settings.job))
+
+
+def _confirmation(job: JobConfiguration, handlers: Sequence[str], text: str) -> str:
+    """The hash of a text and of the tables that it would replace, by handler."""
+    replaced = sorted((name, job.handlers[_index(job, name)].rules) for name in handlers)
+    return hashlib.sha256(json.dumps([text, replaced]).encode()).hexdigest()
 
 
 def _handler(settings: Settings, handler: str) -> HandlerConfiguration:

@@ -51,10 +51,10 @@ class RestartRecord:
         self._asking = process_file(directory, share, ".restart-by")
         self._number = 0
 
-    def ask(self) -> None:
-        """Record who is about to request a restart, for the kept tables."""
+    def ask(self, operator: str) -> None:
+        """Record who is about to request a restart, for the log and the kept tables."""
         with suppress(OSError):  # a user who may signal the job may lack the right to write here
-            self._asking.write_text(this_user())
+            self._asking.write_text(operator)
 
     def asked_by(self) -> str:
         """The user who requested the coming restart; empty for a plain signal."""
@@ -136,10 +136,11 @@ def running_process(job: JobConfiguration) -> int:
     return pid
 
 
-def restart(job: JobConfiguration, *, timeout: float) -> RestartAnswer:
+def restart(job: JobConfiguration, *, timeout: float, operator: str = "") -> RestartAnswer:
     """Ask a running job to read its settings and tables again.
 
-    It waits up to ``timeout`` seconds for the answer.
+    It waits up to ``timeout`` seconds for the answer. ``operator`` says who asks, and may say why;
+    by default the user of this process.
 
     Raises:
         EnvironmentFault: No job runs, it ended, or it has not answered in time.
@@ -147,7 +148,7 @@ def restart(job: JobConfiguration, *, timeout: float) -> RestartAnswer:
     record, owner = RestartRecord(job.directory, job.share), PidFile(job.directory, job.share)
     pid = running_process(job)
     before = record.read()
-    record.ask()
+    record.ask(operator or this_user())
     try:
         os.kill(pid, signal.SIGHUP)
     except OSError as error:

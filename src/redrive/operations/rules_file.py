@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,12 @@ class RulesFile:
         """Holds the new text until it replaces the old one."""
         self.saved = self._file.with_name(f"{self._file.name}.{moment:%Y%m%dT%H%M%SZ}")
         """Holds the old text from then on."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether this user may replace it; false for a file of a ConfigMap."""
+        places = [self._file.parent, *([self._file] if self._file.exists() else [])]
+        return all(os.access(place, os.W_OK) for place in places)
 
     def holds(self, text: str) -> bool:
         """Whether the file already holds a text."""

@@ -216,13 +216,11 @@ def _properties(section: Section) -> dict[str, str]:
 
 def _bootstrap_servers(section: Section) -> str:
     text = section.text("bootstrap_servers")
-    written = section.written("bootstrap_servers")
     addresses = [address.strip() for address in text.split(",")]
     for address in addresses if text else ():
         match = _ADDRESS.fullmatch(address)
         if match is None or not 1 <= int(match[1]) <= _LARGEST_PORT:
-            shown = address if address in written else "an address in it"
-            message = f"{shown!r} is not an address" if shown else "an address is empty"
+            message = f"{address!r} is not an address" if address else "an address is empty"
             expected = "host:port, several separated by commas"
             section.bad_value("bootstrap_servers", message, expected=expected)
     return ",".join(addresses)

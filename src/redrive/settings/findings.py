@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.entry_point import imported
 from redrive.errors import ConfigurationError
 from redrive.schemas import Flaw, KeyPath, Schema
-from redrive.settings.document import Document, without_value
+from redrive.settings.document import Document, is_secret, without_value
 
 SCHEMA: Final = Schema.load("redrive.settings", "schema.json", mapping="table")
 """The form of ``redrive.toml``."""
@@ -21,11 +21,20 @@ _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Findings:
-    """The findings about one document."""
+_RECOGNISABLE: Final = 4
+"""Characters from which on a variable's value is hidden in findings about other keys too."""
 
-    def __init__(self, document: Document) -> None:
+
+class Findings:
+    """The findings about one document.
+
+    They show ``${NAME}`` instead of what the environment variable holds.
+    """
+
+    def __init__(self, document: Document, variables: Mapping[str, str]) -> None:
+        """``variables`` are the values of the variables that the document names."""
         self.document = document
+        self._variables = variables
         self.diagnostics: list[Diagnostic] = []
 
     def error(self, path: KeyPath, code: str, message: str, **more: str) -> None:
@@ -45,12 +54,55 @@ class Findings:
         self, location: SourceLocation, severity: Severity, path: KeyPath, *about: str, **more: str
     ) -> None:
         subject = str(path[-1]) if path else ""
-        self.diagnostics.append(location.finding(severity, *about, subject=subject, **more))
+        finding = location.finding(severity, *about, subject=subject, **more)
+        self.diagnostics.append(self._without_variables(finding, self.document.text(path)))
+
+    def _without_variables(self, finding: Diagnostic, written: str = "") -> Diagnostic:
+        """The finding with names of variables instead of values; ``written`` names its own."""
+        own = set(_VARIABLE.findall(written))
+        names: dict[str, str] = {}
+        for name, value in self._variables.items():
+            if name in own or len(value) >= _RECOGNISABLE:
+                names[value.lower()] = name
+        for name in own & self._variables.keys():
+            # A message may be about a part of the value, such as one address of a list.
+            for part in re.findall(r"[\w.-]{3,}", self._variables[name]):
+                names.setdefault(part.lower(), name)
+        if not names:
+            return finding
+        pattern = re.compile(
+            "|".join(
+                re.escape(value) if len(value) >= _RECOGNISABLE else rf"\b{re.escape(value)}\b"
+                for value in sorted(names, key=len, reverse=True)
+            ),
+            re.IGNORECASE,
+        )
+
+        def hidden(text: str) -> str:
+            return pattern.sub(lambda match: f"${{{names[match[0].lower()]}}}", text)
+
+        return replace(
+            finding,
+            message=hidden(finding.message),
+            expected=hidden(finding.expected),
+            hint=hidden(finding.hint),
+        )
 
     def flaw(self, flaw: Flaw) -> None:
-        """Report a deviation from the schema."""
-        report = self.error_at_key if flaw.concerns_key else self.error
-        report(flaw.path, flaw.code, flaw.message, expected=flaw.expected, hint=flaw.hint)
+        """Report a deviation from the schema, which is described by the text as written."""
+        place = self.document.at_value(flaw.path)
+        if flaw.concerns_key:
+            place = without_value(self.document.at_key(flaw.path))
+        self.diagnostics.append(
+            place.finding(
+                Severity.ERROR,
+                flaw.code,
+                flaw.message,
+                expected=flaw.expected,
+                hint=flaw.hint,
+                subject=str(flaw.path[-1]) if flaw.path else "",
+            )
+        )
 
     def unset_variable(self, path: KeyPath, name: str) -> None:
         """Reports an environment variable that is not set, or has an invalid name."""
@@ -65,7 +117,7 @@ class Findings:
 
     def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
         """Add findings of others, such as the parser of rules tables."""
-        self.diagnostics.extend(diagnostics)
+        self.diagnostics.extend(map(self._without_variables, diagnostics))
 
     def in_order(self) -> tuple[Diagnostic, ...]:
         """Every finding once: those of the document in the order of its lines, then the others."""
@@ -90,13 +142,14 @@ class Section:
         cls, document: Document, environ: Mapping[str, str], schema: Schema = SCHEMA
     ) -> Section:
         """The whole document, checked against a schema; ``environ`` replaces ``${NAME}``."""
-        findings = Findings(document)
         # A missing table counts as empty, and so lacks its required keys.
         tables: dict[str, Any] = {
             name: {} for name, one in schema.definition["properties"].items() if "$ref" in one
         }
         unset: dict[KeyPath, str] = {}
-        data = tables | _with_variables(document.data, (), environ, unset)
+        used: dict[str, str] = {}
+        data = tables | _with_variables(document.data, (), environ, unset, used)
+        findings = Findings(document, used)
         flaws = schema.flaws(data, written=document.data)
         unknown = {flaw.path for flaw in flaws if flaw.concerns_key}
         for path, name in unset.items():
@@ -186,23 +239,29 @@ def _with_variables(
     path: KeyPath,
     environ: Mapping[str, str],
     unset: dict[KeyPath, str],
+    used: dict[str, str],
 ) -> Any:  # noqa: ANN401 - a TOML value
-    """A copy with environment variables filled in; missing ones are added to ``unset``."""
+    """A copy with environment variables filled in.
+
+    Their values are added to ``used``, those that are missing to ``unset``.
+    """
     match value:
         case dict():
             return {
-                key: _with_variables(inner, (*path, key), environ, unset)
+                key: _with_variables(inner, (*path, key), environ, unset, used)
                 for key, inner in value.items()
             }
         case list():
             return [
-                _with_variables(inner, (*path, index), environ, unset)
+                _with_variables(inner, (*path, index), environ, unset, used)
                 for index, inner in enumerate(value)
             ]
         case str():
             for name in _VARIABLE.findall(value):
                 if not environ.get(name):
                     unset.setdefault(path, name)
+                elif not is_secret(str(path[-1])):  # no message is about the text of a secret
+                    used[name] = environ[name]
             return _VARIABLE.sub(lambda match: environ.get(match[1], ""), value)
     return value
 

@@ -155,6 +155,7 @@ class HandlersReader:
             data_loss=DataLoss(on_data_loss) if on_data_loss else None,
             timestamps=TimestampMode(section.text("timestamp") or TimestampMode.AUTO),
             is_subscribed=bool(subscription),
+            section=int(section.path[-1]),
         )
 
     def _manager(self, section: Section, control: Control) -> str:

@@ -43,6 +43,10 @@ _STORE: Final = ("endpoint", "region", "allow_http")
 """Keys of [ledger] for an object store, and their names in the library."""
 _STORES: Final = ("s3", "s3a", "abfs", "abfss", "gs", "hdfs")
 _STORES_TEXT: Final = f"a folder, or a URL that begins with one of {', '.join(_STORES)}"
+_ALMOST_URL: Final = re.compile(
+    rf"(?:{'|'.join(_STORES)})(?::(?!//)|//)|[a-z][a-z0-9+.-]+:/(?!/)", re.IGNORECASE
+)
+"""A URL of an object store that lacks a colon or a slash."""
 _SIGN_IN: Final = "credentials come from the environment or from the files of the store's own tools"
 
 _TRANSFORM_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,48}")
@@ -323,6 +327,10 @@ def _patch(section: Section) -> bytes:
 def _ledger(section: Section, directory: Path) -> LedgerConfiguration:
     values = {key: value for key, value in section.data.items() if key not in _STORE}
     url = section.text("path")
+    if _ALMOST_URL.match(url):
+        section.bad_value(
+            "path", f"{section.written('path')!r} is not a folder or URL", expected=_STORES_TEXT
+        )
     if "://" not in url:
         _warn_of_store_keys(section, "the ledger is in a folder of this machine")
         values["path"] = (section.file("path") or directory / "ledger").absolute()
@@ -330,6 +338,9 @@ def _ledger(section: Section, directory: Path) -> LedgerConfiguration:
     scheme, _, rest = url.partition("://")
     if scheme not in _STORES:
         section.bad_value("path", f"{scheme} is not an object store", expected=_STORES_TEXT)
+    elif not rest or (rest.startswith("/") and scheme != "hdfs"):
+        message = f"{section.written('path')!r} names no bucket"
+        section.bad_value("path", message, expected=f"{scheme}://BUCKET/FOLDER")
     elif "?" in rest or ("@" in rest and not scheme.startswith("abfs")):
         section.error_at_key("path", "BAD_VALUE", "path of [ledger] has credentials", hint=_SIGN_IN)
     if not scheme.startswith("s3"):
