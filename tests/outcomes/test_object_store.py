@@ -303,3 +303,15 @@ def test_commands_read_it_from_anywhere(small_job: SmallJob, store: S3, now: int
     assert "files merged into" in told("ledger", "compact")
     assert message in told("ls", "--status", "remaining")
     assert not list(Path.cwd().glob("s3*"))
+
+    store.unavailable(BRIDGED * 10)
+    begun = time.monotonic()
+    answer = json.loads(told("status", "--json"))
+    assert time.monotonic() - begun < BRIDGED
+    assert (answer["handlers"][0]["remaining"]["number"], answer["outcomes"]) == (3, None)
+    assert "the ledger in s3://ledgers/far cannot be used: " in answer["notes"][0]
+    for asked in (("groups",), ("ls",), ("history", message)):
+        begun = time.monotonic()
+        refused = redrive(*asked, "-c", settings, code=1)
+        assert time.monotonic() - begun < BRIDGED
+        assert refused.stderr.startswith("error: the ledger in s3://")
