@@ -173,7 +173,7 @@ def test_now_has_what_is_held_and_what_is_deleted_soon(
     assert api(browser, "/status")["expiring"] == told["expiring"]
     assert told["expiring"][0]["handler"] == handler["handler"]
     assert 'href="/groups?handler=orders&amp;status=held">1 behind others of their key' in page
-    assert f"<td><p>up to 1,204 of {topic}<br>" in page
+    assert f"><p>up to 1,204 of {topic}<br>" in page
     shown = redrive("status").stdout
     assert "held" in shown
 
@@ -343,6 +343,28 @@ def test_hostile_texts_are_shown_and_harmless(browser: TestClient, topic: str) -
     shown = html.unescape(browser.get(f"/messages/{topic}:0:1").text)
     assert "<script>alert(1)" in shown
     assert "{{7*7}}" in shown
+
+
+def test_long_names_are_cut_with_the_whole_as_a_tooltip(browser: TestClient, topic: str) -> None:
+    """One dead letter may name a topic, a group or an exception of 20,000 characters."""
+    name = "n" * 20_000
+    append_letter(3, topic, f"com.{name}", fields={"DESTQ": name}, consumer_group=name)
+    eventually(lambda: name in browser.get("/groups?whole=1").text, "the console looks again")
+    for page in ("/groups?whole=1", "/messages?whole=1", "/network"):
+        text = browser.get(page).text
+        assert f'title="{name}"' in text
+        assert not [shown for shown in re.findall(r">([^<]*)<", text) if len(shown) > 1_000]
+
+
+def test_each_cell_of_a_list_names_its_column(browser: TestClient) -> None:
+    """A narrow screen shows rows as cards, without the head of the table."""
+    for page in ("/", "/groups?whole=1", "/messages?whole=1"):
+        text = browser.get(page).text
+        rows = re.search(r'<table class="cards">.*?<tbody>(.*?)</tbody>', text, re.DOTALL)
+        assert rows
+        assert ' data-label="' in rows[1]
+        unnamed = re.findall(r"<td>(.*?)</td>", rows[1], re.DOTALL)
+        assert not [cell for cell in unnamed if cell and "#back" not in cell]
 
 
 def test_a_message_that_nobody_knows_is_not_there(browser: TestClient, topic: str) -> None:
