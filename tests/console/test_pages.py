@@ -38,6 +38,7 @@ from redrive.broker.ports import free_port
 from redrive.command.console import open_listener
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, User
 from redrive.console.rendering import curve
+from redrive.engine.outcome import Result
 from redrive.operations.retention import Waiting
 from redrive.outcomes.inventory import State
 from redrive.settings import read_settings
@@ -195,6 +196,22 @@ def test_curves_are_those_of_the_last_hour_and_day(browser: TestClient, topic: s
         assert shown["came"] == shown["results"]["remains"] == wanted
     (handler,) = command("status")["handlers"]
     assert handler["results"]["last_hour"] == {"remains": 1}
+
+
+def test_figures_of_an_hour_add_up(browser: TestClient, topic: str) -> None:
+    """A message that is evaluated again has another outcome, and quarantine is a figure too."""
+    now = int(1000 * (time.time() - 60))
+    append_letter(3, topic, "", time=now)
+    append_letter(4, topic, "", time=now, outcome=f"{topic}:0:3.2", message=f"{topic}:0:3")
+    append_letter(5, topic, "", time=now, action="QUARANTINE")
+    eventually(lambda: api(browser, "/status")["outcomes"] == 6, "the console looks again")
+    shown = api(browser, "/status")["rates"]["hour"]
+    sums = {result: sum(numbers) for result, numbers in shown["results"].items()}
+    assert sums["quarantined"] == 1
+    assert (sum(shown["came"]), sum(shown["again"])) == (sum(sums.values()) - 1, 1)
+    page = browser.get("/").text
+    assert "with 1 further attempts and evaluations" in page
+    assert "quarantined <b>1</b>" in page
 
 
 @pytest.mark.usefixtures("away")
@@ -800,7 +817,7 @@ def test_both_languages_have_every_text(browser: TestClient) -> None:
     """German has each text of the templates, each state, each result, and each role."""
     folder = files("redrive.console")
     german = tomllib.loads(folder.joinpath("texts", "de.toml").read_text(encoding="utf-8"))
-    english = {*State, *(one.name.lower() for one in Role)}
+    english = {*State, *Result, *(one.name.lower() for one in Role)}
     for template in folder.joinpath("templates").iterdir():
         english |= {*re.findall(r"_\([\"']([^\"']+)[\"']", template.read_text(encoding="utf-8"))}
     assert english - {*german} == set()

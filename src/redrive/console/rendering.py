@@ -33,8 +33,11 @@ _CLAMPED: Final = 120
 _WIDTH: Final = 120
 _HEIGHT: Final = 24
 """Size of a curve, in its own units."""
-_RESULTS: Final = ("retried", "forwarded", "discarded", "parked", "remains")
-"""The results that curves show, in order."""
+_RESULTS: Final = (
+    "retried", "forwarded", "discarded", "routed", "dead-lettered", "expired", "parked", "remains",
+    "quarantined", "skipped", "cancelled",
+)  # fmt: skip
+"""All results, in the order of their curves."""
 
 
 class Pages:
