@@ -38,6 +38,7 @@ from redrive.broker.ports import free_port
 from redrive.command.console import open_listener
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, User
 from redrive.console.rendering import curve
+from redrive.engine.outcome import Result
 from redrive.operations.retention import Waiting
 from redrive.outcomes.inventory import State
 from redrive.settings import read_settings
@@ -173,7 +174,7 @@ def test_now_has_what_is_held_and_what_is_deleted_soon(
     assert api(browser, "/status")["expiring"] == told["expiring"]
     assert told["expiring"][0]["handler"] == handler["handler"]
     assert 'href="/groups?handler=orders&amp;status=held">1 behind others of their key' in page
-    assert f"<td><p>up to 1,204 of {topic}<br>" in page
+    assert f"><p>up to 1,204 of {topic}<br>" in page
     shown = redrive("status").stdout
     assert "held" in shown
 
@@ -195,6 +196,22 @@ def test_curves_are_those_of_the_last_hour_and_day(browser: TestClient, topic: s
         assert shown["came"] == shown["results"]["remains"] == wanted
     (handler,) = command("status")["handlers"]
     assert handler["results"]["last_hour"] == {"remains": 1}
+
+
+def test_figures_of_an_hour_add_up(browser: TestClient, topic: str) -> None:
+    """A message that is evaluated again has another outcome, and quarantine is a figure too."""
+    now = int(1000 * (time.time() - 60))
+    append_letter(3, topic, "", time=now)
+    append_letter(4, topic, "", time=now, outcome=f"{topic}:0:3.2", message=f"{topic}:0:3")
+    append_letter(5, topic, "", time=now, action="QUARANTINE")
+    eventually(lambda: api(browser, "/status")["outcomes"] == 6, "the console looks again")
+    shown = api(browser, "/status")["rates"]["hour"]
+    sums = {result: sum(numbers) for result, numbers in shown["results"].items()}
+    assert sums["quarantined"] == 1
+    assert (sum(shown["came"]), sum(shown["again"])) == (sum(sums.values()) - 1, 1)
+    page = browser.get("/").text
+    assert "with 1 further attempts and evaluations" in page
+    assert "quarantined <b>1</b>" in page
 
 
 @pytest.mark.usefixtures("away")
@@ -342,6 +359,28 @@ def test_hostile_texts_are_shown_and_harmless(browser: TestClient, topic: str) -
     shown = html.unescape(browser.get(f"/messages/{topic}:0:1").text)
     assert "<script>alert(1)" in shown
     assert "{{7*7}}" in shown
+
+
+def test_long_names_are_cut_with_the_whole_as_a_tooltip(browser: TestClient, topic: str) -> None:
+    """One dead letter may name a topic, a group or an exception of 20,000 characters."""
+    name = "n" * 20_000
+    append_letter(3, topic, f"com.{name}", fields={"DESTQ": name}, consumer_group=name)
+    eventually(lambda: name in browser.get("/groups?whole=1").text, "the console looks again")
+    for page in ("/groups?whole=1", "/messages?whole=1", "/network"):
+        text = browser.get(page).text
+        assert f'title="{name}"' in text
+        assert not [shown for shown in re.findall(r">([^<]*)<", text) if len(shown) > 1_000]
+
+
+def test_each_cell_of_a_list_names_its_column(browser: TestClient) -> None:
+    """A narrow screen shows rows as cards, without the head of the table."""
+    for page in ("/", "/groups?whole=1", "/messages?whole=1"):
+        text = browser.get(page).text
+        rows = re.search(r'<table class="cards">.*?<tbody>(.*?)</tbody>', text, re.DOTALL)
+        assert rows
+        assert ' data-label="' in rows[1]
+        unnamed = re.findall(r"<td>(.*?)</td>", rows[1], re.DOTALL)
+        assert not [cell for cell in unnamed if cell and "#back" not in cell]
 
 
 def test_a_message_that_nobody_knows_is_not_there(browser: TestClient, topic: str) -> None:
@@ -777,7 +816,7 @@ def test_both_languages_have_every_text(browser: TestClient) -> None:
     """German has each text of the templates, each state, each result, and each role."""
     folder = files("redrive.console")
     german = tomllib.loads(folder.joinpath("texts", "de.toml").read_text(encoding="utf-8"))
-    english = {*State, *(one.name.lower() for one in Role)}
+    english = {*State, *Result, *(one.name.lower() for one in Role)}
     for template in folder.joinpath("templates").iterdir():
         english |= {*re.findall(r"_\([\"']([^\"']+)[\"']", template.read_text(encoding="utf-8"))}
     assert english - {*german} == set()

@@ -26,6 +26,8 @@ configure_logging(settings)
 log_all_output()
 print("from Python, to standard output")
 subprocess.run(["sh", "-c", "echo of a child; echo 'of a child, sesame' >&2"])
+panic = b"\\nthread 'worker' (7) panicked at src/lib.rs:88:9:\\nno entry, sesame\\n"
+os.write(2, panic + b"note: run with `RUST_BACKTRACE=1` environment variable to see more\\n")
 os.write(2, b"of a library in C, \\xff without an end")
 raise ValueError("nobody caught it")
 """
@@ -61,6 +63,8 @@ def test_whatever_a_process_and_its_children_print_is_a_line_of_the_log() -> Non
     assert {(one.get("event"), one["level"]) for one in found} == {("output", "warning")}
     said = [one["message"] for one in found]
     assert {"from Python, to standard output", "of a child", "of a child, ***"} <= {*said}
+    assert "thread 'worker' (7) panicked at src/lib.rs:88:9: no entry, ***" in said
+    assert not [message for message in said if "RUST_BACKTRACE" in message]
     assert "of a library in C, \ufffd without an endTraceback (most recent call last):" in said
     assert said.count("ValueError: nobody caught it") == 1
 

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 from tests.commands import redrive
@@ -23,10 +24,12 @@ from tests.outcomes.small_job import SmallJob, dead_letter
 from redrive.configuration import RemoteFolder
 from redrive.errors import AlreadyRunningError, EnvironmentFault
 from redrive.outcomes.rows import Row, row_of
-from redrive.outcomes.storage import locked
+from redrive.outcomes.storage import explained, locked
 from redrive.outcomes.table import LedgerTable, arrow_of, remove
 
 SECRET = "of-a-test"  # noqa: S105 - what must be shown nowhere
+BRIDGED = 25.0
+"""Seconds: less than an outage that a writer bridges."""
 OUTCOMES = rows([outcome(number) for number in range(240)])
 """What is to be projected: by partition, in the order of offsets."""
 
@@ -181,7 +184,7 @@ def test_a_store_that_is_away_is_named(
 ) -> None:
     """In one line, with what to look at, and without any secret."""
     away = replace(folder, options={**folder.options, "endpoint": "http://127.0.0.1:1"})
-    monkeypatch.setattr("redrive.outcomes.storage._CLIENT", {"max_retries": "1"})
+    monkeypatch.setattr("redrive.outcomes.storage._READER", {"max_retries": "1"})
     with pytest.raises(EnvironmentFault, match="s3://ledgers/team/ledger") as refused:
         LedgerTable.open(away)
     assert "127.0.0.1:1" in refused.value.message
@@ -189,6 +192,65 @@ def test_a_store_that_is_away_is_named(
     told = repr(refused.value) + refused.value.message
     assert SECRET not in told
     assert "\n" not in refused.value.message
+
+
+@pytest.mark.parametrize("fault", ["refuses", "is_silent", "is_unavailable"])
+def test_reader_gives_up_on_a_store_that_does_not_answer(
+    folder: RemoteFolder, store: S3, fault: str
+) -> None:
+    """Long before the half minute for which a writer bridges an outage, and in one line."""
+    project(folder, 240)
+    returned = Event()
+    match fault:
+        case "refuses":
+            folder = replace(folder, options={**folder.options, "endpoint": "http://127.0.0.1:1"})
+        case "is_silent":
+            store.dropped = lambda _method, _key: returned.wait(60)
+        case _:
+            store.unavailable(60)
+    begun = time.monotonic()
+    with pytest.raises(EnvironmentFault) as fault_of_store:
+        LedgerTable.open(folder)
+    assert time.monotonic() - begun < BRIDGED
+    assert "\n" not in fault_of_store.value.message
+    returned.set()
+
+
+def test_reader_waits_for_a_slow_answer_while_the_store_answers_others(
+    folder: RemoteFolder, store: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large ledger takes its time: only a store without any answer is given up."""
+    monkeypatch.setattr("redrive.outcomes.storage.GLIMPSE", 0.05)
+    project(folder, 240)
+    probed = Event()
+
+    def is_slow(_method: str, key: str) -> bool:
+        if key.endswith("1.json"):
+            assert probed.wait(20), "the store was not asked whether it answers"
+        elif "_no_table" in key:
+            probed.set()
+        return False
+
+    store.dropped = is_slow
+    table = LedgerTable.open(folder)
+    assert table is not None
+    assert table.size == len(OUTCOMES)
+    assert probed.is_set()
+
+
+def test_panic_of_the_library_is_a_fault_of_the_ledger(folder: RemoteFolder) -> None:
+    """Such a failure is no Exception: it passed every handler and ended threads without a word."""
+
+    class PanicException(BaseException):
+        pass
+
+    with (
+        pytest.raises(EnvironmentFault, match="cannot be used: the library failed: no entry found"),
+        explained(folder),
+    ):
+        raise PanicException("no entry\nfound")
+    with pytest.raises(KeyboardInterrupt), explained(folder):
+        raise KeyboardInterrupt
 
 
 def test_credentials_may_come_from_a_file(
@@ -241,3 +303,15 @@ def test_commands_read_it_from_anywhere(small_job: SmallJob, store: S3, now: int
     assert "files merged into" in told("ledger", "compact")
     assert message in told("ls", "--status", "remaining")
     assert not list(Path.cwd().glob("s3*"))
+
+    store.unavailable(BRIDGED * 10)
+    begun = time.monotonic()
+    answer = json.loads(told("status", "--json"))
+    assert time.monotonic() - begun < BRIDGED
+    assert (answer["handlers"][0]["remaining"]["number"], answer["outcomes"]) == (3, None)
+    assert "the ledger in s3://ledgers/far cannot be used: " in answer["notes"][0]
+    for asked in (("groups",), ("ls",), ("history", message)):
+        begun = time.monotonic()
+        refused = redrive(*asked, "-c", settings, code=1)
+        assert time.monotonic() - begun < BRIDGED
+        assert refused.stderr.startswith("error: the ledger in s3://")

@@ -31,7 +31,7 @@ def compact(config: Path) -> None:
     """Merge small files, and delete obsolete ones."""
     job = _job(config)
     with locked(job.ledger.path):
-        table = LedgerTable.open(job.ledger.path)
+        table = LedgerTable.open(job.ledger.path, bridges_outages=True)
         if table is None:
             raise UsageError(
                 f"there is no ledger in {job.ledger.path}", hint="`redrive run` creates it"

@@ -275,21 +275,29 @@ def _ways(settings: Settings) -> dict[str, Any]:
 
 
 def _curves(rates: Sequence[Row], now: datetime, span: timedelta) -> dict[str, Any]:
-    """Outcomes of a time span by result, and new dead letters, in ``_BARS`` equal parts.
+    """Outcomes of a time span by result, in ``_BARS`` equal parts.
 
-    ``rates`` are those of the last day, in the parts of an hour.
+    Each is the first outcome of a message, which ``came``, or one ``again``: of a further attempt
+    or evaluation. ``rates`` are those of the last day, in the parts of an hour.
     """
     width = span // _HOUR
     first = (_DAY - span) // _HOUR * _BARS
     results: dict[str, list[int]] = {}
-    came = [0] * _BARS
+    came, again = [0] * _BARS, [0] * _BARS
     for row in rates:
         if row["part"] >= first:
             place = min(_BARS - 1, (row["part"] - first) // width)
             results.setdefault(row["result"], [0] * _BARS)[place] += row["n"]
             came[place] += row["came"]
+            again[place] += row["n"] - row["came"]
     seconds = (span / _BARS).total_seconds()
-    return {"seconds": seconds, "since": now - span, "came": came, "results": results}
+    return {
+        "seconds": seconds,
+        "since": now - span,
+        "came": came,
+        "again": again,
+        "results": results,
+    }
 
 
 def _group(answer: History | None) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from redrive import __version__
 from redrive.command.failures import cause, failure_text, reason_text, short_class, why
@@ -28,11 +28,16 @@ _SHOWN: Final = 64 * 1024
 """Characters of a body that a page shows; the whole can be downloaded."""
 _HEX_SHOWN: Final = 8 * 1024
 """Hex digits of a body that a page shows."""
+_CLAMPED: Final = 120
+"""Characters of a name or a cause in a list."""
 _WIDTH: Final = 120
 _HEIGHT: Final = 24
 """Size of a curve, in its own units."""
-_RESULTS: Final = ("retried", "forwarded", "discarded", "parked", "remains")
-"""The results that curves show, in order."""
+_RESULTS: Final = (
+    "retried", "forwarded", "discarded", "routed", "dead-lettered", "expired", "parked", "remains",
+    "quarantined", "skipped", "cancelled",
+)  # fmt: skip
+"""All results, in the order of their curves."""
 
 
 class Pages:
@@ -55,6 +60,7 @@ class Pages:
             "state": state_of,
             "reason": reason_text,
             "short_class": short_class,
+            "clamped": clamped,
             "moment": moment,
             "ago": ago,
             "number": lambda number: f"{number:,}",
@@ -147,6 +153,14 @@ def ago(value: datetime | str | float | None, now: datetime) -> Markup:
     return Markup('<time datetime="{}" title="{} UTC" data-relative>{}</time>').format(
         time.isoformat(), clock(time), text
     )
+
+
+def clamped(text: str | None) -> Markup:
+    """The start of a long text, with the whole as a tooltip: names in headers have any length."""
+    whole = printable(text or "")
+    if len(whole) <= _CLAMPED:
+        return escape(whole)
+    return Markup('<span class="clamped" title="{}">{}…</span>').format(whole, whole[:_CLAMPED])
 
 
 def share(part: int, whole: int) -> str:

@@ -6,6 +6,7 @@ import atexit
 import faulthandler
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -31,6 +32,10 @@ _OUTPUTS: Final = (1, 2)
 """The descriptors of standard output and standard error, which children inherit."""
 _LAST: Final = "\0\n"
 """Marks the end of the printed output."""
+_PANIC: Final = re.compile(r"thread '.*' .*panicked at .*:$")
+"""The first of two lines that a failure in a library in Rust prints: its place, then its cause."""
+_ADVICE: Final = "note: run with `RUST_BACKTRACE="
+"""Its last line, for developers of the library."""
 _LAST_LINES: Final = 2.0
 """Seconds for the last lines at the end of the process."""
 _consoles: Final[list[TextIO]] = []
@@ -102,8 +107,15 @@ def _log_lines(reader: int) -> None:
     logger = logging.getLogger("redrive.output")
     logger.setLevel(logging.WARNING)  # at any level of the log, as it may be an error
     with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
+        panic = ""
         for line in lines:
-            if text := line.rstrip("\0\n"):
+            text = line.rstrip("\0\n")
+            if panic:
+                text, panic = f"{panic} {text}", ""
+            elif _PANIC.match(text):
+                panic = text
+                continue
+            if text and not text.startswith(_ADVICE):
                 logger.warning("%s", text, extra={"details": {"event": "output"}})
             if line.endswith(_LAST):
                 return

@@ -390,13 +390,14 @@ class Inventory:
         """Outcomes by result, in parts of ``seconds`` from ``since`` on; errors as for ``places``.
 
         Returns:
-            Rows with ``part`` (from 0), ``result``, ``n``, and ``came``, the number of first
-            outcomes.
+            Rows with ``part`` (from 0), ``result``, which is ``quarantined`` for what went into
+            quarantine, ``n``, and ``came``, the number of first outcomes.
         """
         part = f"floor((date_part('epoch', time) - {since.timestamp()}) / {seconds})"
         return self._engine.answer(
-            f"{self._outcomes()} SELECT CAST({part} AS BIGINT) part, result, count(*) n,"
-            " count(CASE WHEN outcome = origin THEN 1 END) came"
+            f"{self._outcomes()} SELECT CAST({part} AS BIGINT) part,"
+            f" CASE WHEN {QUARANTINED} THEN {sql_text(State.QUARANTINED)} ELSE result END result,"
+            " count(*) n, count(CASE WHEN outcome = origin THEN 1 END) came"
             f" FROM outcomes WHERE {time_from(since)} GROUP BY 1, 2"
         )
 

@@ -11,15 +11,19 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from redrive.configuration import LedgerFolder, RemoteFolder
 from redrive.errors import AlreadyRunningError, EnvironmentFault, UsageError
+from redrive.kafka.deadline import GLIMPSE, DeadlineThread
+
+_Answer = TypeVar("_Answer")
 
 _CLIENT: Final = {
     # An outage of half a minute is bridged within one step, with any number of retries.
@@ -27,6 +31,16 @@ _CLIENT: Final = {
     "max_retries": "1000",
     "connect_timeout": "3s",
 }
+_READER: Final = {
+    # A user waits, and often gets an answer without the ledger. Pauses stay short, as the last one
+    # may begin just before the timeout.
+    "retry_timeout": "3s",
+    "backoff_config.max_backoff": "500ms",
+}
+_PROBE: Final = {"timeout": "3s"}
+"""For a small request that shows whether a store answers."""
+_NOWHERE: Final = "_no_table"
+"""A folder of the ledger that never has a table."""
 _S3: Final = {
     # Of two commits of one version the second is refused (If-None-Match).
     "conditional_put": "etag",
@@ -58,16 +72,56 @@ def local_path(folder: LedgerFolder) -> Path:
     return folder
 
 
-def arguments(folder: LedgerFolder) -> dict[str, Any]:
-    """The table for the library: its name, and options without secrets."""
+def arguments(folder: LedgerFolder, *, bridges_outages: bool = True) -> dict[str, Any]:
+    """The table for the library: its name, and options without secrets.
+
+    Readers do not bridge outages of the store: their requests fail after some seconds.
+    """
     if isinstance(folder, Path):
         return {"table_uri": str(folder)}
-    options = {**_CLIENT, **folder.options}
+    options = {**_CLIENT, **({} if bridges_outages else _READER), **folder.options}
     if folder.is_s3:
         options |= _S3
         if not os.environ.get("AWS_ACCESS_KEY_ID") and any(map(os.environ.get, _FILES_OF_AWS)):
             options["aws_force_credential_load"] = "true"
     return {"table_uri": folder.url, "storage_options": options}
+
+
+def read_answering(folder: LedgerFolder, read: Callable[[], _Answer]) -> _Answer:
+    """The result of reading from a store, for as long as it takes while the store answers.
+
+    A store that takes requests and stays silent would hold a reader for half a minute. The silent
+    request is left to its own timeout.
+
+    Raises:
+        EnvironmentFault: The store does not answer.
+    """
+    if not isinstance(folder, RemoteFolder):
+        return read()
+    thread = DeadlineThread("redrive-ledger-read")
+    try:
+        reading = thread.submit("reading the ledger", read)
+        while not reading.is_made_within(GLIMPSE):
+            problem = _silence(folder)
+            if problem and not reading.is_made_within(0):
+                raise _fault(folder, f"the store does not answer: {problem}")
+        return reading.answer(0)
+    finally:
+        thread.end()
+
+
+def _silence(folder: RemoteFolder) -> str:
+    """Why a store does not answer a small request; empty if it does."""
+    named = arguments(folder, bridges_outages=False)
+    options = {**named["storage_options"], **_PROBE}
+    try:
+        # Not is_deltatable, which holds Python's lock while it waits.
+        DeltaTable(f"{folder.url.rstrip('/')}/{_NOWHERE}", storage_options=options)
+    except TableNotFoundError:
+        return ""
+    except (DeltaError, OSError) as error:
+        return _cause(str(error), whole=True)
+    return ""
 
 
 def lock_file(folder: LedgerFolder) -> Path:
@@ -116,14 +170,23 @@ def explained(folder: LedgerFolder) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
-        remote = isinstance(folder, RemoteFolder)
-        raise EnvironmentFault(
-            f"the ledger in {folder} cannot be used: {_cause(str(error), whole=remote)}",
-            hint="check the store, the credentials in the environment, and [ledger]"
-            if remote
-            else "check the folder, its disk and its owner; docs/ledger.md says what a new ledger"
-            " would lack",
-        ) from error
+        raise _fault(folder, _cause(str(error), whole=is_remote(folder))) from error
+    except BaseException as error:
+        # A panic of the library in Rust; its class cannot be imported and is no Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        cause = f"the library failed: {_cause(str(error), whole=True)}"
+        raise _fault(folder, cause) from error
+
+
+def _fault(folder: LedgerFolder, cause: str) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"the ledger in {folder} cannot be used: {cause}",
+        hint="check the store, the credentials in the environment, and [ledger]"
+        if is_remote(folder)
+        else "check the folder, its disk and its owner; docs/ledger.md says what a new ledger"
+        " would lack",
+    )
 
 
 def _cause(text: str, *, whole: bool) -> str:

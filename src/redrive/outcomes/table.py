@@ -24,7 +24,14 @@ from redrive.configuration import LedgerFolder, RemoteFolder
 from redrive.engine.outcome import COLUMNS
 from redrive.errors import EnvironmentFault
 from redrive.outcomes.rows import Row, moment
-from redrive.outcomes.storage import arguments, explained, in_use, is_remote, open_letters_folder
+from redrive.outcomes.storage import (
+    arguments,
+    explained,
+    in_use,
+    is_remote,
+    open_letters_folder,
+    read_answering,
+)
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
@@ -124,20 +131,29 @@ class LedgerTable:
         self.stream(view).read_all()
 
     @classmethod
-    def open(cls, path: LedgerFolder, source: str = "") -> Self | None:
+    def open(
+        cls, path: LedgerFolder, source: str = "", *, bridges_outages: bool = False
+    ) -> Self | None:
         """The ledger of a folder, or None if it does not exist.
 
         Args:
             path: The folder.
             source: What it must be made from, as ``source_of`` names it; empty for anything.
+            bridges_outages: For writers: whether requests to a store that is away are repeated for
+                half a minute.
 
         Raises:
             EnvironmentFault: The folder has something else, an unreadable ledger, or the ledger of
                 another application or cluster.
         """
         with explained(path):
+            named = arguments(path, bridges_outages=bridges_outages)
             try:
-                table = DeltaTable(**arguments(path))
+                table = (
+                    DeltaTable(**named)
+                    if bridges_outages
+                    else read_answering(path, lambda: DeltaTable(**named))
+                )
             except TableNotFoundError:
                 return None
             _check_format(table, path)
@@ -159,7 +175,7 @@ class LedgerTable:
 
         A ledger of an earlier version, which does not name its source, is assumed to have this one.
         """
-        existing = cls.open(path, source)
+        existing = cls.open(path, source, bridges_outages=True)
         if existing is not None and (not source or _source_of(existing.delta)):
             return existing
         with explained(path), contextlib.suppress(CommitFailedError):  # another machine creates it

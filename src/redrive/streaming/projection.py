@@ -123,7 +123,7 @@ class _DriverWriter:
             self._superseded()
 
     def compact(self) -> None:
-        table = LedgerTable.open(self._table.path)
+        table = LedgerTable.open(self._table.path, bridges_outages=True)
         if table is not None:
             table.compact()
 
