@@ -252,15 +252,11 @@ def _note_delivery(places: dict[int, str], number: int, error: object, written: 
 
 def _found_message(record: Any, state: State = State.LEFT) -> Found:  # noqa: ANN401 - untyped client
     own = dict(record.headers)
-    line, timestamp = own.get(f"{PREFIX}rule"), own.get(f"{PREFIX}timestamp")
-    message = Record(
-        record.key,
-        record.value,
-        tuple(without_own(record.headers)),
-        record.timestamp if timestamp is None else int(timestamp),
-    )
+    line, time = own.get(f"{PREFIX}rule"), own.get(f"{PREFIX}timestamp")
+    message = Record(record.key, record.value, tuple(without_own(record.headers)), record.timestamp)
     number = _number(record.headers)
-    return Found(_place(record), record.topic, number, message, state, int(line or 0))
+    own_time = None if time is None else int(time)
+    return Found(_place(record), record.topic, number, message, state, int(line or 0), own_time)
 
 
 def _place(record: Any) -> str:  # noqa: ANN401 - untyped client

@@ -86,6 +86,8 @@ class Found:
     """The record itself; for a copy kept by the job, its original."""
     state: State = State.LEFT
     rule_line: int = 0
+    own_time: int | None = None
+    """The record's own timestamp in milliseconds, if it has another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

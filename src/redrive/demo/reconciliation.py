@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from redrive.demo.cluster import Observation
-from redrive.demo.messages import WAITING, End, Found, Message, Outcome, Record
+from redrive.demo.messages import WAITING, End, Found, Message, Outcome
 from redrive.messages import decode_dead_letter, remove_header
 
 _GONE = frozenset({"discarded", "expired"})
@@ -45,9 +45,10 @@ class Trace:
             elif wanted.reason and self.reasons[-1:] != [wanted.reason]:
                 yield f"ended {end} with reasons {self.reasons}, not {wanted.reason}"
             if found is not None:
-                yield from self._changes(found.record, f"on {found.place}")
+                yield from self._changes(found)
 
-    def _changes(self, record: Record, where: str) -> Iterator[str]:
+    def _changes(self, found: Found) -> Iterator[str]:
+        record, where = found.record, f"on {found.place}"
         original, headers = self.message.original, list(record.headers)
         letter = decode_dead_letter(record.value, headers)
         value, headers = remove_header(letter, record.value, headers)
@@ -61,7 +62,8 @@ class Trace:
         if Counter(given) != Counter(original.headers) or not has_made:
             yield f"the headers {where} changed"
         times = {letter.record.timestamp for letter in self.inputs}
-        if record.timestamp not in times | {original.timestamp}:
+        own_time = record.timestamp if found.own_time is None else found.own_time
+        if own_time not in times | {original.timestamp}:
             yield f"the timestamp {where} changed"
 
 
