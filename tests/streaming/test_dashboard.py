@@ -52,6 +52,7 @@ ACTION(IGNORE)
 LARGE: Final = 1_000
 """Bytes of a body that the target does not take."""
 EMPTY: Final = {
+    ("Not read yet, by topic", "C"): "no transaction stays open in the test",
     ("Not read yet, by topic", "B"): "a topic that soon deletes what waits may do so in the test",
     ("Trouble", "E"): "a broker refuses what the job could not foresee: a topic that just changed",
 }
