@@ -152,5 +152,5 @@ def test_that_the_first_cannot_be_read_hides_nothing() -> None:
     topics = topics_of({TopicPartition(DLQ, 0): [NOW - 99 * HOUR]}, {DLQ: kept(100)})
     one = found_by(replace(topics, is_silent=True))[DLQ]
     assert (one.expiring, one.first) == (1, None)
-    assert "handled: it keeps" in one.sentence(NOW)
+    assert "before handling: it keeps" in one.sentence(NOW)
     assert "at any time" in replace(one, first=NOW - 1).sentence(NOW)
