@@ -919,7 +919,9 @@ class _World:
         for topic in (RETRY, BACKOFF):
             for lane, offset, _, record in self.cluster.visible(topic):
                 place = own.read_own(record.headers or []).identity.rsplit(":", 2)
-                if offset < self.cluster.offsets.get((APPLICATION, lane), 0) or not record.key:
+                # Without a position, as it has expired, nobody knows yet what waits.
+                position = self.cluster.offsets.get((APPLICATION, lane))
+                if position is None or offset < position or not record.key:
                     continue
                 passed = int(told.get(f"{DEAD_LETTERS}:{place[1]}", b"0"))
                 is_told = f"{DEAD_LETTERS}/{record.key.decode()}" in told
