@@ -1117,8 +1117,10 @@ class _World:
 
     def _check_taken(self, key: str, before: Mapping[str, Any]) -> None:
         """Instances that share partitions out give up what others are to take: nobody takes it
-        from one that lives, unless that one stands still."""
-        is_quiet = self.is_calm and self.plan.rebalances and not self.plan.faults.ended_twice
+        from one that lives, unless that one stands still or gets no answers."""
+        faults = self.plan.faults
+        has_answers = not (faults.ended_twice or faults.unanswered)
+        is_quiet = self.is_calm and self.plan.rebalances and has_answers
         holder = self.network.members.get(before.get("member", ""))
         if not is_quiet or holder is None or holder is self.scheduler.current:
             return
