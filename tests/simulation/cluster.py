@@ -139,6 +139,8 @@ class SimulatedCluster:
     _epochs: dict[str, int] = field(default_factory=dict)
     _initialised: dict[str, float] = field(default_factory=dict)
     """When each transactional id was initialised last."""
+    _initialised_by: dict[tuple[str, str], float] = field(default_factory=dict)
+    """The same for each process that did."""
     _without_entry: set[str] = field(default_factory=set)
     """Ids of emitters that were initialised when no reader saw that their run may emit."""
     _open: dict[str, Transaction] = field(default_factory=dict)
@@ -304,7 +306,9 @@ class SimulatedCluster:
         """
         self.expire()
         self.owners[transactional_id] = owner
-        self._initialised[transactional_id] = self.now()
+        self._initialised[transactional_id] = self._initialised_by[transactional_id, owner] = (
+            self.now()
+        )
         self._note_entry(transactional_id)
         self._finish(transactional_id, Fate.ABORTED)
         self._complete(transactional_id)
@@ -375,8 +379,8 @@ class SimulatedCluster:
                 continue
             if (known.key or b"").decode().endswith(f"/{name}"):
                 is_later = entry.written > self._initialised[writer]
-                is_live = self.owners.get(name) not in {None, "", self.owners[writer]}
-                if known.key == removed.key and is_later and is_live:
+                fenced_at = self._initialised_by.get((name, self.owners[writer]), 0.0)
+                if known.key == removed.key and is_later and fenced_at < entry.written:
                     self.violations.append(f"{writer} removes {key}, which it has not fenced")
                 return
 

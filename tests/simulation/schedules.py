@@ -316,7 +316,7 @@ class Plan:
                 fetched_later=0.3 if more.random() < _SLOW_FETCHES and not is_duel else 0.0,
             ),
             rebalances=rebalances,
-            has_upkeep_beside=more.random() < _BESIDE_BATCHES and not (is_duel or tables_change),
+            has_upkeep_beside=more.random() < _BESIDE_BATCHES and not is_duel,
             loses_partition=loses_partition,
             is_made_anew=is_made_anew,
             has_breakers=has_breakers,
