@@ -136,6 +136,8 @@ class SimulatedCluster:
     """What was on topics that were deleted."""
     incarnations: dict[str, int] = field(default_factory=dict)
     """How many topics of a name there have been, where it is more than one."""
+    former_ends: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    """Where partitions of these topics ended, by their number."""
     _epochs: dict[str, int] = field(default_factory=dict)
     _initialised: dict[str, float] = field(default_factory=dict)
     """When each transactional id was initialised last."""
@@ -161,15 +163,22 @@ class SimulatedCluster:
             self.logs.setdefault(TopicPartition(name, number), [])
         return topic
 
-    def make_anew(self, name: str) -> None:
-        """Deletes a topic and makes another of its name; the group's offsets are still there."""
-        partitions = self.topics[name].partitions
+    def make_anew(self, name: str, *, keeps_positions: bool = True) -> None:
+        """Deletes a topic and makes another of its name.
+
+        Args:
+            name: Of the topic.
+            keeps_positions: Whether the group's offsets are still there.
+        """
+        partitions, incarnation = self.topics[name].partitions, self.incarnations.get(name, 1)
+        lanes = [TopicPartition(name, number) for number in range(partitions)]
+        self.former_ends.update({(lane, incarnation): self.end(lane) for lane in lanes})
         kept = {place: end for place, end in self.offsets.items() if place[1].topic == name}
         self.delete(name)
         self.create(name, partitions)
-        self.offsets.update(kept)
-        self.may_move_back.update(lane for _, lane in kept)
-        self.incarnations[name] = self.incarnations.get(name, 1) + 1
+        self.offsets.update(kept if keeps_positions else {})
+        self.may_move_back.update(lanes)
+        self.incarnations[name] = incarnation + 1
 
     def has_leader(self, lane: TopicPartition) -> bool:
         """Whether a partition has a leader, for itself."""
