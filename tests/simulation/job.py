@@ -419,7 +419,10 @@ class _Run:
                         if self._upkeep.is_last_run():
                             self._upkeep.end()
                             return True
-                self._scheduler.sleep(self._network.random.choice(_IDLE[is_over]))
+                idle = self._network.random.choice(_IDLE[is_over])
+                # In the job, upkeep does not wait for the next batch to give up a share.
+                most = _LOOKS[-1] if self._instance.settings.rebalances else idle
+                self._scheduler.sleep(min(idle, most))
             else:
                 self._batch(planned)
             if self._restart is None and self._beside is None:
