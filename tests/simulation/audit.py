@@ -107,6 +107,9 @@ class Audit:
         for name, count in counts.items():
             if count > 1:
                 self.findings.append(f"{name} has {count} outcomes")
+        for one in outcomes:
+            if one["topic"] == DEAD_LETTERS and one["offset"] >= self._end_of(one):
+                self.findings.append(f"{one['outcome']} has an outcome, and was never there")
         for lane in self.cluster.logs:
             is_read = lane.topic in {DEAD_LETTERS, RETRY, BACKOFF, REMAINING, REPLAY}
             if is_read and (APPLICATION, lane) not in self.cluster.offsets:
@@ -127,6 +130,13 @@ class Audit:
         """The identity of what lies at an offset."""
         incarnation = self.cluster.incarnations.get(lane.topic, 1)
         return own.identity(own.name_in_identities(lane.topic, incarnation), lane.partition, offset)
+
+    def _end_of(self, outcome: dict[str, Any]) -> int:
+        """Where the partition ended that the record of an outcome was on."""
+        lane = TopicPartition(outcome["topic"], outcome["partition"])
+        incarnation = own.incarnation_of(outcome["outcome"])
+        known = self.cluster.former_ends.get((lane, incarnation))
+        return self.cluster.end(lane) if known is None else known
 
     def _check_source(
         self, lane: TopicPartition, offset: int, count: int, *, needs_outcome: bool
