@@ -87,9 +87,8 @@ _NOBODY: Final[Any] = SimpleNamespace(
     troubled=lambda *_: None, waits_for=lambda *_: None, stands_by=lambda: None
 )
 """A supervisor that nobody asks."""
-_IDLE: Final = ((0.5, 4.0, 6.0), (4.0, 6.0))
-"""Seconds between two looks of an idle job, while something new may come and afterwards. Two looks
-fit into the 15 s for which another instance waits for a share."""
+_IDLE: Final = ((0.5, 4.0, 12.0), (4.0, 12.0))
+"""Seconds between two looks of an idle job, while something new may come and afterwards."""
 
 
 def configuration(

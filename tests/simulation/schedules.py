@@ -380,8 +380,6 @@ class _World:
     """Whether somebody replays something as soon as a new table is to look at it."""
     replays_left: int = 0
     """Replays that are still to be asked for, before the job may end."""
-    _homes: dict[bytes, int] = field(default_factory=dict)
-    """The partition to which consumers return messages of a key."""
     _returns: tuple[TopicPartition, int] | None = None
     """What a consumer has failed on and returned, without having passed it."""
     _leaderless_until: float | None = float("inf")
@@ -901,9 +899,8 @@ class _World:
             ("kafka_dlt-exception-fqcn", b"org.example.Failure"),
         ]
         now = int(self.scheduler.now * 1000)
-        # Only what comes back to its partition is promised to keep its order.
-        home = self._homes.setdefault(key, number % 3 % count)
-        self.cluster.append(OutputRecord(DEAD_LETTERS, key, body, headers, now, home))
+        record = OutputRecord(DEAD_LETTERS, key, body, headers, now, number % 3 % count)
+        self.cluster.append(record)
 
     def _unprocessed(self) -> list[tuple[TopicPartition, int, OutputRecord]]:
         if not self.plan.has_rounds:
