@@ -27,6 +27,7 @@ FAILED: dict[str, Any] = {
     "reason_name": "MQRC_UNKNOWN_OBJECT_NAME",
     "detail": "there is no topic orders",
     "error_class": "com.acme.SchemaException",
+    "error_message": "no field\ncard\x1b[2J",
     "consumer_group": "billing",
     "form": "connect",
     "replay": None,
@@ -70,6 +71,15 @@ def test_a_table_in_kafkas_dialect_shows_exception_group_and_topic(
 def test_what_is_told_of_a_put_to_a_topic_is_kafkas_too(ledger: Path) -> None:
     """The failed attempt of a rule has a reason of MQ, but no queue."""
     assert "unknown topic: there is no topic orders" in " ".join(shown("ls"))
+
+
+@pytest.mark.usefixtures("ledger")
+@pytest.mark.parametrize("command", [("ls", "--wide"), ("history", "orders.dlq:0:1")])
+def test_last_failure_begins_with_the_message_of_the_exception(command: tuple[str, ...]) -> None:
+    """Then it says why Redrive could not put it; once for each dead letter."""
+    text = " ".join(shown(*command))
+    assert "no field card\u241b[2J; unknown topic: there is no topic orders" in text
+    assert text.count("no field") == 1
 
 
 def test_a_parked_message_says_which_round_is_next_and_when(ledger: Path) -> None:

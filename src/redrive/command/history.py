@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 from rich.text import Text
 
-from redrive.command.failures import at, reason_text, shows_mq, why
+from redrive.command.failures import at, exception_and_why, reason_text, shows_mq, why
 from redrive.command.options import config_option, mq_option, number_option, table_options
 from redrive.command.output import console, print_json, print_notes, print_table
 from redrive.command.selection import key_option, parse_key, parse_reason, parse_time, reason_option
@@ -160,9 +160,9 @@ def _print_outcomes(outcomes: Sequence[Row], *, mq: bool, with_message: bool = F
             "action": row["action"],
             "result": Text(row["result"], style=STYLES.get(row["result"], "")),
             "target": _target(row),
-            "why": why(row, mq=mq),
+            "why": why(row, mq=mq) if row["origin"] == before else exception_and_why(row, mq=mq),
         }
-        for row in outcomes
+        for before, row in zip(["", *(row["origin"] for row in outcomes)], outcomes, strict=False)
     ]
     print_table(rows, folded=["rule", "target", "why"], whole=["message"])
 

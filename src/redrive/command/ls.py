@@ -11,7 +11,14 @@ from typing import Any, Final, NamedTuple, Self
 import click
 from rich.text import Text
 
-from redrive.command.failures import cause, failure_text, reason_text, short_class, shows_mq, why
+from redrive.command.failures import (
+    cause,
+    exception_and_why,
+    failure_text,
+    reason_text,
+    short_class,
+    shows_mq,
+)
 from redrive.command.history import STYLES, due_text, plain
 from redrive.command.opening import Answer, ask_inventory
 from redrive.command.options import config_option, mq_option, number_option, table_options
@@ -122,7 +129,7 @@ def _show(found: Letters, selection: Selection, *, mq: bool, before: int) -> Non
             "last outcome": f"{duration((moment - row['time']).total_seconds())} ago",
             **({"next": _next_text(steps.get(row["message"]))} if steps else {}),
             **cause(row, mq=mq),
-            "last failure": why(row, mq=mq),
+            "last failure": exception_and_why(row, mq=mq),
         }
         for row in reversed(listing.letters)
     ]
