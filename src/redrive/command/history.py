@@ -23,7 +23,7 @@ from redrive.operations.durations import clock, duration
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.history import Archive, Found, History, NotFound
 from redrive.outcomes.rows import Row
-from redrive.printable import printable
+from redrive.printable import counted, printable
 from redrive.settings import read_settings
 
 _Answer = TypeVar("_Answer", History, Found)
@@ -144,7 +144,7 @@ def _description(row: Row, put_on: str, *, mq: bool) -> list[str]:
         failure = f"failed on topic {target}{group} with {row['error_class'] or 'no exception'}"
         lines.append(f"meant for {target}, failed with {reason}" if mq else failure)
     key = "no key" if row["message_key"] is None else f"key {_text(row['message_key'])}"
-    lines.append(f"{key}, {row['body_size']} bytes, put {row['hop']} times before")
+    lines.append(f"{key}, {row['body_size']} bytes, put {counted(row['hop'] or 0, 'time')} before")
     if row["traceparent"]:
         lines.append(f"trace {row['traceparent']}")
     return lines

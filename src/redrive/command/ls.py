@@ -28,6 +28,7 @@ from redrive.operations.durations import clock, duration
 from redrive.outcomes.history import Next, next_steps
 from redrive.outcomes.inventory import Group, Inventory, Listing, Selection, state_of
 from redrive.outcomes.rows import Row
+from redrive.printable import counted
 from redrive.settings import Settings, read_settings
 
 _HIDDEN: Final = ("destination", "application", "error_class", "consumer_group", "failure")
@@ -275,7 +276,7 @@ def _show_groups(found: Groups, selection: Selection, owner: str, *, mq: bool) -
         folded=columns[3 if has_acknowledged else 2 : -3],
         whole=["example"],
     )
-    click.echo(f"{total} dead letters in all{reserve(is_complete=is_complete)}")
+    click.echo(f"{counted(total, 'dead letter')} in all{reserve(is_complete=is_complete)}")
 
 
 def _cause(group: Group, *, mq: bool, has_exceptions: bool) -> dict[str, object]:
