@@ -232,6 +232,14 @@ class Outcome:
             is_added=True,
         ),
     ] = None
+    failed_record: Annotated[
+        str | None,
+        _text(
+            "`topic:partition:offset` of the record that failed, as the dead letter names it; null"
+            " if it does not",
+            is_added=True,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         if self.reason:
