@@ -20,6 +20,7 @@ MASK: Final = "***"
 
 _OF_MESSAGES: Final = re.compile(
     r"message_key|detail|field_.*|target_.*|malformed|traceparent|error_\w+|consumer_group"
+    r"|failed_record"
 )
 """Columns of an outcome with text from messages or brokers, including targets' names."""
 

@@ -12,10 +12,10 @@ from tests.commands import redrive
 from tests.configurations import write_settings
 
 from redrive.command.finding_formats import FORMATS, FileFindings
-from redrive.configuration import Connection
 from redrive.diagnostics import Severity, SourceLocation
 from redrive.errors import EnvironmentFault
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.connection import Connection
 from redrive.settings import read_settings
 from redrive.streaming.topics import own_topics
 

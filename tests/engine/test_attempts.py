@@ -46,7 +46,8 @@ NAMES = (
     "__connect.errors.topic", "__connect.errors.partition", "kafka_dlt-exception-stacktrace",
     "kafka_dlt-original-topic", "kafka_dlt-original-partition", "source_topic", "source_key",
     "source_partition", "original_partition", "kafka_dlt-original-consumer-group",
-    "__dlq.errors.topic", "__connect.errors.exception.message", "kafka_dlt-exception-message",
+    "__connect.errors.offset", "kafka_dlt-original-offset", "source_offset", "__dlq.errors.topic",
+    "__connect.errors.exception.message", "kafka_dlt-exception-message",
 )  # fmt: skip
 REASONS = (2053, 2035, 2085, 2051, 2052, 9999)
 

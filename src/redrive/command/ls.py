@@ -239,7 +239,7 @@ def _trends(
     seconds = max(1.0, (max(one.last for one in groups) - since).total_seconds() / bars)
     trends: dict[str, list[int]] = {one.condition(): [0] * bars for one in groups}
     about = {"first": since, "last": since, "example": "", "acknowledged": 0}
-    about |= {"archived": 0, "owners": None}
+    about |= {"archived": 0, "owners": None, "repeated": 0}
     for row in inventory.arrivals(selection, since, seconds):
         trend = trends.get(Group.of({**row, **about}).condition())
         if trend is not None:
@@ -255,11 +255,13 @@ def _show_groups(found: Groups, selection: Selection, owner: str, *, mq: bool) -
     has_exceptions = any(group.error_class for group in groups)  # dead letters of MQ have none
     has_acknowledged = any(group.acknowledged for group in groups)
     has_owners = any(group.owners for group in groups)
+    has_repeated = any(group.repeated for group in groups)
     rows = [
         {
             "number": group.count,
             "share": f"{100 * group.count / total:.1f} %",
             **({"acknowledged": group.acknowledged} if has_acknowledged else {}),
+            **({"repeated": group.repeated} if has_repeated else {}),
             **({"owner": ", ".join(group.owners)} if has_owners else {}),
             **_cause(group, mq=mq, has_exceptions=has_exceptions),
             "last failure": failure_text(group.failure, mq=mq),
@@ -272,8 +274,8 @@ def _show_groups(found: Groups, selection: Selection, owner: str, *, mq: bool) -
     columns = [*rows[0]]
     print_table(
         rows,
-        right=[name for name in columns if name in {"share", "acknowledged"}],
-        folded=columns[3 if has_acknowledged else 2 : -3],
+        right=[name for name in columns if name in {"share", "acknowledged", "repeated"}],
+        folded=columns[2 + has_acknowledged + has_repeated : -3],
         whole=["example"],
     )
     click.echo(f"{counted(total, 'dead letter')} in all{reserve(is_complete=is_complete)}")

@@ -8,7 +8,7 @@ of its members and of the ledger's columns: writer, reader, schemas and document
 from __future__ import annotations
 
 from binascii import b2a_base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
 from enum import StrEnum
@@ -234,6 +234,14 @@ class Outcome:
             is_added=True,
         ),
     ] = None
+    failed_record: Annotated[
+        str | None,
+        _text(
+            "`topic:partition:offset` of the record that failed, as the dead letter names it; null"
+            " if it does not",
+            is_added=True,
+        ),
+    ] = None
     error_message: Annotated[
         str | None,
         _text(
@@ -331,12 +339,19 @@ def key_members(key: bytes | None) -> str:
     return f'"key":"{text}","key_length":{len(key)},"key_sha256":"{sha256(key).hexdigest()}"'
 
 
-def error_member(message: str) -> str:
-    """An exception's message as a member of an outcome, with a comma; empty if there is none.
+def error_members(messages: Sequence[str] | None) -> Sequence[str] | None:
+    """Messages of exceptions as members of outcomes, each with a comma; empty or None for none.
 
     A longer one than ``LONGEST_ERROR`` ends before the word that would be cut, since ``[mask]``
     cannot recognise a part of a secret.
     """
+    if messages is None:
+        return None
+    members = {text: _error_member(text) for text in set(messages)}
+    return [members[text] for text in messages]
+
+
+def _error_member(message: str) -> str:
     if not message:
         return ""
     if len(message) > LONGEST_ERROR:

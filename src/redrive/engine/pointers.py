@@ -1,15 +1,23 @@
-"""Dead letters without a payload, and truncated copies: both name the original."""
+"""The record that failed, as its dead letter names it.
+
+It is read where the dead letter lacks its payload or was truncated. Outcomes have its place: two
+dead letters of one record show that its consumer failed twice on it; and what the exception said.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from hashlib import blake2b
+from typing import Final
 
 from redrive.engine.facts import Facts, Gone, Original, RecordQuestion
 from redrive.engine.message import Message
 from redrive.engine.ordering import position_of
 from redrive.messages import (
+    DeadLetterProfile,
     Headers,
+    Records,
     cuts,
     decode_dead_letter,
     original_key,
@@ -20,6 +28,12 @@ from redrive.messages import own_headers as own
 from redrive.messages.cuts import Content
 from redrive.messages.dead_letters import read_view
 from redrive.messages.schemes import Scheme, SchemeTable
+from redrive.messages.schemes.scheme import Newest, Place
+from redrive.rules import is_topic_name
+
+_PARTITION: Final = "origin.partition"
+_OFFSET: Final = "origin.offset"
+_MESSAGE: Final = "error.message"
 
 
 def restore_message(message: Message, facts: Facts) -> Message | Gone:
@@ -93,6 +107,92 @@ def failed_record(message: Message, schemes: SchemeTable) -> RecordQuestion | No
     if origin.topic is None or origin.partition is None or origin.offset is None:
         return None
     return RecordQuestion(origin.topic, origin.partition, origin.offset)
+
+
+def failed_records(records: Records, profiles: Sequence[DeadLetterProfile]) -> Sequence[str] | None:
+    """The places of the records that failed, ``topic:partition:offset``, as dead letters name them.
+
+    Args:
+        records: The dead letters, or copies of them.
+        profiles: The profile of each.
+
+    Returns:
+        A place for each record, empty if its dead letter names none; None if all are empty. A
+        record that failed on a group's topic has its place there.
+    """
+    schemes = _schemes(profiles, _OFFSET)
+    columns = {
+        scheme: (_column(scheme, _PARTITION, records), _column(scheme, _OFFSET, records))
+        for scheme in set(schemes.values())
+    }
+    if not any(partitions and offsets for partitions, offsets in columns.values()):
+        return None
+    places, prefixes = [], dict[tuple[int, str | int | None], str]()
+    for row, profile in enumerate(profiles):
+        place, scheme = "", schemes.get(id(profile))
+        if scheme is not None:
+            partitions, offsets = columns[scheme]
+            if partitions and offsets:
+                partition, offset = partitions[row], offsets[row]
+                key = id(profile), partition
+                prefix = prefixes.get(key)
+                if prefix is None:
+                    prefix = prefixes[key] = _prefix(profile, partition)
+                if prefix and isinstance(offset, int) and offset >= 0:
+                    place = f"{prefix}{offset}"
+        places.append(place)
+    return places
+
+
+def error_messages(records: Records, profiles: Sequence[DeadLetterProfile]) -> Sequence[str] | None:
+    """The messages of the exceptions, empty where a dead letter names none; None if all are empty.
+
+    Arguments as for ``failed_records``.
+    """
+    schemes = _schemes(profiles, _MESSAGE)
+    columns = {scheme: _column(scheme, _MESSAGE, records) for scheme in set(schemes.values())}
+    if not any(columns.values()):
+        return None
+    by_profile = {profile: columns[scheme] for profile, scheme in schemes.items()}
+    every = [by_profile.get(id(one)) for one in profiles]
+    messages = (column[row] if column else None for row, column in enumerate(every))
+    return [text if isinstance(text, str) else "" for text in messages]
+
+
+def _schemes(profiles: Sequence[DeadLetterProfile], part: str) -> dict[int, Scheme]:
+    """The scheme of each profile by its id, if it can name a part."""
+    return {
+        id(one): scheme
+        for one in profiles
+        for scheme in one.taken[:1]
+        if isinstance(scheme, Scheme) and part in scheme.parts
+    }
+
+
+def _column(scheme: Scheme, part: str, records: Records) -> Sequence[str | int | None] | None:
+    """One part of a scheme in each record; None if no record has it."""
+    parts, grid = scheme.parts.get(part, ()), records.grid
+    if grid is not None and all(one.place is Place.HEADER for one in parts):
+        there = [one for one in parts if one.header in grid.layout]
+        if not there:
+            return None
+        if len(there) == 1:  # nearly always
+            [part_there] = there
+            layout, read = grid.layout, part_there.read
+            index = layout.index(part_there.header)
+            if scheme.newest is not Newest.FIRST:
+                index = len(layout) - 1 - layout[::-1].index(part_there.header)
+            return [None if raw is None else read(raw) for raw in grid.column(index)]
+    rows = zip(records.keys, records.values, records.headers, strict=True)
+    return [scheme.read(part, *row) for row in rows]
+
+
+def _prefix(profile: DeadLetterProfile, partition: str | int | None) -> str:
+    """The start of the places on a partition; empty if topic or partition is not valid."""
+    topic = profile.failed_on or ""
+    if not isinstance(partition, int) or partition < 0 or not is_topic_name(topic):
+        return ""
+    return f"{topic}:{partition}:"
 
 
 def _original(message: Message, schemes: SchemeTable, facts: Facts) -> Original | Gone | None:

@@ -293,46 +293,6 @@ def origin_time_parts(profile: DeadLetterProfile) -> Sequence[tuple[str, Reader,
     return [(part.header, part.read, scheme.newest) for part in parts] if is_known else None
 
 
-class ErrorReader:
-    """Reads the exceptions' messages of dead letters with the same header names.
-
-    A profile leaves them out, since they differ in nearly every message.
-    """
-
-    def __init__(self, layout: Sequence[str] = ()) -> None:
-        """Take the header names of all records, in order; none if they differ."""
-        self._layout = layout
-        self._places: dict[str, tuple[int, Reader] | None] = {}
-        """Index and reader of the header by scheme, if it is in one place of the layout."""
-
-    def read(
-        self, profile: DeadLetterProfile, key: bytes | None, value: bytes | None, headers: Headers
-    ) -> str:
-        """The message of one dead letter's exception; empty if unknown."""
-        scheme = profile.taken[0] if profile.taken else None
-        if not isinstance(scheme, Scheme):
-            return ""
-        try:
-            place = self._places[scheme.name]
-        except KeyError:
-            place = self._places[scheme.name] = self._place(scheme)
-        if place is None:
-            message = scheme.read("error.message", key, value, headers)
-        else:
-            raw = headers[place[0]][1]
-            message = None if raw is None else place[1](raw)
-        return message if isinstance(message, str) else ""
-
-    def _place(self, scheme: Scheme) -> tuple[int, Reader] | None:
-        parts = scheme.parts.get("error.message", ())
-        if len(parts) != 1 or parts[0].place is not Place.HEADER:
-            return None
-        places = [index for index, name in enumerate(self._layout) if name == parts[0].header]
-        if not places:
-            return None
-        return places[0 if scheme.newest is Newest.FIRST else -1], parts[0].read
-
-
 def valid_time(found: str | int | None) -> int:
     """A time in milliseconds as read from a message; 0 if it is none."""
     return found if isinstance(found, int) and 0 < found < _LATEST else 0
