@@ -383,8 +383,7 @@ class Lane:
         offset, facts = self._part.records.offsets[row], self._facts
         traced = self._traces[row] if self._traces else ""
         trace = f'"traceparent":"{traced}",' if traced else ""
-        named = self._failed_records[row] if self._failed_records else ""
-        failed = f'"failed_record":"{named}",' if named else ""
+        failed = self._failed_records[row] if self._failed_records else ""
         value = (
             f'{{"outcome":"{self._prefix}{offset}","message":"{identity}","origin":"{origin}",'
             f'{self._place}{offset},"size":{len(body) if body else 0},"hop":{hops},'
