@@ -26,7 +26,7 @@ from redrive.engine.facts import NO_LIMIT, WaitingQuestion
 from redrive.engine.held_keys import HeldKeys
 from redrive.engine.message import Attempts, Message
 from redrive.engine.ordering import KeyOrder, Place, Round
-from redrive.engine.outcome import error_members, key_members
+from redrive.engine.outcome import key_members
 from redrive.engine.pointers import digest_of, error_messages, failed_records
 from redrive.engine.profiles import rule_input
 from redrive.engine.rules_decider import RulesDecider
@@ -92,7 +92,7 @@ class Lane:
         if source.letters is not None:
             profiles = source.letters.profiles
             self._failed_records = failed_records(part.records, profiles)
-            self._errors = error_members(error_messages(part.records, profiles))
+            self._errors = error_messages(part.records, profiles)
         self._excess = self._beyond_limit(part, first)
         decider = part.decider
         if isinstance(decider, RulesDecider) and decider.held_keys is not None:
@@ -387,8 +387,7 @@ class Lane:
         offset, facts = self._part.records.offsets[row], self._facts
         traced = self._traces[row] if self._traces else ""
         trace = f'"traceparent":"{traced}",' if traced else ""
-        named = self._failed_records[row] if self._failed_records else ""
-        failed = f'"failed_record":"{named}",' if named else ""
+        failed = self._failed_records[row] if self._failed_records else ""
         error = self._errors[row] if self._errors else ""
         value = (
             f'{{"outcome":"{self._prefix}{offset}","message":"{identity}","origin":"{origin}",'

@@ -8,7 +8,7 @@ of its members and of the ledger's columns: writer, reader, schemas and document
 from __future__ import annotations
 
 from binascii import b2a_base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import date
 from enum import StrEnum
@@ -339,20 +339,13 @@ def key_members(key: bytes | None) -> str:
     return f'"key":"{text}","key_length":{len(key)},"key_sha256":"{sha256(key).hexdigest()}"'
 
 
-def error_members(messages: Sequence[str] | None) -> Sequence[str] | None:
-    """Messages of exceptions as members of outcomes, each with a comma; empty or None for none.
+def error_member(message: str | int | None) -> str:
+    """The message of an exception as a member of an outcome, with a comma; empty for no text.
 
     A longer one than ``LONGEST_ERROR`` ends before the word that would be cut, since ``[mask]``
     cannot recognise a part of a secret.
     """
-    if messages is None:
-        return None
-    members = {text: _error_member(text) for text in set(messages)}
-    return [members[text] for text in messages]
-
-
-def _error_member(message: str) -> str:
-    if not message:
+    if not message or not isinstance(message, str):
         return ""
     if len(message) > LONGEST_ERROR:
         words = message[: LONGEST_ERROR + 1].rsplit(maxsplit=1)
