@@ -223,7 +223,7 @@ def test_a_plan_to_try_parked_messages_tells_where_their_next_attempt_goes(
     full = Queues(QueueLimits(max_depth=4, consumer_group="g"), 4)
     plan = planned(rows, Order(to=To.ATTEMPT), full)
     assert {one.name for one in plan.targets} == {
-        "ORDERS by the rule at line 1", "remains: all 1 attempts failed",
+        "ORDERS by the rule at line 1", "remains: the only attempt failed",
         "discarded by the rule at line 2",
     }  # fmt: skip
     assert codes(plan) == {"target-full": 1}
