@@ -4,3 +4,5 @@ A page is a document and a template; the document is what the command of the sam
 ``--json``, from the same function. The console runs beside the job: it reads ledger and topics as
 the commands do, and writes plans, acknowledgements and commands as they do.
 """
+
+__all__ = ["login_files", "logins", "oidc", "server"]
