@@ -10,14 +10,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-LINES = {"src": 76983, "tests": 64700, "docs": 6885}
+LINES = {"src": 77437, "tests": 66100, "docs": 6960}
 """Lines of Python, and of pages in docs: 55,000, 46,000 and 6,000 are the goal."""
 FILES = 411
 """Modules of the source: fewer than 300 are the goal."""
-LINES_OF_A_ROOM = 9450
+LINES_OF_A_ROOM = 9470
 """Lines of the largest package of the source: 9,000 are the goal."""
 LINES_OF_A_MODULE = 800
-VAGUE_NAMES = 3073
+VAGUE_NAMES = 3130
 """Bindings of names that don't say what they hold: fewer than 100 are the goal."""
 SHARED_CLASS_NAMES = 53
 """Names that several classes of the source have: 15 are the goal."""

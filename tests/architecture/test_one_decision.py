@@ -86,4 +86,7 @@ def records_for(table: str) -> Records:
 def test_one_dead_letter_is_followed_in_few_files(table: str) -> None:
     """From the records of a slice to what is written for them, by all that is called."""
     trace = trace_of(slice_of(records_for(table), handler_of(f"{table}\n")))
-    assert (len(trace.files), trace.switches, trace.depth) == LIMITS[table], sorted(trace.files)
+    files, switches, depth = LIMITS[table]
+    assert len(trace.files) <= files, sorted(trace.files)
+    assert (trace.switches, trace.depth) <= (switches, depth)
+    assert trace.depth <= depth
