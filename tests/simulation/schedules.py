@@ -333,7 +333,8 @@ class Plan:
                 commit_in_doubt=chance.choice([0.0, 0.0, 0.3]),
                 buffer_full=chance.choice([0.0, 0.1]),
                 out_of_sequence=chance.choice([0.0, 0.5]),
-                is_mixed=chance.random() < 0.3,
+                # A fault with each of many refusals takes longer than an emission has.
+                is_mixed=chance.random() < 0.3 and not is_poisoned,
                 fetched_later=0.3 if more.random() < _SLOW_FETCHES and not is_duel else 0.0,
             ),
             rebalances=rebalances,
