@@ -403,8 +403,6 @@ class _World:
     """Replays that are still to be asked for, before the job may end."""
     far: Network | None = None
     """What lies before the other cluster, if messages go to one."""
-    _homes: dict[bytes, int] = field(default_factory=dict)
-    """The partition to which consumers return messages of a key."""
     _returns: tuple[TopicPartition, int] | None = None
     """What a consumer has failed on and returned, without having passed it."""
     _leaderless_until: float | None = float("inf")
@@ -964,9 +962,8 @@ class _World:
             ("kafka_dlt-exception-fqcn", b"org.example.Failure"),
         ]
         now = int(self.scheduler.now * 1000)
-        # Only what comes back to its partition is promised to keep its order.
-        home = self._homes.setdefault(key, number % 3 % count)
-        self.cluster.append(OutputRecord(DEAD_LETTERS, key, body, headers, now, home))
+        record = OutputRecord(DEAD_LETTERS, key, body, headers, now, number % 3 % count)
+        self.cluster.append(record)
 
     def _unprocessed(self) -> list[tuple[TopicPartition, int, OutputRecord]]:
         if not self.plan.has_rounds:
@@ -989,9 +986,9 @@ class _World:
         for topic in (RETRY, BACKOFF):
             for lane, offset, _, record in self.cluster.visible(topic):
                 place = own.read_own(record.headers or []).identity.rsplit(":", 2)
-                # Where offsets expired, nobody sees what was passed until the next run tells.
-                begin = self.cluster.offsets.get((APPLICATION, lane))
-                if begin is None or offset < begin or not record.key:
+                # Without a position, as it has expired, nobody knows yet what waits.
+                position = self.cluster.offsets.get((APPLICATION, lane))
+                if position is None or offset < position or not record.key:
                     continue
                 passed = int(told.get(f"{DEAD_LETTERS}:{place[1]}", b"0"))
                 is_told = f"{DEAD_LETTERS}/{record.key.decode()}" in told
@@ -1198,8 +1195,10 @@ class _World:
 
     def _check_taken(self, key: str, before: Mapping[str, Any]) -> None:
         """Instances that share partitions out give up what others are to take: nobody takes it
-        from one that lives, unless that one stands still."""
-        is_quiet = self.is_calm and self.plan.rebalances and not self.plan.faults.ended_twice
+        from one that lives, unless that one stands still or gets no answers."""
+        faults = self.plan.faults
+        has_answers = not (faults.ended_twice or faults.unanswered)
+        is_quiet = self.is_calm and self.plan.rebalances and has_answers
         holder = self.network.members.get(before.get("member", ""))
         if not is_quiet or holder is None or holder is self.scheduler.current:
             return
