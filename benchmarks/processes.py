@@ -183,13 +183,13 @@ def usage(leader: int) -> dict[str, dict[str, float]]:
     for asked in ("driver", "java", "worker"):
         for pid in processes_of(leader, asked):
             with contextlib.suppress(OSError):  # it has ended
-                kind = "emitting worker" if asked == "worker" and _has_producer(pid) else asked
+                kind = "emitting worker" if asked == "worker" and has_producer(pid) else asked
                 for by_kind, value in zip(measured.values(), _usage(pid), strict=True):
                     by_kind[kind] = max(by_kind.get(kind, 0.0), round(value, 1))
     return measured
 
 
-def _has_producer(pid: int) -> bool:
+def has_producer(pid: int) -> bool:
     """Whether a process has a client of librdkafka, which names its threads."""
     threads = Path(f"/proc/{pid}/task").iterdir()
     return any((one / "comm").read_text().startswith("rdk:") for one in threads)

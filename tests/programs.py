@@ -20,15 +20,22 @@ _MODULES: Final = {
 }
 """Those that Go builds from one module within minutes, and keeps in the cache."""
 
+_PACKAGES: Final = {"promtool": "prometheus"}
+"""Those of a package of Debian's, which is unpacked in the cache and not installed."""
+_PATIENCE: Final = 300.0
+"""Seconds for a download that takes one."""
+
 
 def program(name: str) -> str:
-    """The path of a program; where it is not installed, Go builds it once.
+    """The path of a program; where it is not installed, Go builds it or Debian has it.
 
     The test is skipped where that cannot be.
     """
     installed = shutil.which(name, path=SEARCHED)
     if installed is not None:
         return installed
+    if name in _PACKAGES:
+        return str(_unpacked(_PACKAGES[name]) / name)
     if name not in _MODULES:
         pytest.skip(f"{name} is not there; `make kubernetes` builds the API server and etcd")
     go = shutil.which("go")
@@ -48,3 +55,34 @@ def _build(go: str, package: str, folder: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip(f"{package} cannot be built: {done.stderr.splitlines()[-1]}")
+
+
+def _unpacked(package: str) -> Path:
+    """The folder of the programs of a package."""
+    folder = cache_directory() / "programs" / package
+    with exclusively(folder):
+        if not (folder / "usr").exists():
+            _unpack(package, folder)
+    return folder / "usr" / "bin"
+
+
+def _unpack(package: str, folder: Path) -> None:
+    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+        pytest.skip(f"Debian's package {package} is not installed, and cannot be unpacked here")
+    download = ["apt-get", "download", package]
+    done = _ran(download, folder)
+    if done.returncode != 0 and os.geteuid() == 0:  # a new machine knows no packages yet
+        _ran(["apt-get", "update"], folder)
+        done = _ran(download, folder)
+    if done.returncode != 0:
+        pytest.skip(f"{package} cannot be downloaded: {done.stderr.splitlines()[-1]}")
+    (archive,) = folder.glob("*.deb")
+    _ran(["dpkg-deb", "--extract", archive.name, "unpacked"], folder).check_returncode()
+    archive.unlink()
+    (folder / "unpacked" / "usr").rename(folder / "usr")
+
+
+def _ran(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=_PATIENCE
+    )

@@ -138,6 +138,16 @@ def test_a_view_only_asks_whether_it_could_be_created() -> None:
     assert (topics.created, topics.validated) == ([], [NEW])
 
 
+@pytest.mark.parametrize("creates", [True, False])
+def test_the_first_records_of_a_new_topic_have_a_time_with_which_it_keeps_them(
+    *, creates: bool
+) -> None:
+    """The topic is missing when they are decided, and keeps records like the original."""
+    put, outcome = decided(Topics(settings={"retention.ms": "60000"}), creates=creates)
+    assert (put.timestamp, dict(put.headers)["redrive.timestamp"]) == (1_000_000, b"5")
+    assert "with the time of the put" in outcome["detail"]
+
+
 @pytest.mark.parametrize(
     ("code", "reason"),
     [

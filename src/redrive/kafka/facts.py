@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
@@ -67,13 +68,15 @@ class ClusterFacts:
 
     def answers(self, questions: Questions) -> Answers:
         """The answers for decisions; see ``redrive.checkpoints.protocol.Cluster``."""
+        created = {question: self._create_topic(question) for question in questions.new_topics}
+        # Records for a new topic get the timestamps with which it keeps them, also in a preview.
+        models = {one.name: one.like for one, answer in created.items() if not answer.reason}
+        facts = self._topic_facts({*questions.topics, *models.values()})
         return Answers(
-            self._topic_facts(questions.topics),
+            facts | {name: _facts_like(facts[like]) for name, like in models.items()},
             {question: self._depth(question) for question in questions.depths},
             fetch_originals(self._cluster, questions.records) if questions.records else {},
-            new_topics={
-                question: self._create_topic(question) for question in questions.new_topics
-            },
+            new_topics=created,
             topic_ids=self._cluster.topic_ids(questions.topic_ids),
         )
 
@@ -159,6 +162,11 @@ def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: A
         partitions=len(topic.partitions),
         silent=_silence(topic.partitions, int(settings.get("min.insync.replicas") or 1)),
     )
+
+
+def _facts_like(model: TopicFacts) -> TopicFacts:
+    """The facts of a topic that was created like another one, until the cluster is asked."""
+    return replace(model, may_write=True, may_read=True, silent="")
 
 
 def retention_of(settings: Mapping[str, Any]) -> int:

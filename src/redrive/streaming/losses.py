@@ -101,6 +101,16 @@ class Losses:
             lost = replace(lost, found=known.found)
         return self._resume_or_stop(lane, lost)
 
+    def warn_of_vanished(self, lane: TopicPartition, committed: int | None) -> None:
+        """Warns of a partition that a recreated topic no longer has.
+
+        Args:
+            lane: The partition.
+            committed: How far the job had read it; None if nothing of it.
+        """
+        problem = _recreated(lane, committed)
+        self._control.warning("what was not read is gone with its partition", because=problem)
+
     def record(self, lanes: Collection[TopicPartition]) -> None:
         """Writes new findings about the lanes to the control topic.
 
@@ -142,8 +152,7 @@ def _loss_at(
     lane: TopicPartition, committed: int | None, extent: Extent, *, is_anew: bool
 ) -> StoppedTopic | None:
     if is_anew:
-        read = "" if committed is None else f", which the job had read up to offset {committed}"
-        problem = f"topic {lane.topic} was deleted and recreated: the old {lane} is gone{read}"
+        problem = _recreated(lane, committed)
         return StoppedTopic(problem, "if that was meant, read the new topic from its beginning")
     if committed is None or extent.first <= committed <= extent.end:
         return None
@@ -162,3 +171,8 @@ def _loss_at(
         " the oldest record"
     )
     return StoppedTopic(f"{problem} and were not read", hint)
+
+
+def _recreated(lane: TopicPartition, committed: int | None) -> str:
+    read = "" if committed is None else f", which the job had read up to offset {committed}"
+    return f"topic {lane.topic} was deleted and recreated: the old {lane} is gone{read}"

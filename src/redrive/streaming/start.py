@@ -24,6 +24,7 @@ from redrive.checkpoints.control import (
 )
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import HeldPartition
+from redrive.checkpoints.instances import Share
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import read_topics, sources_of
 from redrive.errors import ConfigurationError, TransientFault
@@ -215,6 +216,7 @@ class StartFinder:
         identities = self._cluster.topic_ids({*layout, *names})
         if deleted := names - identities.keys():
             raise TransientFault(f"topic {min(deleted)} was deleted while the run was prepared")
+        self._warn_of_vanished(layout, identities, denied)
         current, kept = self._positions_of(kept, identities)
         led = {one.source for one in kept if one.has_source}
         channels = [
@@ -270,6 +272,32 @@ class StartFinder:
             begins=current.begins,
             since=current.since,
         )
+
+    def _warn_of_vanished(
+        self, layout: Mapping[str, int], identities: Mapping[str, str], denied: frozenset[str]
+    ) -> None:
+        """Warns of partitions that recreated topics no longer have, whosever share they were.
+
+        The first instance that notices the new topic tells of all.
+        """
+        known = {name: self._entries.topic_of(name) for name in layout.keys() & identities.keys()}
+        recreated = {
+            name: one.identity
+            for name, one in known.items()
+            if one is not None and _identified(one, identities[name]).is_anew(one)
+        }
+        if not recreated:
+            return
+        everything = replace(self._configuration, share=Share(1, 1))
+        vanished = [
+            one.source
+            for one in kept_lanes(everything, layout, self._cluster.topics(), denied)
+            if not one.has_source
+            and self._entries.topic_id_of(one.source) == recreated.get(one.source.topic)
+        ]
+        committed = self._cluster.committed(self._configuration.application, vanished, stable=True)
+        for lane in vanished:
+            self._losses.warn_of_vanished(lane, committed[lane])
 
     def _positions_of(
         self, kept: list[KeptLane], identities: Mapping[str, str]
