@@ -19,9 +19,13 @@ MASK: Final = "***"
 """Replaces a secret."""
 
 _OF_MESSAGES: Final = re.compile(
-    r"message_key|detail|field_.*|target_.*|malformed|traceparent|error_class|consumer_group"
+    r"message_key|detail|field_.*|target_.*|malformed|traceparent|error_\w+|consumer_group"
+    r"|failed_record"
 )
 """Columns of an outcome with text from messages or brokers, including targets' names."""
+
+ERROR_MESSAGE: Final = "error_message"
+"""The column that is masked as a whole if it comes from a header that is."""
 
 
 def _compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 has no types
@@ -38,6 +42,8 @@ class Mask:
     """Expressions of RE2, whose matches are masked everywhere."""
     headers: tuple[str, ...] = ()
     """Names of headers whose values are masked, ignoring case; ``*`` matches any characters."""
+    silent_schemes: tuple[str, ...] = ()
+    """Schemes that have the message of the exception in such a header."""
 
     def __bool__(self) -> bool:
         return bool(self.patterns or self.headers)
@@ -95,9 +101,12 @@ class Mask:
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A masked outcome: its key, its details, its targets, the message's fields."""
-        return {
+        masked = {
             name: self.plain(value) if self.covers(name) else value for name, value in row.items()
         }
+        if row.get(ERROR_MESSAGE) is not None and row["form"] in self.silent_schemes:
+            masked[ERROR_MESSAGE] = MASK
+        return masked
 
     def plain(self, value: Any) -> Any:  # noqa: ANN401 - any JSON
         """Masked text, bytes, or JSON values; others are unchanged."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,11 @@ from tests.configurations import write_settings
 
 from redrive.command.finding_formats import FORMATS, FileFindings
 from redrive.diagnostics import Severity, SourceLocation
+from redrive.errors import EnvironmentFault
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.connection import Connection
+from redrive.settings import read_settings
+from redrive.streaming.topics import own_topics
 
 GOOD = "REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(5)\nACTION(FWD) FWDQ(REALLY.DEAD.QUEUE)\n"
 
@@ -53,7 +59,43 @@ def test_settings_are_found_or_named_as_by_other_commands(
     folder: Path, arguments: tuple[str, ...]
 ) -> None:
     write_settings(folder, handlers={"orders": "orders.dlq"}, rules=GOOD)
-    assert "redrive.toml: settings: nothing to report" in check(*arguments, code=0).output
+    output = check(*arguments, code=0).output
+    assert re.search(r"redrive.toml: settings, own topics with .*: nothing to report", output)
+
+
+def test_silent_broker_is_asked_once_and_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not checked is a note, and no finding."""
+    asked: list[Connection] = []
+
+    def opened(connection: Connection, **_: float) -> Cluster:
+        asked.append(connection)
+        raise EnvironmentFault("no broker answered")
+
+    monkeypatch.setattr(Cluster, "open", opened)
+    rules = "DIALECT(KAFKA)\nACTION(FWD) FWDT('late')\n"
+    write_settings(folder, handlers={"orders": "orders.dlq"}, rules=rules)
+    assert (
+        "note: not checked: which applications handle the same topics and how long the targets of"
+        " rules keep records: no broker answered\n"
+    ) in check("--fail-on", "note", code=0).stderr
+    assert len(asked) == 1
+    assert check("--quiet", code=0).output == ""
+
+
+@pytest.mark.parametrize(
+    ("clause", "more"), [("", 0), ("BACKOFF(1s,2,1m)", 96), ("BACKOFF(1s,2,1m)", 192)]
+)
+def test_settings_say_what_own_topics_take(folder: Path, clause: str, more: int) -> None:
+    """Sixteen partitions for each one of a dead-letter topic, once its table has a BACKOFF."""
+    rules = f"DIALECT(KAFKA)\nACTION(RETRY) RETRY(3) {clause}\nACTION(QUARANTINE)\n"
+    handlers = {f"h{number}": f"dlq-{number}" for number in range(max(1, more // 96))}
+    write_settings(folder, handlers=handlers, rules=rules)
+    job = read_settings(Path("redrive.toml")).job
+    common = 3 * 6 * len(handlers) + sum(topic.partitions for topic in own_topics(job, {}))
+    expected = f"own topics with {common + more} partitions if its topics have 6: "
+    assert expected in check(code=0).output
 
 
 def test_a_folder_without_settings_needs_a_file(folder: Path) -> None:
@@ -152,7 +194,7 @@ def test_a_finding_is_told_once(folder: Path, order: list[str]) -> None:
     for arguments in (["redrive.toml"], order):
         found = [
             finding["code"]
-            for one in json.loads(check("--json", *arguments).output)
+            for one in json.loads(check("--json", *arguments).stdout)
             for finding in one["findings"]
         ]
         assert sorted(found) == ["NOTHING_AFTER_RETRY", "NO_CATCH_ALL"]

@@ -27,6 +27,7 @@ FAILED: dict[str, Any] = {
     "reason_name": "MQRC_UNKNOWN_OBJECT_NAME",
     "detail": "there is no topic orders",
     "error_class": "com.acme.SchemaException",
+    "error_message": "no field\ncard\x1b[2J",
     "consumer_group": "billing",
     "form": "connect",
     "replay": None,
@@ -67,9 +68,34 @@ def test_a_table_in_kafkas_dialect_shows_exception_group_and_topic(
     assert ("SchemaException" in text and "billing" in text) or is_mq
 
 
+def test_groups_count_dead_letters_of_one_record(ledger: Path) -> None:
+    """As text and as JSON; the column is there only if there are some."""
+    assert "repeated" not in shown("groups")
+    again = {"failed_record": "orders:0:7", "hop": 0, "handler": "payments"}  # as the first one
+    letters = [
+        outcome(number, **{**FAILED, **again, "origin": f"orders.dlq:0:{number}"})
+        for number in (2, 3, 4)
+    ]
+    written = rows([outcome(0, **FAILED), *letters], partitions=1)[1:]
+    append(read_settings(Path("redrive.toml")).job.ledger.path, written)
+    words = shown("groups")
+    assert "repeated" in words
+    [group] = [one for one in told("groups")["groups"] if one["handler"] == "payments"]
+    assert (group["count"], group["repeated"]) == (4, 2)
+
+
 def test_what_is_told_of_a_put_to_a_topic_is_kafkas_too(ledger: Path) -> None:
     """The failed attempt of a rule has a reason of MQ, but no queue."""
     assert "unknown topic: there is no topic orders" in " ".join(shown("ls"))
+
+
+@pytest.mark.usefixtures("ledger")
+@pytest.mark.parametrize("command", [("ls", "--wide"), ("history", "orders.dlq:0:1")])
+def test_last_failure_begins_with_the_message_of_the_exception(command: tuple[str, ...]) -> None:
+    """Then it says why Redrive could not put it; once for each dead letter."""
+    text = " ".join(shown(*command))
+    assert "no field card\u241b[2J; unknown topic: there is no topic orders" in text
+    assert text.count("no field") == 1
 
 
 def test_a_parked_message_says_which_round_is_next_and_when(ledger: Path) -> None:

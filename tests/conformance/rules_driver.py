@@ -158,9 +158,9 @@ class HandlerDriver:
             work.refuse([Refused(entry, why, "refused") for entry, why in answers if why], ())
 
     def due_at(self) -> float | None:
-        """When the next parked message is due."""
+        """When the first parked message of a lane is due: those behind it wait for it."""
         logs = (self._topics.waiting(_log(*lane)) for lane in self._parked)
-        return min((self._due(record) for log in logs for record in log), default=None)
+        return min((self._due(log[0]) for log in logs if log), default=None)
 
     def _due(self, record: OutputRecord) -> float:
         if record.topic == IDENTITY.backoff_topic:

@@ -53,6 +53,13 @@ return [...document.querySelectorAll("main *")]
 """
 """What reaches beyond the screen of a small telephone, less what scrolls by itself."""
 
+_HIDDEN = """
+return [...document.querySelectorAll("main .scroll")]
+  .filter(one => one.scrollWidth > one.clientWidth)
+  .map(one => one.outerHTML.slice(0, 80))
+"""
+"""Lists with columns beyond the edge of a telephone."""
+
 _LONG = """
 return [...document.querySelectorAll("main p:not(.chips), main .story li, main .hint")]
   .filter(one => one.clientWidth > 50 * parseFloat(getComputedStyle(one).fontSize))
@@ -425,6 +432,7 @@ def look_at(reader: Reader, name: str, folder: Path) -> None:
             reader.browser.execute_script(_ANONYMOUS, this_user(), f"{folder}/")
             assert reader.browser.save_screenshot(f"{pictures}/{name}-{theme}.png")
     assert at_size(reader, 320, 640, _WIDE) == (320, []), name
+    assert at_size(reader, 390, 844, _HIDDEN) == (390, []), name
     width, long = at_size(reader, 3840, 2160, _LONG)
     assert (width <= 3840, long) == (True, []), name
 

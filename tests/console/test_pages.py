@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -381,6 +382,18 @@ def test_each_cell_of_a_list_names_its_column(browser: TestClient) -> None:
         assert ' data-label="' in rows[1]
         unnamed = re.findall(r"<td>(.*?)</td>", rows[1], re.DOTALL)
         assert not [cell for cell in unnamed if cell and "#back" not in cell]
+
+
+TEMPLATES = [one for one in files("redrive.console").joinpath("templates").iterdir()
+             if "<table" in one.read_text()]  # fmt: skip
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda one: one.name)
+def test_rows_of_every_list_are_cards(template: Traversable) -> None:
+    """On a narrow screen, where columns would be beyond its edge."""
+    text = template.read_text()
+    assert {*re.findall("<table.*?>", text)} == {'<table class="cards">'}
+    assert text.count("<td>") == 2 * text.count("<td></td>")  # of columns without a name
 
 
 def test_a_message_that_nobody_knows_is_not_there(browser: TestClient, topic: str) -> None:

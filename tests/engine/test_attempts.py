@@ -46,7 +46,8 @@ NAMES = (
     "__connect.errors.topic", "__connect.errors.partition", "kafka_dlt-exception-stacktrace",
     "kafka_dlt-original-topic", "kafka_dlt-original-partition", "source_topic", "source_key",
     "source_partition", "original_partition", "kafka_dlt-original-consumer-group",
-    "__dlq.errors.topic",
+    "__connect.errors.offset", "kafka_dlt-original-offset", "source_offset", "__dlq.errors.topic",
+    "__connect.errors.exception.message", "kafka_dlt-exception-message",
 )  # fmt: skip
 REASONS = (2053, 2035, 2085, 2051, 2052, 9999)
 
@@ -412,6 +413,39 @@ def test_an_outcome_names_the_innermost_exception_and_the_group(
     outputs = outputs_of(record(b"x", headers), handler_of("ACTION(FWD) FWDQ(Q2)"))
     outcome = outcome_of(outputs)
     assert (outcome.get("error_class"), outcome.get("consumer_group")) == expected
+
+
+SAID = "__connect.errors.exception.message"
+
+
+@pytest.mark.parametrize("kind", [SourceKind.DEAD_LETTERS, SourceKind.RETRIES])
+@pytest.mark.parametrize("more", [[], [("x", b"1")]])
+def test_outcomes_have_the_messages_of_exceptions(kind: SourceKind, more: Headers) -> None:
+    """The newest of each dead letter, whether all have the same header names or not."""
+    texts = [b"card declined", b'a "quote"\nand \xff', b"", None]
+    headers: list[Headers] = [[*CONNECT, (SAID, b"older"), (SAID, text)] for text in texts]
+    headers[0] = [*headers[0], *more]
+    records = Records([b"k"] * 4, [b"x"] * 4, headers, [5] * 4, [*range(4)])
+    for table in ("ACTION(FWD) FWDQ(Q2)", "ACTION(IGNORE)"):
+        outcomes = outcomes_in(outputs_of(records, handler_of(table), kind=kind))
+        assert [one.get("error_message") for one in outcomes] == [
+            "card declined", 'a "quote"\nand \ufffd', None, None
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x" * 300, "x" * 300),
+        ("x" * 301, f"{'x' * 300} ..."),
+        (f"card {'4' * 290} 4111111111", f"card {'4' * 290} ..."),
+        ("ä " * 10_000, f"{'ä ' * 150}..."),
+    ],
+)
+def test_long_message_of_an_exception_ends_at_a_word(text: str, expected: str) -> None:
+    headers = [*CONNECT, (SAID, text.encode())]
+    outcome = outcome_of(outputs_of(record(b"x", headers), handler_of("ACTION(IGNORE)")))
+    assert outcome["error_message"] == expected
 
 
 def test_a_key_that_a_scheme_replaced_comes_back() -> None:

@@ -8,7 +8,21 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.engine.samples import dead_letter, handler_of, record, written
+from tests.engine.failed_processing import (
+    ENVELOPE,
+    EVERY,
+    NAMELESS,
+    Fail,
+    azure,
+    mqdlh,
+    mqdlh_headers,
+    nameless,
+    rabbitmq,
+    spring,
+    watermill,
+    wolverine,
+)
+from tests.engine.samples import NOW, dead_letter, handler_of, outcomes_in, record, written
 from tests.engine.test_attempts import outputs_of
 
 from redrive.engine.commands import Replay
@@ -20,7 +34,10 @@ from redrive.engine.outcome import (
     Result,
     replay_members,
 )
-from redrive.messages import Headers, Records
+from redrive.engine.sources import SourceKind
+from redrive.messages import DeadLetterDecoder, Headers, OutputRecord, Records
+from redrive.messages.own_headers import GROUP_TOPIC, GroupTopic
+from redrive.messages.schemes import SchemeTable
 from redrive.outcomes.rows import row_of
 
 TRACE: Headers = [("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
@@ -108,3 +125,62 @@ def test_the_documentation_lists_every_column() -> None:
     text = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text()
     rows = "\n".join(f"| `{it.name}` | {it.kind} | {it.meaning} |" for it in COLUMNS)
     assert f"\n\n| column | type | meaning |\n|---|---|---|\n{rows}\n\n" in text
+
+
+NAMING_NONE = (azure, mqdlh, mqdlh_headers, nameless, rabbitmq, watermill, wolverine)
+"""Dead letters that do not say which record failed."""
+
+
+@pytest.mark.parametrize("fail", EVERY)
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_outcome_names_the_record_that_failed(fail: Fail, *, is_prepared: bool) -> None:
+    """The prepared put and the individual one name the same; no scheme without an offset does."""
+    letters = [fail(OutputRecord("orders", b"k", b"x", [], 5), offset, NOW) for offset in (7, 8)]
+    headers = [letter.headers or [] for letter in letters]
+    if not is_prepared:
+        headers[1] = [*headers[1], ("x", b"1")]
+    keys, values = [one.key for one in letters], [one.value for one in letters]
+    table = SchemeTable([ENVELOPE.scheme(), NAMELESS.scheme()])
+    outputs = outputs_of(
+        Records(keys, values, headers, [NOW, NOW], [3, 4]),
+        handler_of("DIALECT(KAFKA)\nACTION(RETRY)", schemes=table),
+        decoder=DeadLetterDecoder(schemes=table),
+    )
+    named = [one.get("failed_record") for one in outcomes_in(outputs)]
+    assert named == ([None, None] if fail in NAMING_NONE else ["orders:0:7", "orders:0:8"])
+
+
+@pytest.mark.parametrize("kind", [SourceKind.RETRIES, SourceKind.REMAINING])
+def test_outcome_of_a_copy_names_the_record_that_failed(kind: SourceKind) -> None:
+    """The copy has the headers of its dead letter."""
+    letter = spring(OutputRecord("orders", b"k", b"x", [], 5), 7, NOW)
+    more: Headers = [("redrive.id", b"DLQ:0:3"), ("redrive.origin", b"DLQ:0:3")]
+    copy = record(b"x", [*(letter.headers or []), *more])
+    [outcome] = outcomes_in(outputs_of(copy, handler_of(), kind=kind))
+    assert outcome["failed_record"] == "orders:0:7"
+
+
+def test_record_that_failed_on_a_groups_topic_has_its_place_there() -> None:
+    """A retry is another record than the one of the original topic."""
+    letter = spring(OutputRecord("orders.billing", b"k", b"x", [], 5), 7, NOW)
+    back = GroupTopic("orders.billing", "orders", 2)
+    headers: Headers = [*(letter.headers or []), (GROUP_TOPIC, back.value)]
+    [outcome] = outcomes_in(outputs_of(record(b"x", headers), handler_of()))
+    assert outcome["failed_record"] == "orders.billing:0:7"
+    assert outcome["fields"]["DESTQ"] == "orders"
+
+
+@pytest.mark.parametrize(
+    ("name", "raw"),
+    [
+        ("original-topic", b'x","result":"retried'), ("original-topic", b""),
+        ("original-topic", b"a" * 250), ("original-partition", b"\xff" * 4),
+        ("original-partition", b"1"), ("original-offset", b"\xff" * 8), ("original-offset", b""),
+    ],
+)  # fmt: skip
+def test_invalid_place_of_a_record_is_left_out(name: str, raw: bytes) -> None:
+    """Anybody may write a header, and the text goes into JSON as it is."""
+    letter = spring(OutputRecord("orders", b"k", b"x", [], 5), 7, NOW)
+    headers = [(it, raw if it == f"kafka_dlt-{name}" else was) for it, was in letter.headers or []]
+    [outcome] = outcomes_in(outputs_of(record(b"x", headers), handler_of()))
+    assert "failed_record" not in outcome

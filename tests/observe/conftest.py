@@ -101,6 +101,7 @@ def observer(configuration: JobConfiguration) -> MetricsObserver:
         Waiting(topic="orders.dlq", is_own=False, messages=5, retention=float("inf"))
     )
     metrics.waiting.count_causes([Cause("orders", "IOException", "orders", "billing", 4, 9.0)])
+    metrics.waiting.count_repeated(["orders"], {"orders": 1})
     metrics.waiting.show_handlers({"orders": HandlerState.RUNNING})
     metrics.waiting.show_open(
         ["orders"],

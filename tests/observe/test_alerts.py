@@ -1,19 +1,17 @@
 """Each alert fires when it should, and is silent for what only resembles that.
 
-``promtool test rules`` of Prometheus evaluates them; without it (on Debian it is in the package
-``prometheus``) only the table is checked.
+``promtool test rules`` of Prometheus evaluates them.
 """
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 import yaml
 from tests.observe.test_deployed import ALERTS, RULES
+from tests.programs import program
 
 
 class Case(NamedTuple):
@@ -211,9 +209,6 @@ def document_of(case: Case, *, fires: bool) -> dict[str, Any]:
 
 def test_alerts_fire_for_these_series_and_for_no_others(tmp_path: Path) -> None:
     """With those for which they fire, and without them."""
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("promtool is not installed")
     tests = tmp_path / "tests.yml"
     tests.write_text(
         yaml.safe_dump(
@@ -227,6 +222,9 @@ def test_alerts_fire_for_these_series_and_for_no_others(tmp_path: Path) -> None:
         )
     )
     done = subprocess.run(
-        [program, "test", "rules", str(tests)], capture_output=True, text=True, check=False
+        [program("promtool"), "test", "rules", str(tests)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

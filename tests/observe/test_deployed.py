@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 import yaml
 from prometheus_client.exposition import generate_latest
 from tests.observe.test_metrics import exported
+from tests.programs import program
 
 from redrive.observe.observer import MetricsObserver
 
@@ -167,15 +167,13 @@ def test_variables_of_the_dashboard_are_all_defined() -> None:
 
 
 def test_the_rules_are_rules_to_prometheus(observer: MetricsObserver) -> None:
-    """One group with a name; where Prometheus is installed, in the judgement of promtool."""
+    """One group with a name; also in the judgement of promtool."""
     (group,) = yaml.safe_load(RULES.read_text())["groups"]
     assert set(group) == {"name", "rules"}
-    program = shutil.which("promtool")
-    if program is None:
-        return
+    promtool = program("promtool")
     text = generate_latest(observer.metrics.registry)
     for arguments, given in ((["rules", str(RULES)], b""), (["metrics"], text)):
         done = subprocess.run(
-            [program, "check", *arguments], input=given, capture_output=True, check=False
+            [promtool, "check", *arguments], input=given, capture_output=True, check=False
         )
         assert done.returncode == 0, (done.stdout + done.stderr).decode()

@@ -214,6 +214,28 @@ def test_parked_and_remaining_are_those_of_the_ledger(
     )
 
 
+def test_repeated_dead_letters_are_those_since_the_job_began(
+    configuration: JobConfiguration, world: SimpleNamespace
+) -> None:
+    """Each is counted once, and 0 is shown before."""
+    survey, observer, _ = survey_of(configuration)
+    begun, name = int(time.time() * 1000), "redrive_repeated_dead_letters_total"
+    times = [begun - 60_000, begun - 59_000, begun + 1000, begun + 2000]
+    told = [
+        outcome(
+            number, origin=f"d:0:{number}", outcome=f"d:0:{number}", result="retried", hop=0,
+            handler="orders", consumer_group="billing", failed_record="orders:0:7", time=when,
+        )
+        for number, when in enumerate(times)
+    ]  # fmt: skip
+    written, found = rows(told, partitions=1), []
+    for new in (written[:2], written[2:3], written[3:]):
+        append(configuration.ledger.path, new)
+        survey.look()
+        found.append(values(observer)[name, ("orders",)])
+    assert found == [0, 1, 2]
+
+
 def test_an_acknowledgement_counts_until_it_ends_though_no_outcome_comes(
     configuration: JobConfiguration, world: SimpleNamespace
 ) -> None:

@@ -1,4 +1,4 @@
-"""Dead letters by cause, counted as the ledger grows."""
+"""Dead letters by cause, and repeated ones, counted as the ledger grows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.outcomes.samples import START, append, outcome, rows
 
-from redrive.outcomes.causes import Cause, CauseCounter
+from redrive.outcomes.causes import Cause, CauseCounter, RepeatCounter
+from redrive.outcomes.rows import moment
 from redrive.outcomes.table import LedgerTable
 
 STORIES: list[dict[str, Any]] = [
@@ -54,3 +55,59 @@ def test_each_dead_letter_counts_once_wherever_the_counts_are_cut(tmp_path: Path
             (cause, destination, group): (count, (START + number * 7_000_000) / 1000)
             for cause, destination, group, count, number in CAUSES
         }
+
+
+_FAILED: dict[str, Any] = {
+    "handler": "orders", "consumer_group": "billing", "failed_record": "orders:0:7", "hop": 0,
+    "time": START, "form": "spring",
+}  # fmt: skip
+REPEATS: list[dict[str, Any]] = [
+    {},
+    {"result": "remains", "time": START + 1000},  # the consumer died before its commit
+    {"failed_record": "orders:0:9"},  # a retry is another record
+    {"failed_record": None},
+    {"failed_record": None},
+    {"consumer_group": "ledger"},
+    {"handler": "other"},
+    {"hop": 1},  # forwarded with the header of the failure
+    {"origin": "orders.dlq:0:1", "result": "retried"},  # a later outcome of a dead letter
+    {"failed_record": "orders:0:9"},
+    {},
+]
+"""Dead letters of which the numbers 1, 9 and 10 repeat others."""
+
+
+def test_each_repeated_dead_letter_counts_once_wherever_the_counts_are_cut(tmp_path: Path) -> None:
+    """Another group, a retry, a forward and a later attempt don't repeat anything."""
+    written = rows([outcome(it, **{**_FAILED, **one}) for it, one in enumerate(REPEATS)])
+    for cut in range(1, len(written)):
+        folder, counter = tmp_path / str(cut), RepeatCounter(moment(START))
+        found = []
+        for part in (written[:cut], written[cut:], []):
+            if part:
+                append(folder, part)
+            table = LedgerTable.open(folder)
+            assert table is not None
+            found.append(counter.count_new(table, ["orders", "idle"], moment(START)))
+        numbers = [one.get("orders", 0) for one in found]
+        assert numbers == [
+            sum(it < cut for it in (1, 9, 10)),
+            sum(it >= cut for it in (1, 9, 10)),
+            0,
+        ]
+        assert {*found[0], *found[1], *found[2]} == {"orders"}
+
+
+def test_dead_letter_from_before_the_job_does_not_count_but_is_repeated(tmp_path: Path) -> None:
+    """For a day."""
+    hour = 3_600_000
+    told = [
+        outcome(number, **{**_FAILED, "failed_record": failed, "time": START + hours * hour})
+        for number, (failed, hours) in enumerate([("a", -25), ("b", -23), ("a", 0), ("b", 0)])
+    ]
+    append(tmp_path / "ledger", rows(told))
+    table = LedgerTable.open(tmp_path / "ledger")
+    assert table is not None
+    counter = RepeatCounter(moment(START - hour))
+    assert counter.count_new(table, [], moment(START)) == {}
+    assert counter.count_new(table, ["orders"], moment(START)) == {"orders": 1}

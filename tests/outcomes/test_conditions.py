@@ -20,7 +20,7 @@ from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.table import LedgerTable, sql_text
 
 SECRET = "4111222233334444"  # noqa: S105 - what no answer may show
-HIDDEN = Mask((r"\b\d{16}\b",))
+HIDDEN = Mask((r"\b\d{16}\b",), ("__connect.errors.exception.*",), ("connect",))
 CLASSES = ["a.CardException", f"a.Card {SECRET} Exception", f"a.Card: {SECRET}"]
 
 
@@ -30,6 +30,7 @@ def inventory_of(folder: Path, classes: list[str], mask: Mask) -> Inventory:
         outcome(
             number, origin=f"d:0:{number}", outcome=f"d:0:{number}", message=f"d:0:{number}",
             result="remains", action="FWD", error_class=text, key="a2V5",
+            **({"form": "connect", "error_message": f"x{text}x"} if number else {}),
         )
         for number, text in enumerate(classes)
     ]  # fmt: skip
@@ -55,7 +56,9 @@ _TEXTS = st.one_of(
     st.text(max_size=6),
     st.integers(0, 16).flatmap(lambda end: st.sampled_from([SECRET[:end], f"%{SECRET[:end]}%"])),
 )
-_COLUMNS = st.sampled_from(["error_class", "detail", "field_destq", "message_key", "reason"])
+_COLUMNS = st.sampled_from(
+    ["error_class", "error_message", "detail", "field_destq", "message_key", "reason"]
+)
 _VALUES = st.recursive(
     st.one_of(_COLUMNS, _TEXTS.map(sql_text), st.integers(-9, 9**16).map(str)),
     lambda inner: st.one_of(
@@ -109,6 +112,13 @@ def test_masked_text_can_be_selected_as_it_is_shown(masked: Inventory) -> None:
     assert masked.count(Selection(where=f"error_class LIKE '%{MASK}%'")) == 2
     assert masked.count(Selection(where=f"error_class = 'a.Card: {MASK}'")) == 1
     assert masked.count(Selection(where="error_class = 'a.CardException'")) == 1
+
+
+def test_message_of_a_hidden_header_is_hidden(masked: Inventory) -> None:
+    """A dead letter of another scheme, without a message, is not concerned."""
+    assert masked.count(Selection(where=f"error_message = '{MASK}'")) == 2
+    assert masked.count(Selection(where="error_message IS NULL")) == 1
+    assert masked.count(Selection(where=f"error_message LIKE '%{SECRET}%'")) == 0
 
 
 _PIECES = st.sampled_from(

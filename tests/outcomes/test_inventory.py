@@ -421,6 +421,26 @@ def test_each_exception_is_a_group_of_its_own(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_group_counts_dead_letters_of_one_record(tmp_path: Path) -> None:
+    """Each beyond the first of a record; those of another consumer group are another group."""
+    members: list[dict[str, Any]] = [
+        {"origin": f"d:0:{number}", "result": "remains", "form": "spring", "handler": "h",
+         "fields": {"DESTQ": "orders"}, "reason_name": "", "error_class": "java.io.X", "hop": hop,
+         "consumer_group": group, "failed_record": failed}
+        for number, (group, failed, hop) in enumerate([
+            ("a", "orders:0:7", 0), ("a", "orders:0:7", 0), ("a", "orders:0:7", 0),
+            ("a", "orders:0:7", 1), ("a", "orders:1:7", 0), ("a", None, 0), ("a", None, 0),
+            ("b", "orders:0:7", 0),
+        ])
+    ]  # fmt: skip
+    every = rows([outcome(number, **one) for number, one in enumerate(members)], partitions=1)
+    with opened(tmp_path / "ledger", every, []) as inventory:
+        groups, _ = inventory.groups(Selection(), limit=9)
+    assert {one.consumer_group: (one.count, one.repeated) for one in groups} == {
+        "a": (7, 2), "b": (1, 0),
+    }  # fmt: skip
+
+
 def test_an_empty_ledger_has_no_dead_letters(tmp_path: Path) -> None:
     """Neither in a table nor beside it."""
     with opened(tmp_path, [], []) as inventory:

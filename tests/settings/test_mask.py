@@ -214,6 +214,33 @@ def test_settings_tell_what_to_mask(folder: Path) -> None:
     assert found.mask == found.log.mask == Mask(("[0-9]{16}",), ("authorization",))
 
 
+PLACES = "error.message = 'my-error'\norigin.topic = 'from'"
+
+
+@pytest.mark.parametrize(
+    ("header", "silent"),
+    [
+        ("authorization", ()),
+        ("__CONNECT.errors.*", ("connect",)),
+        ("MY-error", ("mine",)),
+    ],
+)
+def test_hidden_header_hides_the_message_of_its_exception(
+    folder: Path, header: str, silent: tuple[str, ...]
+) -> None:
+    """Only in outcomes of the schemes that have it there."""
+    text = (
+        f"{GOOD}\n[mask]\nheaders = ['{header}']\n[schemes.mine]\nrecognise = 'my-error'\n{PLACES}"
+    )
+    (folder / "redrive.toml").write_text(text)
+    mask = read_settings(folder / "redrive.toml").mask
+    assert mask.silent_schemes == silent
+    for form in ("connect", "mine"):
+        row = mask.row({"form": form, "error_message": "denied"})
+        assert row["error_message"] == (MASK if form in silent else "denied")
+    assert mask.row({"form": "connect", "error_message": None})["error_message"] is None
+
+
 @pytest.mark.parametrize("pattern", ["(", "x*", "(?=a)"])
 def test_a_pattern_that_cannot_mask_is_an_error(pattern: str, check: Check) -> None:
     """One that is no expression, and one that is found everywhere."""

@@ -27,7 +27,7 @@ from redrive.engine.names import outcomes_topic, tables_topic
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.reasons import Reason
-from redrive.rules import RulesTable
+from redrive.rules import RulesTable, backoff
 
 OUTCOMES: Final = outcomes_topic(APPLICATION)
 POISON: Final = b"poison"
@@ -107,6 +107,9 @@ class Audit:
         for name, count in counts.items():
             if count > 1:
                 self.findings.append(f"{name} has {count} outcomes")
+        for one in outcomes:
+            if one["topic"] == DEAD_LETTERS and one["offset"] >= self._end_of(one):
+                self.findings.append(f"{one['outcome']} has an outcome, and was never there")
         for lane in self.cluster.logs:
             is_read = lane.topic in {DEAD_LETTERS, RETRY, BACKOFF, REMAINING, REPLAY}
             if is_read and (APPLICATION, lane) not in self.cluster.offsets:
@@ -127,6 +130,13 @@ class Audit:
         """The identity of what lies at an offset."""
         incarnation = self.cluster.incarnations.get(lane.topic, 1)
         return own.identity(own.name_in_identities(lane.topic, incarnation), lane.partition, offset)
+
+    def _end_of(self, outcome: dict[str, Any]) -> int:
+        """Where the partition ended that the record of an outcome was on."""
+        lane = TopicPartition(outcome["topic"], outcome["partition"])
+        incarnation = own.incarnation_of(outcome["outcome"])
+        known = self.cluster.former_ends.get((lane, incarnation))
+        return self.cluster.end(lane) if known is None else known
 
     def _check_source(
         self, lane: TopicPartition, offset: int, count: int, *, needs_outcome: bool
@@ -170,24 +180,35 @@ class Audit:
         self._check_remaining(last)
 
     def _check_keys(self, outcomes: list[dict[str, Any]]) -> None:
-        """Under ORDER(KEY) nothing but waiting happens to a message while an earlier one waits."""
-        waiting: defaultdict[tuple[int, str], dict[int, float]] = defaultdict(dict)
+        """Under ORDER(KEY) nothing but waiting happens to a message while an earlier one waits.
+
+        Both wait on one partition of the dead-letter topic: once it gets another one, rounds of a
+        key return there.
+        """
+        waiting: defaultdict[tuple[int, str], dict[tuple[int, int], float]] = defaultdict(dict)
+        homes: dict[tuple[int, int], int] = {}
         # What one transaction wrote at once it decided in the order of the messages.
-        for one in sorted(outcomes, key=lambda one: (one["written"], _place(one))):
-            if one["result"] in _UNTOUCHED or one["key"] is None:
+        for outcome in sorted(outcomes, key=lambda outcome: (outcome["written"], _place(outcome))):
+            key = outcome["key"]
+            if outcome["result"] in _UNTOUCHED or key is None:
                 continue
-            partition, place = _place(one)
-            line = waiting[partition, one["key"]]
-            earlier = [it for it, until in line.items() if it < place and until > one["written"]]
-            if earlier and "replay" not in one and not _is_held(one):
+            place, home = _place(outcome), _home(outcome)
+            waiting[homes.get(place, home), key].pop(place, None)
+            homes[place], line = home, waiting[home, key]
+            earlier = [
+                other
+                for other, until in line.items()
+                if other < place and until > outcome["written"]
+            ]
+            if earlier and "replay" not in outcome and not _is_held(outcome):
                 self.findings.append(
-                    f"{one['message']} was {one['result']}, and {earlier} of its key waited"
+                    f"{outcome['message']} was {outcome['result']}, and {earlier} of its key waited"
                 )
-            line[place] = float("inf") if one["result"] not in _FINAL else 0.0
-            if one["result"] == "retried" and not self.has_rounds:
-                line[place] = one["time"] / 1000 + SETTLED - self.apart
-            elif one["result"] == "retried":
-                line[place] = self._processed_at(one)
+            line[place] = float("inf") if outcome["result"] not in _FINAL else 0.0
+            if outcome["result"] == "retried" and not self.has_rounds:
+                line[place] = outcome["time"] / 1000 + SETTLED - self.apart
+            elif outcome["result"] == "retried":
+                line[place] = self._processed_at(outcome)
 
     def _processed_at(self, outcome: dict[str, Any]) -> float:
         """When a round was over because consumers had processed what was put; else infinite."""
@@ -397,6 +418,12 @@ def _place(outcome: dict[str, Any]) -> tuple[int, int]:
     """Partition and offset where a message was seen first."""
     partition, offset = map(int, outcome["message"].rsplit(":", 2)[1:])
     return partition, offset
+
+
+def _home(outcome: dict[str, Any]) -> int:
+    """The partition of the dead-letter topic to which a message belongs while it waits."""
+    partition: int = outcome["partition"]
+    return partition // backoff.PARTITIONS if outcome["topic"] == BACKOFF else partition
 
 
 def _counts_anew(before: dict[str, Any], outcome: dict[str, Any], since: float) -> bool:

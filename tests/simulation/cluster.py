@@ -136,9 +136,13 @@ class SimulatedCluster:
     """What was on topics that were deleted."""
     incarnations: dict[str, int] = field(default_factory=dict)
     """How many topics of a name there have been, where it is more than one."""
+    former_ends: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    """Where partitions of these topics ended, by their number."""
     _epochs: dict[str, int] = field(default_factory=dict)
     _initialised: dict[str, float] = field(default_factory=dict)
     """When each transactional id was initialised last."""
+    _initialised_by: dict[tuple[str, str], float] = field(default_factory=dict)
+    """The same for each process that did."""
     _without_entry: set[str] = field(default_factory=set)
     """Ids of emitters that were initialised when no reader saw that their run may emit."""
     _open: dict[str, Transaction] = field(default_factory=dict)
@@ -159,15 +163,22 @@ class SimulatedCluster:
             self.logs.setdefault(TopicPartition(name, number), [])
         return topic
 
-    def make_anew(self, name: str) -> None:
-        """Deletes a topic and makes another of its name; the group's offsets are still there."""
-        partitions = self.topics[name].partitions
+    def make_anew(self, name: str, *, keeps_positions: bool = True) -> None:
+        """Deletes a topic and makes another of its name.
+
+        Args:
+            name: Of the topic.
+            keeps_positions: Whether the group's offsets are still there.
+        """
+        partitions, incarnation = self.topics[name].partitions, self.incarnations.get(name, 1)
+        lanes = [TopicPartition(name, number) for number in range(partitions)]
+        self.former_ends.update({(lane, incarnation): self.end(lane) for lane in lanes})
         kept = {place: end for place, end in self.offsets.items() if place[1].topic == name}
         self.delete(name)
         self.create(name, partitions)
-        self.offsets.update(kept)
-        self.may_move_back.update(lane for _, lane in kept)
-        self.incarnations[name] = self.incarnations.get(name, 1) + 1
+        self.offsets.update(kept if keeps_positions else {})
+        self.may_move_back.update(lanes)
+        self.incarnations[name] = incarnation + 1
 
     def has_leader(self, lane: TopicPartition) -> bool:
         """Whether a partition has a leader, for itself."""
@@ -304,7 +315,9 @@ class SimulatedCluster:
         """
         self.expire()
         self.owners[transactional_id] = owner
-        self._initialised[transactional_id] = self.now()
+        self._initialised[transactional_id] = self._initialised_by[transactional_id, owner] = (
+            self.now()
+        )
         self._note_entry(transactional_id)
         self._finish(transactional_id, Fate.ABORTED)
         self._complete(transactional_id)
@@ -375,8 +388,8 @@ class SimulatedCluster:
                 continue
             if (known.key or b"").decode().endswith(f"/{name}"):
                 is_later = entry.written > self._initialised[writer]
-                is_live = self.owners.get(name) not in {None, "", self.owners[writer]}
-                if known.key == removed.key and is_later and is_live:
+                fenced_at = self._initialised_by.get((name, self.owners[writer]), 0.0)
+                if known.key == removed.key and is_later and fenced_at < entry.written:
                     self.violations.append(f"{writer} removes {key}, which it has not fenced")
                 return
 

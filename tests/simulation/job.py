@@ -287,11 +287,8 @@ class Instance:
         self.settings = preparation.configuration
         run = _Run(self, start, EmissionOrder.of(self.settings, identity, start))
         try:
-            preparation.commit(start, run.processor)
-            run.check_commands(self.start_begun)
-            return run.batches()
+            return self._batches(preparation, start, run)
         except ProtocolError as fault:
-            run.check_end(fault)
             if isinstance(fault, SupersededFault) and self.settings.rebalances:
                 preparation.lose_share()
             elif isinstance(fault, FatalFault):
@@ -300,6 +297,16 @@ class Instance:
             preparation.failures += 1
             preparation.pause()
             return False
+
+    def _batches(self, preparation: Preparation, start: Start, run: _Run) -> bool:
+        """The batches of one run; also its end may find that another one has overtaken it."""
+        try:
+            preparation.commit(start, run.processor)
+            run.check_commands(self.start_begun)
+            return run.batches()
+        except ProtocolError as fault:
+            run.check_end(fault)
+            raise
         finally:
             run.close()
 
@@ -412,7 +419,10 @@ class _Run:
                         if self._upkeep.is_last_run():
                             self._upkeep.end()
                             return True
-                self._scheduler.sleep(self._network.random.choice(_IDLE[is_over]))
+                idle = self._network.random.choice(_IDLE[is_over])
+                # In the job, upkeep does not wait for the next batch to give up a share.
+                most = _LOOKS[-1] if self._instance.settings.rebalances else idle
+                self._scheduler.sleep(min(idle, most))
             else:
                 self._batch(planned)
             if self._restart is None and self._beside is None:
@@ -533,14 +543,24 @@ class _Run:
 
     def close(self) -> None:
         """Ends the run; a worker that is busy goes on until it hears of it."""
-        if self._beside is not None:
-            # The main thread of the job looks a moment later how the query does.
+        try:
+            if self._beside is not None:
+                self._look_late(self._beside)
+        finally:
+            self._end()
+
+    def _look_late(self, upkeep: Process) -> None:
+        """The main thread of the job looks a moment later how the query does."""
+        try:
             self._scheduler.sleep(self._network.random.random() * _LOOK)
             if self._network.random.random() < _LATE_LOOK and self._upkeep_fault is None:
                 self._commit_again()
+        finally:
             self._upkeep_is_over = True
-            while self._beside.is_alive:
-                self._scheduler.sleep(_LOOK)
+        while upkeep.is_alive:
+            self._scheduler.sleep(_LOOK)
+
+    def _end(self) -> None:
         while self._restart is not None and self._restart[0].is_alive:
             self._scheduler.sleep(_LOOK)
         if self._restart is not None and self._instance.preparation is not None:

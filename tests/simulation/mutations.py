@@ -45,7 +45,7 @@ from redrive.engine import slice as slices
 from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import NO_STATES
 from redrive.engine.decision import Keep
-from redrive.engine.facts import MISSING, Answers, Facts, Questions
+from redrive.engine.facts import MISSING, Answers, Facts, Questions, Replayed
 from redrive.engine.held_keys import HeldKeys
 from redrive.engine.lane import Lane
 from redrive.engine.ordering import KeyOrder
@@ -60,6 +60,7 @@ from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka import cluster, copies, errors, facts, producer, waiting_keys
 from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.reports import FailureKind, TransactionReport
+from redrive.messages import own_headers as own
 from redrive.operations.replay.applying import Instructions
 from redrive.operations.replay.placed import PlannedMessages
 from redrive.outcomes import progress
@@ -85,9 +86,14 @@ class Mutation:
     seeds. What a machine does beside it changes nothing."""
     among: Callable[[Plan], bool]
     """Which schedules have what it takes to show it; only these are run, and count."""
+    rule: str
+    """The rule of docs/guarantees.md that it takes away, by the name of its list in ``RULES`` and
+    its number there; empty if that has no number."""
 
 
 MUTATIONS: list[Mutation] = []
+RULES: Final = ("transaction", "start", "replay", "order")
+"""Names of the numbered lists in docs/guarantees.md, in the order of that page."""
 
 
 def _any(_: Plan) -> bool:
@@ -100,11 +106,12 @@ def mutation(
     duels_only: bool = False,
     schedules: int = _SCHEDULES,
     among: Callable[[Plan], bool] = _any,
+    rule: str = "",
 ) -> Callable[[Patch], Patch]:
     """Adds a mutation."""
 
     def add(patches: Patch) -> Patch:
-        MUTATIONS.append(Mutation(name, patches, duels_only, schedules, among))
+        MUTATIONS.append(Mutation(name, patches, duels_only, schedules, among, rule))
         return patches
 
     return add
@@ -118,6 +125,7 @@ def replaced(
     duels_only: bool = False,
     schedules: int = _SCHEDULES,
     among: Callable[[Plan], bool] = _any,
+    rule: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Adds a mutation that is a function in the place of another, which is its first argument."""
 
@@ -125,7 +133,10 @@ def replaced(
         original = getattr(owner, attribute)
         replacement = lambda *given, **named: mistake(original, *given, **named)  # noqa: E731
         patched = patch.object(owner, attribute, replacement)
-        mutation(name, duels_only=duels_only, schedules=schedules, among=among)(lambda: [patched])
+        add_mutation = mutation(
+            name, duels_only=duels_only, schedules=schedules, among=among, rule=rule
+        )
+        add_mutation(lambda: [patched])
         return mistake
 
     return add
@@ -188,7 +199,7 @@ def main() -> int:
 # -- the order of one emission -----------------------------------------------------------------
 
 
-@replaced("offsets before the flush", Emitter, "_transact")
+@replaced("offsets before the flush", Emitter, "_transact", rule="transaction 4")
 def _offsets_before_flush(_original: Any, self: Any, opened: Any, work: Any, ends: Any) -> Verdict:
     opened.begin()
     opened.produce(work.outputs, with_reports=self._with_reports)
@@ -198,12 +209,14 @@ def _offsets_before_flush(_original: Any, self: Any, opened: Any, work: Any, end
     return verdicts.verdict_of(opened.commit()) if verdict.commit else verdict
 
 
-@replaced("offsets not sent", producer.KafkaProducer, "send_offsets")
+@replaced("offsets not sent", producer.KafkaProducer, "send_offsets", rule="transaction 5")
 def _no_offsets(_original: Any, *_: object) -> TransactionReport:
     return TransactionReport()
 
 
-@replaced("offsets read before the producer is initialised", Emitter, "_emit_once")
+@replaced(
+    "offsets read before the producer is initialised", Emitter, "_emit_once", rule="transaction 1"
+)
 def _offsets_read_early(original: Any, self: Any, work: Any) -> Any:
     known = dict(self._committed(work.lanes()))
     self.open()
@@ -220,12 +233,17 @@ def _used_again(original: Any, self: Any, fault: Any, *rest: Any) -> None:
     self._producer = kept
 
 
-@mutation("records below the committed offset emitted again")
+@mutation("records below the committed offset emitted again", rule="transaction 2")
 def _not_resumed() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(slices.Slice, "_done", lambda *_: 0)
 
 
-@replaced("offsets read while a transaction moves them", cluster.Cluster, "committed")
+@replaced(
+    "offsets read while a transaction moves them",
+    cluster.Cluster,
+    "committed",
+    rule="transaction 2",
+)
 def _unstable_offsets(
     original: Any, self: Any, group: str, lanes: Any, *, stable: bool = False
 ) -> Any:
@@ -233,19 +251,26 @@ def _unstable_offsets(
     return original(self, group, lanes)
 
 
-@replaced("a slice without records to write not committed", Emitter, "_transact")
+@replaced(
+    "a slice without records to write not committed", Emitter, "_transact", rule="transaction 5"
+)
 def _empty_not_committed(original: Any, self: Any, opened: Any, work: Any, ends: Any) -> Any:
     if not work.outputs:
         return Verdict(commit=True)
     return original(self, opened, work, ends)
 
 
-@mutation("a transaction left open after a refusal")
+@mutation("a transaction left open after a refusal", rule="transaction 6")
 def _not_aborted() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(producer.KafkaProducer, "abort", lambda _: None)
 
 
-@replaced("committed although records were refused without a report", protocol, "verdict_of")
+@replaced(
+    "committed although records were refused without a report",
+    protocol,
+    "verdict_of",
+    rule="transaction 4",
+)
 def _committed_all_the_same(_original: Any, report: TransactionReport) -> Verdict:
     return verdicts.verdict_of(report) if report.failed else Verdict(commit=True)
 
@@ -266,7 +291,7 @@ def _random_ids() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(emission, "KafkaProducer", opened)
 
 
-@mutation("halves of a slice in the wrong order")
+@mutation("halves of a slice in the wrong order", rule="transaction 6")
 def _halves_swapped() -> Iterable[AbstractContextManager[Any]]:
     original = slices.Slice.split
     yield patch.object(protocol, "MAXIMUM_ROUNDS", 1)
@@ -274,7 +299,12 @@ def _halves_swapped() -> Iterable[AbstractContextManager[Any]]:
 
 
 @replaced(
-    "halving drops the tail", Emitter, "_halved", schedules=40, among=lambda plan: plan.is_poisoned
+    "halving drops the tail",
+    Emitter,
+    "_halved",
+    schedules=40,
+    among=lambda plan: plan.is_poisoned,
+    rule="transaction 6",
 )
 def _tail_dropped(original: Any, self: Any, work: Any) -> Any:
     return original(self, work)[:1]
@@ -292,10 +322,35 @@ def _counted_early(original: Any, self: Any, parts: Any, settings: Any, emitted:
     return original(self, parts, settings, emitted)
 
 
+@replaced(
+    "the ids of topics not compared",
+    slices.Slice,
+    "_check_topics",
+    schedules=40,
+    among=lambda plan: plan.is_made_anew_amid,
+    rule="transaction 2",
+)
+def _ids_not_compared(*_: object) -> None: ...
+
+
+@replaced(
+    "the id of a topic asked before its records are read",
+    Facts,
+    "begin_slice",
+    schedules=60,
+    among=lambda plan: plan.is_made_anew_amid,
+    rule="transaction 2",
+)
+def _ids_of_before(original: Any, self: Any, read: Iterable[str] = ()) -> None:
+    known = dict(self.topic_ids)
+    original(self, set(read) - known.keys())
+    self.topic_ids.update(known)
+
+
 # -- what a report means -----------------------------------------------------------------------
 
 
-@mutation("innocents blamed for a neighbour in their batch")
+@mutation("innocents blamed for a neighbour in their batch", rule="transaction 6")
 def _blame_shared() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(slices.Slice, "batch_limit", 1 << 62)
 
@@ -325,7 +380,7 @@ def _innocents_condemned() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(verdicts, "_CONDEMNED", condemned)
 
 
-@replaced("no answer taken for 'missing'", emission.GroupCluster, "answers")
+@replaced("no answer taken for 'missing'", emission.GroupCluster, "answers", rule="transaction 3")
 def _silence_is_missing(original: Any, self: Any, questions: Questions) -> Any:
     try:
         return original(self, questions)
@@ -333,7 +388,7 @@ def _silence_is_missing(original: Any, self: Any, questions: Questions) -> Any:
         return Answers(dict.fromkeys(questions.topics, MISSING), {})
 
 
-@mutation("facts never asked for again")
+@mutation("facts never asked for again", rule="transaction 3")
 def _facts_for_ever() -> Iterable[AbstractContextManager[Any]]:
     yield patch("redrive.engine.facts.TOPIC_AGE", 1e9)
     yield patch("redrive.engine.facts.MISSING_AGE", 1e9)
@@ -378,12 +433,12 @@ def _late_offsets(original: Any, self: Any, ends: Any) -> Any:
 # -- who may emit ------------------------------------------------------------------------------
 
 
-@mutation("nobody fenced at a start", duels_only=True)
+@mutation("nobody fenced at a start", duels_only=True, rule="start 3")
 def _nobody_fenced() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(epoch, "fence_all", lambda *_: None)
 
 
-@mutation("ids read before the entry is written", duels_only=True, schedules=1_500)
+@mutation("ids read before the entry is written", duels_only=True, schedules=1_500, rule="start 2")
 def _ids_read_early() -> Iterable[AbstractContextManager[Any]]:
     original = epoch.begin_run
 
@@ -404,17 +459,27 @@ def _ids_read_early() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(registry, "begin_run", begin_run)
 
 
-@mutation("an id registered after it is initialised", duels_only=True, schedules=1_500)
+@mutation(
+    "an id registered after it is initialised",
+    duels_only=True,
+    schedules=1_500,
+    rule="transaction 1",
+)
 def _registered_late() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Emitter, "open", _open_in_order("initialise", "check", "register"))
 
 
-@mutation("the entry read before the producer is initialised", duels_only=True, schedules=1_500)
+@mutation(
+    "the entry read before the producer is initialised",
+    duels_only=True,
+    schedules=1_500,
+    rule="transaction 1",
+)
 def _checked_early() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Emitter, "open", _open_in_order("register", "check", "initialise"))
 
 
-@mutation("the entry not read at all", duels_only=True)
+@mutation("the entry not read at all", duels_only=True, rule="transaction 1")
 def _never_checked() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(RunEntry, "check_current", lambda _: None)
 
@@ -484,7 +549,14 @@ def _removed_early(original: Any, store: Any, share: Any) -> Any:
     return found
 
 
-@replaced("only the own share fenced", epoch, "_registered", duels_only=True, schedules=1_500)
+@replaced(
+    "only the own share fenced",
+    epoch,
+    "_registered",
+    duels_only=True,
+    schedules=1_500,
+    rule="start 2",
+)
 def _own_share_only(original: Any, store: Any, share: Any) -> Any:
     prefix = epoch.emitter_prefix(share)
     found = original(store, share)
@@ -504,7 +576,12 @@ def _lanes_of_before(original: Any, self: Any, *arguments: Any) -> Any:
     return taken
 
 
-@mutation("a start does not wait until its entry is visible", duels_only=True, schedules=3_000)
+@mutation(
+    "a start does not wait until its entry is visible",
+    duels_only=True,
+    schedules=3_000,
+    rule="start 1",
+)
 def _not_awaited() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(control.ControlTopic, "_await_readers", lambda _: None)
 
@@ -546,7 +623,9 @@ def _open_in_order(*steps: str) -> Callable[[Any], Any]:
     return open_
 
 
-@replaced("positions read before the fence", preparation.Preparation, "_prepare_once")
+@replaced(
+    "positions read before the fence", preparation.Preparation, "_prepare_once", rule="start 4"
+)
 def _positions_read_early(_original: Any, self: Any, wait: Any) -> Any:
     layout = self._await_sources(wait)
     if layout is None:
@@ -676,12 +755,17 @@ def _never_late(original: Any, *given: Any) -> Any:
 # -- replays -----------------------------------------------------------------------------------
 
 
-@mutation("a replay does not ask what still remains")
+@mutation("a replay does not ask what still remains", rule="replay 1")
 def _replay_without_asking() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Facts, "copies", lambda *_: None)
 
 
-@replaced("what remains is known from before the last transaction", copies.LiveCopies, "on")
+@replaced(
+    "what remains is known from before the last transaction",
+    copies.LiveCopies,
+    "on",
+    rule="replay 1",
+)
 def _copies_of_yesterday(original: Any, self: Any, lane: Any) -> Any:
     return self._followed[lane][1] if lane in self._followed else original(self, lane)
 
@@ -691,6 +775,7 @@ def _copies_of_yesterday(original: Any, self: Any, lane: Any) -> Any:
     held.HeldPartitions,
     "_instructions",
     schedules=2_000,
+    rule="replay 2",
 )
 def _replay_beside_table(
     _original: Any, self: Any, begin: Any, ends: Any, *_: object
@@ -699,12 +784,18 @@ def _replay_beside_table(
     return ((lane, max(begin[lane], ends[lane])) for lane in lanes)
 
 
-@replaced("a new table looks at what was replayed", RemainingSource, "_is_gone", schedules=800)
+@replaced(
+    "a new table looks at what was replayed",
+    RemainingSource,
+    "_is_gone",
+    schedules=800,
+    rule="replay 1",
+)
 def _table_after_replay(_original: Any, self: Any, row: int) -> bool:
     return self._part.records.values[row] is None
 
 
-@mutation("two instructions for one message in one transaction")
+@mutation("two instructions for one message in one transaction", rule="replay 3")
 def _replayed_twice() -> Iterable[AbstractContextManager[Any]]:
     def forgetful(original: Any) -> Any:
         def replacement(self: Any, row: int, *more: Any) -> Any:
@@ -737,7 +828,7 @@ def _copy_not_renewed(
     return written[1:] if is_kept and isinstance(decision, Keep) else written
 
 
-@mutation("a plan's own instructions not subtracted", schedules=5_000)
+@mutation("a plan's own instructions not subtracted", schedules=5_000, rule="replay 4")
 def _asked_again() -> Iterable[AbstractContextManager[Any]]:
     original = LastOutcome.add
 
@@ -754,6 +845,37 @@ def _asked_again() -> Iterable[AbstractContextManager[Any]]:
 def _position_off(original: Any, self: Any, lane: Any, span: Any, look: Any) -> Iterable[Any]:
     for records, after in original(self, lane, span, look):
         yield records, replace(after, read=after.read - 1)
+
+
+@replaced(
+    "a message without a copy restored whatever its last outcome is",
+    PlannedMessages,
+    "_restorable",
+    schedules=300,
+    among=lambda plan: plan.replays > 0,
+    rule="replay 4",
+)
+def _restored_once_placed(
+    _original: Any, self: Any, _lane: object, lost: Any, outcomes: Any, _until: int
+) -> Any:
+    known = {key: outcomes.found[key.decode()] for key in lost}
+    return {
+        key: (one.partition, outcomes.ends[one.partition])
+        for key, one in known.items()
+        if self._plan not in one.replays
+    }
+
+
+@replaced(
+    "outcomes not read again before a restored message is placed",
+    Facts,
+    "replayed",
+    schedules=2_000,
+    among=lambda plan: plan.replays > 0,
+    rule="replay 4",
+)
+def _restored_twice(*_: object) -> Replayed:
+    return Replayed(0, {})
 
 
 @mutation("a planner that does not wait for the plans of instructions", schedules=600)
@@ -798,11 +920,11 @@ def _order_forgotten() -> Iterable[AbstractContextManager[Any]]:
 def _not_held(*_: object) -> None: ...
 
 
-@replaced("no note of a round", HeldKeys, "round_of")
+@replaced("no note of a round", HeldKeys, "round_of", rule="order 3")
 def _no_note(*_: object) -> None: ...
 
 
-@replaced("what remains holds no key", waiting_keys._Followed, "_take")
+@replaced("what remains holds no key", waiting_keys._Followed, "_take", rule="order 2")
 def _remaining_passed_over(original: Any, self: Any, record: Any) -> None:
     if record.lane != self._question.remaining:
         original(self, record)
@@ -813,7 +935,7 @@ def _copies_not_asked(*_: object) -> dict[Any, int]:
     return {}
 
 
-@replaced("positions read after what waits", waiting_keys._Followed, "follow")
+@replaced("positions read after what waits", waiting_keys._Followed, "follow", rule="order 2")
 def _positions_last(_original: Any, self: Any, asked: Any, group: str) -> None:
     parked = self._lanes(asked)
     lanes = [*parked, self._question.remaining]
@@ -834,6 +956,38 @@ def _positions_last(_original: Any, self: Any, asked: Any, group: str) -> None:
     among=lambda plan: plan.table == ORDERED,
 )
 def _hold_not_removed(*_: object) -> None: ...
+
+
+@replaced(
+    "a message has its place in the order where its copy lies",
+    waiting_keys._Followed,
+    "_take",
+    schedules=300,
+    among=lambda plan: plan.table == ORDERED,
+    rule="order 1",
+)
+def _place_of_copy(original: Any, self: Any, record: Any) -> None:
+    headers = [pair for pair in record.headers if pair[0] != own.ID]
+    original(self, record._replace(headers=headers))
+
+
+@replaced(
+    "where a round comes back to read before its group",
+    waiting_keys.LiveOrder,
+    "rounds",
+    schedules=300,
+    among=lambda plan: plan.has_rounds,
+    rule="order 3",
+)
+def _returned_early(original: Any, self: Any, rounds: Any) -> Any:
+    letters = {one.letters for one in rounds}
+    early, ends = self._ends(letters), self._ends
+
+    def of_before(lanes: Any) -> Any:
+        return {**ends(lanes), **{lane: early[lane] for lane in letters & {*lanes}}}
+
+    with patch.object(self, "_ends", of_before):
+        return original(self, rounds)
 
 
 @replaced(
@@ -861,7 +1015,12 @@ def _counted_at_breaker() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(breaker_guard.BreakerGuard, "_suspend", suspend)
 
 
-@mutation("a round over once its group passed", schedules=60, among=lambda plan: plan.has_rounds)
+@mutation(
+    "a round over once its group passed",
+    schedules=60,
+    among=lambda plan: plan.has_rounds,
+    rule="order 3",
+)
 def _over_once_passed() -> Iterable[AbstractContextManager[Any]]:
     over = lambda one, *_: one._replace(is_over=True)  # noqa: E731
     yield patch.object(waiting_keys, "_returned", over)
@@ -873,6 +1032,7 @@ def _over_once_passed() -> Iterable[AbstractContextManager[Any]]:
     "answers",
     schedules=100,
     among=lambda plan: plan.has_rounds and plan.workers > 1,
+    rule="order 4",
 )
 def _rounds_last(original: Any, self: Any, questions: Questions) -> Any:
     if not questions.about_order:
@@ -896,7 +1056,10 @@ def _plan_not_read(original: Any, self: Any, **_: object) -> Any:
 
 
 @mutation(
-    "operators' ids not fenced at a start", schedules=200, among=lambda plan: plan.replays > 0
+    "operators' ids not fenced at a start",
+    schedules=200,
+    among=lambda plan: plan.replays > 0,
+    rule="start 3",
 )
 def _operators_not_fenced() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(epoch, "operator_ids", lambda _: {})

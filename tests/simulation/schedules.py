@@ -236,7 +236,9 @@ class Plan:
     loses_partition: bool = False
     """Whether a partition where messages wait has no leader for long, and all others have one."""
     is_made_anew: bool = False
-    """Whether the dead-letter topic is made anew once, while nothing runs."""
+    """Whether the dead-letter topic is made anew once."""
+    is_made_anew_amid: bool = False
+    """Whether it is made anew while the job runs."""
     has_breakers: bool = False
     """Whether the handler has breakers."""
     has_held_keys: bool = False
@@ -316,9 +318,10 @@ class Plan:
                 fetched_later=0.3 if more.random() < _SLOW_FETCHES and not is_duel else 0.0,
             ),
             rebalances=rebalances,
-            has_upkeep_beside=more.random() < _BESIDE_BATCHES and not (is_duel or tables_change),
+            has_upkeep_beside=more.random() < _BESIDE_BATCHES and not is_duel,
             loses_partition=loses_partition,
             is_made_anew=is_made_anew,
+            is_made_anew_amid=is_made_anew and seed % 3 > 0,
             has_breakers=has_breakers,
             has_held_keys=has_rounds and more.random() < _TOLD,
             has_rounds=has_rounds,
@@ -608,6 +611,7 @@ class _World:
         is_led = self._leaderless_until is None if self.plan.loses_partition else True
         is_processed = is_led and self._returns is None and not self._unprocessed()
         is_done = not self.replays_left and is_applied and not self.awaits_table
+        is_done &= not self.plan.is_made_anew_amid or bool(self.cluster.incarnations)
         return self.is_calm and is_done and is_processed
 
     def _kill(self) -> None:
@@ -919,7 +923,9 @@ class _World:
         for topic in (RETRY, BACKOFF):
             for lane, offset, _, record in self.cluster.visible(topic):
                 place = own.read_own(record.headers or []).identity.rsplit(":", 2)
-                if offset < self.cluster.offsets.get((APPLICATION, lane), 0) or not record.key:
+                # Without a position, as it has expired, nobody knows yet what waits.
+                position = self.cluster.offsets.get((APPLICATION, lane))
+                if position is None or offset < position or not record.key:
                     continue
                 passed = int(told.get(f"{DEAD_LETTERS}:{place[1]}", b"0"))
                 is_told = f"{DEAD_LETTERS}/{record.key.decode()}" in told
@@ -982,19 +988,28 @@ class _World:
                 self._is_over_for(Reason.MSG_TOO_BIG_FOR_Q, name)
 
     def _make_anew(self) -> None:
-        """Somebody deletes a topic that the job knows and makes it again, while nothing runs."""
-        entries = self.cluster.visible(control_topic(APPLICATION))
+        """Somebody deletes a topic that the job knows and makes it again."""
+        cluster, is_amid = self.cluster, self.plan.is_made_anew_amid
+        entries = cluster.visible(control_topic(APPLICATION))
         is_known = any(record.key == f"topic/{DEAD_LETTERS}".encode() for *_, record in entries)
-        if self.cluster.incarnations or not is_known:
+        if cluster.incarnations or not is_known:
             return
-        self.scheduler.kill_all()
-        self.instances.clear()
-        self.cluster.settle()
-        self.cluster.make_anew(DEAD_LETTERS)
+        if not is_amid:
+            self.scheduler.kill_all()
+            self.instances.clear()
+            cluster.settle()
+        were_there = sum(
+            len(log) for lane, log in cluster.logs.items() if lane.topic == DEAD_LETTERS
+        )
+        cluster.make_anew(
+            DEAD_LETTERS, keeps_positions=not is_amid or self.scheduler.random.random() < 0.5
+        )
         self._tell("the dead-letter topic is made anew")
-        self.plan.inputs += 6
+        # While the job runs at once more than there were: what it reads next is there.
+        self.plan.inputs += 6 + were_there * is_amid
         while self.written < self.plan.inputs:
             self._write_input()
+        self.instances = [one for one in self.instances if one.is_alive]
         self._look_after()
 
     def _watch_partition(self) -> None:
@@ -1115,8 +1130,10 @@ class _World:
 
     def _check_taken(self, key: str, before: Mapping[str, Any]) -> None:
         """Instances that share partitions out give up what others are to take: nobody takes it
-        from one that lives, unless that one stands still."""
-        is_quiet = self.is_calm and self.plan.rebalances and not self.plan.faults.ended_twice
+        from one that lives, unless that one stands still or gets no answers."""
+        faults = self.plan.faults
+        has_answers = not (faults.ended_twice or faults.unanswered)
+        is_quiet = self.is_calm and self.plan.rebalances and has_answers
         holder = self.network.members.get(before.get("member", ""))
         if not is_quiet or holder is None or holder is self.scheduler.current:
             return

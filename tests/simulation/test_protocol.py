@@ -11,11 +11,13 @@ import logging
 import multiprocessing
 import os
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -31,7 +33,7 @@ from tests.simulation.job import (
     Instance,
     configuration,
 )
-from tests.simulation.mutations import MUTATIONS, Mutation, find
+from tests.simulation.mutations import MUTATIONS, RULES, Mutation, find
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.schedules import TABLE, run_schedule
 
@@ -123,6 +125,17 @@ def test_each_planted_mistake_replaces_what_the_code_has(one: Mutation) -> None:
     with simulated_clients(), ExitStack() as stack:
         for each in one.patches():
             stack.enter_context(each)
+
+
+def test_each_rule_of_the_guarantees_is_taken_away_by_a_planted_mistake() -> None:
+    """The numbered rules of docs/guarantees.md are what the mistakes say that they take away."""
+    page = (Path(__file__).parents[2] / "docs/guarantees.md").read_text("utf-8")
+    names, name, rules = iter(RULES), "", set()
+    for number in re.findall(r"^(\d+)\. ", page, re.MULTILINE):
+        name = next(names) if number == "1" else name
+        rules.add(f"{name} {number}")
+    assert {one.rule for one in MUTATIONS if one.rule} == rules
+    assert not [*names]
 
 
 def test_a_schedule_is_the_same_again_from_its_seed() -> None:

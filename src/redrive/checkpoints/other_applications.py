@@ -8,7 +8,7 @@ an application needs a control topic that this user may see.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,17 +56,18 @@ class OtherApplication:
         shown = sorted(self.positions.items())
         places = ", ".join(f"{lane} to offset {offset}" for lane, offset in shown[:_SHOWN])
         more = ", ..." if len(shown) > _SHOWN else ""
-        match self.instances:
-            case None:
-                running = "unknown whether it runs"
-            case ():
-                running = "not running"
-            case instances:
-                running = f"running: {', '.join(instances)}"
+        running = who_runs(self.instances)
         return (
             f"{' and '.join(self.topics[:_SHOWN])} {'is' if len(self.topics) == 1 else 'are'}"
             f" handled by the application {self.name} ({running}), which has read {places}{more}"
         )
+
+
+def who_runs(instances: Sequence[str] | None) -> str:
+    """Which instances of an application run, each ``host:process``; None if unknown."""
+    if instances is None:
+        return "unknown whether it runs"
+    return f"running: {', '.join(instances)}" if instances else "not running"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import click
 
@@ -21,7 +20,8 @@ from redrive.command.options import (
     optional_config_option,
     read_file,
 )
-from redrive.configuration import JobConfiguration
+from redrive.command.output import print_notes
+from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.configuration.deciders import read_topics, table_of, topology_of
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, in_order
 from redrive.engine.decision import TimestampMode
@@ -54,6 +54,8 @@ _SEVERITIES: Final = tuple(Severity)
 _YAML_KINDS: Final = {"mqe": "MQ Everyplace network", "bindings": "bindings"}
 _KINDS_BY_SUFFIX: Final = {CONFIGURATION_SUFFIX: "qm.ini", JSON_SUFFIX: "MQSC commands in JSON"}
 _SETTINGS: Final = ".toml"
+_COMMON_PARTITIONS: Final = 6
+"""Assumed partitions of a topic that does not exist, or of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,51 +108,93 @@ def _check_settings(file: str) -> FileFindings:
     sources = settings.job.topology
     tracer = assuming_tracer(topology_of(sources)) if sources else None
     analysed: list[Diagnostic] = []
-    subscribed = (one.handler for one in settings.job.subscriptions)
-    for handler in (*settings.job.handlers, *subscribed):
+    for handler in _every_handler(settings.job):
         text, rules = handler.rules, table_of(handler)
         analysed += analyse(rules, text, name=handler.rules_name)
         if tracer is not None:
             identity = handler.identity
             queue = Names(queue=identity.queue, queue_manager=identity.queue_manager)
             analysed += check_targets(rules, text, tracer, queue, name=handler.rules_name)
-    analysed += _check_lives(settings.job) if tracer is None else []
-    findings = tuple(
-        dict.fromkeys([*settings.warnings, *analysed, *_other_applications(file, settings.job)])
-    )
-    return FileFindings(file, "settings", findings)
+    broker = _Broker.ask(settings.job, asks_targets=tracer is None)
+    analysed += broker.problems_of_targets(settings.job)
+    analysed += broker.other_applications(file)
+    findings = tuple(dict.fromkeys([*settings.warnings, *analysed]))
+    summary = f"settings, {broker.own_partitions(settings.job)}"
+    return FileFindings(file, summary, findings, notes=broker.notes)
 
 
-def _other_applications(file: str, job: JobConfiguration) -> Iterator[Diagnostic]:
-    """What a start would find about other applications, if the broker answers."""
-    with suppress(EnvironmentFault, ProtocolError):
-        with Cluster.open(job.connection, timeout=CONNECT) as cluster:
-            topics = read_topics(job.with_topics(cluster.topics()))
-            notes = notes_about_others(cluster, job.application, topics)
-        for note in notes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Broker:
+    """What the broker says about the topics of a job, as far as it answers."""
+
+    topics: Mapping[str, int] | None = None
+    """The partitions of all topics; None if unknown."""
+    others: Sequence[str] = ()
+    """Other applications on its dead-letter topics, as notes."""
+    targets: Mapping[str, TopicFacts] = field(default_factory=dict)
+    """The topics that its rules name."""
+    notes: Sequence[str] = ()
+    """What could not be asked."""
+
+    @classmethod
+    def ask(cls, job: JobConfiguration, *, asks_targets: bool) -> Self:
+        """Ask all questions over one connection, until one is not answered."""
+        names = frozenset(
+            name for one in _every_handler(job) for name in known_topics(table_of(one))
+        )
+        unknown = ["which applications handle the same topics"]
+        unknown += ["how long the targets of rules keep records"] if names and asks_targets else []
+        answers = cls()
+        try:
+            with Cluster.open(job.connection, timeout=CONNECT) as cluster:
+                answers = replace(answers, topics=cluster.topics())
+                read = read_topics(job.with_topics(answers.topics or ()))
+                answers = replace(
+                    answers, others=notes_about_others(cluster, job.application, read)
+                )
+                del unknown[0]
+                if unknown:
+                    facts = ClusterFacts(cluster).answers(Questions(names))
+                    answers = replace(answers, targets=facts.topics)
+        except (EnvironmentFault, ProtocolError, TransientFault) as fault:
+            note = f"not checked: {' and '.join(unknown)}: {fault.message}"
+            answers = replace(answers, notes=(note,))
+        return answers
+
+    def other_applications(self, file: str) -> Iterator[Diagnostic]:
+        """What a start would find about other applications."""
+        for note in self.others:
             yield SourceLocation(file).finding(Severity.WARNING, "OTHER_APPLICATION", note)
 
+    def problems_of_targets(self, job: JobConfiguration) -> Iterator[Diagnostic]:
+        """What the targets that rules name do with the records put there."""
+        for one in _every_handler(job):
+            yield from check_lives(
+                table_of(one),
+                one.rules,
+                self.targets,
+                keeps=one.timestamps is TimestampMode.KEEP,
+                name=one.rules_name,
+            )
 
-def _check_lives(job: JobConfiguration) -> list[Diagnostic]:
-    """What the targets that rules name do with the records put there, if the broker answers."""
-    handlers = [*job.handlers, *(one.handler for one in job.subscriptions)]
-    names = {name for one in handlers for name in known_topics(table_of(one))}
-    topics: Mapping[str, TopicFacts] = {}
-    with suppress(EnvironmentFault, TransientFault):
-        if names:
-            with Cluster.open(job.connection, timeout=CONNECT) as cluster:
-                topics = ClusterFacts(cluster).answers(Questions(frozenset(names))).topics
-    return [
-        finding
-        for one in handlers
-        for finding in check_lives(
-            table_of(one),
-            one.rules,
-            topics,
-            keeps=one.timestamps is TimestampMode.KEEP,
-            name=one.rules_name,
-        )
-    ]
+    def own_partitions(self, job: JobConfiguration) -> str:
+        """How many partitions the job's own topics have, or will have."""
+        from redrive.streaming.topics import count_own_partitions  # noqa: PLC0415 - slow to import
+
+        is_known = self.topics is not None
+        existing = self.topics or {}
+        job = job.with_topics(existing) if is_known else replace(job, handlers=_every_handler(job))
+        sources = {name: existing.get(name, _COMMON_PARTITIONS) for name in read_topics(job)}
+        count = count_own_partitions(job, sources, existing)
+        text = f"own topics with {counted(count, 'partition')}"
+        if sources.keys() <= existing.keys():
+            return text
+        return f"{text} if {'missing' if is_known else 'its'} topics have {_COMMON_PARTITIONS}"
+
+
+def _every_handler(job: JobConfiguration) -> tuple[HandlerConfiguration, ...]:
+    """The handlers, and one for each subscription."""
+    return (*job.handlers, *(one.handler for one in job.subscriptions))
 
 
 @click.command()
@@ -222,6 +266,8 @@ def check(
     ]
     for line in FORMATS["json" if as_json else form](failed if quiet else checked):
         click.echo(line)
+    if not quiet:
+        print_notes(note for one in checked for note in one.notes)
     context.exit(1 if any(one.findings for one in failed) else 0)
 
 

@@ -68,6 +68,16 @@ def why(row: Row, *, mq: bool) -> str:
     return printable("; ".join(part for part in (failure, edit, _replay(row)) if part))
 
 
+def exception_and_why(row: Row, *, mq: bool) -> str:
+    """What the exception of the dead letter said, then ``why``; may be empty."""
+    return "; ".join(filter(None, (exception_message(row), why(row, mq=mq))))
+
+
+def exception_message(row: Row) -> str:
+    """What the exception of the dead letter said, in one line; empty if unknown."""
+    return printable(" ".join((row["error_message"] or "").split()))
+
+
 def failure_text(name: str, *, mq: bool) -> str:
     """The name of a reason for which an attempt failed."""
     return name if mq else _IN_KAFKA.get(name, name)

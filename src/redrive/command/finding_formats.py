@@ -31,6 +31,8 @@ class FileFindings:
     findings: Sequence[Diagnostic]
     counts: str = ""
     """Commands of a script and how many failed, as ``runmqsc`` reports them."""
+    notes: Sequence[str] = ()
+    """What could not be checked."""
 
 
 def _text(files: Sequence[FileFindings]) -> Iterator[str]:

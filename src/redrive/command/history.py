@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 from rich.text import Text
 
-from redrive.command.failures import at, reason_text, shows_mq, why
+from redrive.command.failures import at, exception_and_why, reason_text, shows_mq, why
 from redrive.command.options import config_option, mq_option, number_option, table_options
 from redrive.command.output import console, print_json, print_notes, print_table
 from redrive.command.selection import key_option, parse_key, parse_reason, parse_time, reason_option
@@ -23,7 +23,7 @@ from redrive.operations.durations import clock, duration
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.history import Archive, Found, History, NotFound
 from redrive.outcomes.rows import Row
-from redrive.printable import printable
+from redrive.printable import counted, printable
 from redrive.settings import read_settings
 
 _Answer = TypeVar("_Answer", History, Found)
@@ -144,7 +144,7 @@ def _description(row: Row, put_on: str, *, mq: bool) -> list[str]:
         failure = f"failed on topic {target}{group} with {row['error_class'] or 'no exception'}"
         lines.append(f"meant for {target}, failed with {reason}" if mq else failure)
     key = "no key" if row["message_key"] is None else f"key {_text(row['message_key'])}"
-    lines.append(f"{key}, {row['body_size']} bytes, put {row['hop']} times before")
+    lines.append(f"{key}, {row['body_size']} bytes, put {counted(row['hop'] or 0, 'time')} before")
     if row["traceparent"]:
         lines.append(f"trace {row['traceparent']}")
     return lines
@@ -160,9 +160,9 @@ def _print_outcomes(outcomes: Sequence[Row], *, mq: bool, with_message: bool = F
             "action": row["action"],
             "result": Text(row["result"], style=STYLES.get(row["result"], "")),
             "target": _target(row),
-            "why": why(row, mq=mq),
+            "why": why(row, mq=mq) if row["origin"] == before else exception_and_why(row, mq=mq),
         }
-        for row in outcomes
+        for before, row in zip(["", *(row["origin"] for row in outcomes)], outcomes, strict=False)
     ]
     print_table(rows, folded=["rule", "target", "why"], whole=["message"])
 

@@ -12,6 +12,7 @@ from redrive.errors import UsageError
 from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.storage import locked
 from redrive.outcomes.table import LedgerTable
+from redrive.printable import counted
 from redrive.settings import read_settings
 
 
@@ -58,7 +59,7 @@ def rebuild(config: Path) -> None:
     from redrive.streaming.session import Spark  # noqa: PLC0415
 
     def progress(number: int) -> None:
-        click.echo(f"{number} outcomes ...", err=True)
+        click.echo(f"{counted(number, 'outcome')} ...", err=True)
 
     spark = Spark(job)
     try:
@@ -68,7 +69,7 @@ def rebuild(config: Path) -> None:
         )
     finally:
         spark.stop()
-    click.echo(f"The ledger {job.ledger.path} holds {total} outcomes")
+    click.echo(f"The ledger {job.ledger.path} holds {counted(total, 'outcome')}")
 
 
 def _job(config: Path) -> JobConfiguration:

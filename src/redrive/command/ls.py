@@ -11,7 +11,14 @@ from typing import Any, Final, NamedTuple, Self
 import click
 from rich.text import Text
 
-from redrive.command.failures import cause, failure_text, reason_text, short_class, shows_mq, why
+from redrive.command.failures import (
+    cause,
+    exception_and_why,
+    failure_text,
+    reason_text,
+    short_class,
+    shows_mq,
+)
 from redrive.command.history import STYLES, due_text, plain
 from redrive.command.opening import Answer, ask_inventory
 from redrive.command.options import config_option, mq_option, number_option, table_options
@@ -21,6 +28,7 @@ from redrive.operations.durations import clock, duration
 from redrive.outcomes.history import Next, next_steps
 from redrive.outcomes.inventory import Group, Inventory, Listing, Selection, state_of
 from redrive.outcomes.rows import Row
+from redrive.printable import counted
 from redrive.settings import Settings, read_settings
 
 _HIDDEN: Final = ("destination", "application", "error_class", "consumer_group", "failure")
@@ -122,7 +130,7 @@ def _show(found: Letters, selection: Selection, *, mq: bool, before: int) -> Non
             "last outcome": f"{duration((moment - row['time']).total_seconds())} ago",
             **({"next": _next_text(steps.get(row["message"]))} if steps else {}),
             **cause(row, mq=mq),
-            "last failure": why(row, mq=mq),
+            "last failure": exception_and_why(row, mq=mq),
         }
         for row in reversed(listing.letters)
     ]
@@ -231,7 +239,7 @@ def _trends(
     seconds = max(1.0, (max(one.last for one in groups) - since).total_seconds() / bars)
     trends: dict[str, list[int]] = {one.condition(): [0] * bars for one in groups}
     about = {"first": since, "last": since, "example": "", "acknowledged": 0}
-    about |= {"archived": 0, "owners": None}
+    about |= {"archived": 0, "owners": None, "repeated": 0}
     for row in inventory.arrivals(selection, since, seconds):
         trend = trends.get(Group.of({**row, **about}).condition())
         if trend is not None:
@@ -247,11 +255,13 @@ def _show_groups(found: Groups, selection: Selection, owner: str, *, mq: bool) -
     has_exceptions = any(group.error_class for group in groups)  # dead letters of MQ have none
     has_acknowledged = any(group.acknowledged for group in groups)
     has_owners = any(group.owners for group in groups)
+    has_repeated = any(group.repeated for group in groups)
     rows = [
         {
             "number": group.count,
             "share": f"{100 * group.count / total:.1f} %",
             **({"acknowledged": group.acknowledged} if has_acknowledged else {}),
+            **({"repeated": group.repeated} if has_repeated else {}),
             **({"owner": ", ".join(group.owners)} if has_owners else {}),
             **_cause(group, mq=mq, has_exceptions=has_exceptions),
             "last failure": failure_text(group.failure, mq=mq),
@@ -264,11 +274,11 @@ def _show_groups(found: Groups, selection: Selection, owner: str, *, mq: bool) -
     columns = [*rows[0]]
     print_table(
         rows,
-        right=[name for name in columns if name in {"share", "acknowledged"}],
-        folded=columns[3 if has_acknowledged else 2 : -3],
+        right=[name for name in columns if name in {"share", "acknowledged", "repeated"}],
+        folded=columns[2 + has_acknowledged + has_repeated : -3],
         whole=["example"],
     )
-    click.echo(f"{total} dead letters in all{reserve(is_complete=is_complete)}")
+    click.echo(f"{counted(total, 'dead letter')} in all{reserve(is_complete=is_complete)}")
 
 
 def _cause(group: Group, *, mq: bool, has_exceptions: bool) -> dict[str, object]:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from redrive.checkpoints.instances import Share
-from redrive.checkpoints.other_applications import notes_about_others
+from redrive.checkpoints.other_applications import notes_about_others, who_runs
 from redrive.checkpoints.registry import vacant_shares
 from redrive.command.options import (
     config_option,
@@ -345,13 +345,7 @@ def _notes_about_others(job: JobConfiguration) -> Sequence[str]:
 
 
 def _title(now: Status, supervision: SupervisionState | None) -> str:
-    match now.instances:
-        case None:
-            running = "unknown whether it runs"
-        case ():
-            running = "not running"
-        case instances:
-            running = f"running: {', '.join(instances)}"
+    running = who_runs(now.instances)
     # The job's own report may be old; everything else is current.
     age = now.time.timestamp() - supervision.time if supervision is not None else None
     report = "" if age is None else f", its last report {duration(age)} ago"

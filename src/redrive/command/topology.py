@@ -22,6 +22,7 @@ from redrive.command.options import (
     yes_option,
 )
 from redrive.command.output import ask, print_json, print_notes, print_table
+from redrive.configuration import JobConfiguration
 from redrive.errors import EnvironmentFault, TransientFault, UsageError
 from redrive.operations.definitions import read_definitions
 from redrive.operations.depths import NO_DEPTH, Depth, depths_of
@@ -323,6 +324,8 @@ def apply(
     count = 0 if dry_run else len(plan.missing)
     if not as_json:
         _show(plan)
+        if network.job is not None:
+            _show_own_partitions(network.job, plan)
     if count and not yes:
         _ask(count)
     if count:
@@ -335,6 +338,14 @@ def apply(
         print_json({"topics": topics, "created": created})
     elif count:
         click.echo(f"created {counted(count, 'topic')}")
+
+
+def _show_own_partitions(job: JobConfiguration, plan: TopicPlan) -> None:
+    """Print what the job's own topics take beside the planned ones."""
+    from redrive.streaming.topics import count_own_partitions  # noqa: PLC0415 - slow to import
+
+    own = count_own_partitions(job, {one.topic: one.partitions for one in plan.topics})
+    click.echo(f"the job's own topics, which it makes itself, take {counted(own, 'partition')}")
 
 
 def _ask(count: int) -> None:

@@ -14,7 +14,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from redrive import __version__
-from redrive.command.failures import cause, failure_text, reason_text, short_class, why
+from redrive.command.failures import (
+    cause,
+    exception_message,
+    failure_text,
+    reason_text,
+    short_class,
+    why,
+)
 from redrive.command.record import hexadecimal
 from redrive.console.access import Role, User
 from redrive.operations.durations import clock, duration
@@ -55,6 +62,7 @@ class Pages:
         )
         self._environment.filters |= {
             "cause": lambda row, mq: cause(row, mq=mq),
+            "said": exception_message,
             "why": lambda row, mq: why(row, mq=mq),
             "failure": lambda name, mq: failure_text(name, mq=mq),
             "state": state_of,

@@ -15,6 +15,7 @@ from redrive.messages import DeadLetterProfile, with_original
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
 from redrive.messages.schemes.scheme import Stamp
+from redrive.printable import counted
 from redrive.rules import Action, Dialect, RetryTo, Rule, RulesTable, select_rule, select_untried
 from redrive.topology.put import Destination, Refusal
 
@@ -215,8 +216,8 @@ def loop_of(profile: DeadLetterProfile, hops: int, counted: int, limit: int) -> 
 
 
 def _loop_text(profile: DeadLetterProfile, hops: int, returns: int, limit: int) -> str:
-    before = f" and came back {returns} times before" if returns else ""
-    text = f"put {hops} times already{before}, the limit is {limit}"
+    before = f" and came back {counted(returns, 'time')} before" if returns else ""
+    text = f"put {counted(hops, 'time')} already{before}, the limit is {limit}"
     chain = profile.origins
     if len(chain) > _CHAIN:
         chain = (*chain[: _CHAIN // 2], "...", *chain[-_CHAIN // 2 :])

@@ -27,7 +27,7 @@ from redrive.engine.held_keys import HeldKeys
 from redrive.engine.message import Attempts, Message
 from redrive.engine.ordering import KeyOrder, Place, Round
 from redrive.engine.outcome import key_members
-from redrive.engine.pointers import digest_of
+from redrive.engine.pointers import digest_of, error_messages, failed_records
 from redrive.engine.profiles import rule_input
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import (
@@ -70,6 +70,9 @@ class Lane:
         self._excess: Mapping[int, str] = {}
         """The rows above the flood limit, and why each remains."""
         self._traces: Sequence[str] | None = None
+        self._failed_records: Sequence[str] | None = None
+        self._errors: Sequence[str] | None = None
+        """The messages of the exceptions, as members of outcomes."""
         self._prefix = part.prefix
         self._place = (
             f'"topic":"{part.lane.topic}","incarnation":{part.incarnation},'
@@ -86,6 +89,10 @@ class Lane:
         source = self._source
         if not source.load(part, first):
             return iter(())
+        if source.letters is not None:
+            profiles = source.letters.profiles
+            self._failed_records = failed_records(part.records, profiles)
+            self._errors = error_messages(part.records, profiles)
         self._excess = self._beyond_limit(part, first)
         decider = part.decider
         if isinstance(decider, RulesDecider) and decider.held_keys is not None:
@@ -380,9 +387,11 @@ class Lane:
         offset, facts = self._part.records.offsets[row], self._facts
         traced = self._traces[row] if self._traces else ""
         trace = f'"traceparent":"{traced}",' if traced else ""
+        failed = self._failed_records[row] if self._failed_records else ""
+        error = self._errors[row] if self._errors else ""
         value = (
             f'{{"outcome":"{self._prefix}{offset}","message":"{identity}","origin":"{origin}",'
             f'{self._place}{offset},"size":{len(body) if body else 0},"hop":{hops},'
-            f"{trace}{key_members(record_key)},{decision.members}}}"
+            f"{trace}{failed}{error}{key_members(record_key)},{decision.members}}}"
         )
         return OutputRecord(facts.outcomes_topic, key, value.encode(), None, facts.now)

@@ -75,6 +75,8 @@ LONGEST_KEY: Final = 4096
 LONGEST_TEXT: Final = 1024
 """Maximum characters of an external text in an outcome: MQ's own names have 48. An outcome has some
 twenty such texts, and a topic accepts a megabyte by default."""
+LONGEST_ERROR: Final = 300
+"""Maximum characters of an exception's message in an outcome; every outcome may have one."""
 
 
 class Kind(StrEnum):
@@ -232,6 +234,21 @@ class Outcome:
             is_added=True,
         ),
     ] = None
+    failed_record: Annotated[
+        str | None,
+        _text(
+            "`topic:partition:offset` of the record that failed, as the dead letter names it; null"
+            " if it does not",
+            is_added=True,
+        ),
+    ] = None
+    error_message: Annotated[
+        str | None,
+        _text(
+            "the beginning of the exception's message in the dead letter; null if it names none",
+            is_added=True,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         if self.reason:
@@ -320,6 +337,20 @@ def key_members(key: bytes | None) -> str:
     if len(key) <= LONGEST_KEY:
         return f'"key":"{text}"'
     return f'"key":"{text}","key_length":{len(key)},"key_sha256":"{sha256(key).hexdigest()}"'
+
+
+def error_member(message: str | int | None) -> str:
+    """The message of an exception as a member of an outcome, with a comma; empty for no text.
+
+    A longer one than ``LONGEST_ERROR`` ends before the word that would be cut, since ``[mask]``
+    cannot recognise a part of a secret.
+    """
+    if not message or not isinstance(message, str):
+        return ""
+    if len(message) > LONGEST_ERROR:
+        words = message[: LONGEST_ERROR + 1].rsplit(maxsplit=1)
+        message = f"{words[0] if len(words) > 1 else message[:LONGEST_ERROR]} ..."
+    return f'"error_message":{orjson.dumps(message).decode()},'
 
 
 PUT_MEMBER: Final = '"put":{"digest":"'

@@ -38,6 +38,7 @@ from redrive.messages import (
 )
 from redrive.messages.reasons import TEMPORARY, Reason
 from redrive.messages.reports import ReportKind
+from redrive.printable import counted
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Publication, Refusal
 from redrive.topology.receiving import ReceivingQueueManager
@@ -145,7 +146,9 @@ class PutDecider:
             The decision to put the message, or why it cannot be put.
         """
         if hops >= self._hop_limit:
-            return Refusal(LOOP, f"put {hops} times already, the limit is {self._hop_limit}")
+            return Refusal(
+                LOOP, f"put {counted(hops, 'time')} already, the limit is {self._hop_limit}"
+            )
         answer = self._check(self._resolve(names, seed))
         if isinstance(answer, Refusal):
             return answer

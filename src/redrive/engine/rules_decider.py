@@ -347,7 +347,8 @@ class RulesDecider:
         candidates = self.profiles.candidates_of(profile)
         index = self.attempts.next_rule(candidates, attempts)
         if index is None:
-            why = f"all {attempts.failures} attempts failed" if candidates else "no rule matches"
+            tries = "all attempts" if attempts.failures > 1 else "the only attempt"
+            why = f"{tries} failed" if candidates else "no rule matches"
             return self._keep(case, None, why)
         rule = self.table.rules[index]
         if self.profiles.is_kafka and rule.action.can_fail:

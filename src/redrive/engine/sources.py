@@ -119,6 +119,10 @@ Input: TypeAlias = tuple[Message, Attempts, "Replay | None"]
 class Source(Protocol):
     """Reads the records of one lane, part by part."""
 
+    @property
+    def letters(self) -> DeadLetterSource | None:
+        """The reader of the dead letters, or of their copies; None for puts."""
+
     def load(self, part: PartitionRecords, first: int) -> bool:
         """Take some records, from the row ``first`` on; earlier ones are finished.
 
@@ -154,6 +158,7 @@ class DeadLetterSource:
 
     def __init__(self, decider: RulesDecider, decoder: DeadLetterDecoder) -> None:
         self.decider = decider
+        self.letters = self
         self._decoder = decoder
         self.profiles: Sequence[DeadLetterProfile] = ()
         """The profile of each row."""
@@ -237,18 +242,18 @@ class RemainingSource:
     """Reads remaining copies that were not replayed since."""
 
     def __init__(self, letters: DeadLetterSource, facts: SliceContext) -> None:
-        self._letters = letters
+        self.letters = letters
         self._facts = facts
         self.rows = letters.rows
 
     def load(self, part: PartitionRecords, first: int) -> bool:
         """See ``Source.load``."""
         self._part = part
-        return self._letters.load(part, first)
+        return self.letters.load(part, first)
 
     def read(self, row: int) -> Input | None:
         """See ``Source.read``."""
-        return None if self._is_gone(row) else self._letters.read(row)
+        return None if self._is_gone(row) else self.letters.read(row)
 
     def _is_gone(self, row: int) -> bool:
         """Whether a record is a tombstone, or a copy that was replayed since."""
@@ -387,7 +392,7 @@ class RetrySource:
     """Reads the messages of one retry partition that are due or selected by an operator."""
 
     def __init__(self, letters: DeadLetterSource, facts: SliceContext) -> None:
-        self._letters = letters
+        self.letters = letters
         self._facts = facts
         self.rows = letters.rows
         self._commands: Sequence[Replay] = ()
@@ -397,7 +402,7 @@ class RetrySource:
         self._part = part
         self._wait = 1000 * part.decider.interval(part.lane) + self._facts.late
         self._commands = self._facts.facts.orders(part.lane)
-        return self._letters.load(part, first)
+        return self.letters.load(part, first)
 
     def read(self, row: int) -> Input | Decided | None:
         """See ``Source.read``; a message that is neither due nor selected stays parked.
@@ -408,7 +413,7 @@ class RetrySource:
         if Round.read(records.values[row], records.headers[row]) is not None:
             return None
         command = self._command(row)
-        message, attempts, _ = self._letters.read(row)
+        message, attempts, _ = self.letters.read(row)
         if command is not None and not command.cancelled_by:
             return message, attempts, command
         is_due = self._part.records.timestamps[row] + self._wait <= self._facts.now
@@ -441,12 +446,14 @@ class RetrySource:
             lane.partition,
         )
         profile = message.profile or NO_PROFILE
-        skip = self._letters.decider.skip(profile, result, why, cancelled)
+        skip = self.letters.decider.skip(profile, result, why, cancelled)
         return Decided(message, skip, ((INTERNAL, copy),))
 
 
 class PutSource:
     """Reads puts: from an intake, a transmission queue, or the topic where its messages wait."""
+
+    letters = None
 
     def __init__(self, *, by_priority: bool) -> None:
         self._by_priority = by_priority

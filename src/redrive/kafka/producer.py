@@ -31,6 +31,7 @@ from redrive.kafka.deadline import (
 from redrive.kafka.errors import described, kind_of, reason_of, translated
 from redrive.kafka.reports import Batching, FailedRecord, FailureKind, TransactionReport
 from redrive.messages import OutputRecord, TopicPartition
+from redrive.printable import counted
 
 RETRY_BACKOFF: Final = 0.1
 """Seconds, less a fifth, after which the client resends a request whose connection broke."""
@@ -125,7 +126,7 @@ class KafkaProducer:
         left = self._wait("flush", lambda: self._flush(seconds), seconds=seconds)
         if left and not self._failed:
             raise TransientFault(
-                f"flush of {self.transactional_id}: {left} records were not acknowledged in"
+                f"flush of {self.transactional_id}: {counted(left, 'record')} not acknowledged in"
                 f" {seconds:g} s"
             )
         return TransactionReport(tuple(self._failed), self._abort_required)

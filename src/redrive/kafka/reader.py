@@ -24,6 +24,7 @@ from redrive.kafka.deadline import LOOK, ONE_TRY, SILENCE, close_client
 from redrive.kafka.errors import STALE_METADATA, translated
 from redrive.kafka.records import StoredRecord, headers_of
 from redrive.messages import OffsetRange, Records, TopicPartition
+from redrive.printable import counted
 
 END_WAIT: Final = 0.01
 """Seconds for which the broker holds a fetch open at the end of a partition."""
@@ -162,7 +163,7 @@ class Reader:
                 raise TransientFault(self._stuck())
             if self.positions and seconds is not None and now - began > seconds:
                 left = len(self.positions)
-                raise TransientFault(f"{left} partitions were not read to their end")
+                raise TransientFault(f"{counted(left, 'partition')} not read to the end")
 
     def close(self) -> None:
         """Closes the consumer."""

@@ -28,7 +28,7 @@ from redrive.operations.handler_states import HandlerState, HandlerWatch
 from redrive.operations.retention import Waiting, waiting_on_topics
 from redrive.operations.supervision import SupervisionState
 from redrive.outcomes.acknowledgements import Acknowledgement, acknowledgements_of
-from redrive.outcomes.causes import CauseCounter
+from redrive.outcomes.causes import CauseCounter, RepeatCounter
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.table import LedgerTable
@@ -66,6 +66,7 @@ class Survey(JobObserver):
         self._configuration = configuration
         self._mask = mask
         self._causes = CauseCounter()
+        self._repeats = RepeatCounter(datetime.now(UTC))
         self._control = control
         self._metrics = metrics
         self._cluster = Cluster(configuration.connection, timeout=ONE_TRY)
@@ -204,6 +205,8 @@ class Survey(JobObserver):
             with Inventory(Ledger(table), acknowledgements, self._mask) as inventory:
                 self._metrics.show_open(handlers, inventory.standing())
             self._metrics.count_causes(self._causes.count_new(table, handlers), self._mask)
+            repeated = self._repeats.count_new(table, handlers, datetime.now(UTC))
+            self._metrics.count_repeated(handlers, repeated)
             newest = table.newest()
             while self._batches and self._batches[0] <= newest:
                 self._batches.popleft()

@@ -119,6 +119,12 @@ class WaitingMetrics:
             ),
             MOST_CAUSES,
         )
+        self._repeated = Counter(
+            "redrive_repeated_dead_letters",
+            "New dead letters about a record that an earlier one is about, by the ledger.",
+            ["handler"],
+            registry=registry,
+        )
         self._first_seen = gauge(
             "redrive_cause_first_seen_timestamp_seconds",
             "When the first dead letter of a cause arrived, by the ledger.",
@@ -159,6 +165,11 @@ class WaitingMetrics:
             if key in known or len(known) < MOST_CAUSES:
                 known[key] = min(one.first, known.get(key, one.first))
                 self._first_seen.labels(*key).set(known[key])
+
+    def count_repeated(self, handlers: Iterable[str], repeated: Mapping[str, int]) -> None:
+        """Counts new dead letters about a record that an earlier one is about, by handler."""
+        for handler in handlers:
+            self._repeated.labels(handler).inc(repeated.get(handler, 0))
 
     def show_open(
         self, handlers: Iterable[str], found: Mapping[tuple[str, State], Standing]

@@ -35,6 +35,7 @@ from redrive.messages.schemes.mqdlh import DLH_PREFIX, REDRIVE
 from redrive.messages.schemes.scheme import NAMES
 from redrive.messages.schemes.view import Origin
 from redrive.operations.schema_registry import Decoded, SchemaRegistry
+from redrive.printable import counted
 
 _PLACE: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):([0-9]{1,10}):([0-9]{1,18})")
 
@@ -210,7 +211,8 @@ def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRe
     count = existing_topic(cluster, lane.topic)
     if lane.partition >= count:
         raise EnvironmentFault(
-            f"there is no partition {lane.partition}", hint=f"{lane.topic} has {count} partitions"
+            f"there is no partition {lane.partition}",
+            hint=f"{lane.topic} has {counted(count, 'partition')}",
         )
     if cluster.leaderless([lane]):
         raise EnvironmentFault(

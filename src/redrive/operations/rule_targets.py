@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 from redrive.diagnostics import Diagnostic, Severity
@@ -47,19 +48,9 @@ def check_targets(
         problem = _problem(rule, tracer, queue)
         witness = _witness(table, search, index) if problem else None
         if problem and witness:
-            finding = EntryDiagnostic(
-                name,
-                rule.line,
-                source_line=lines[rule.line - 1],
-                severity=Severity.WARNING,
-                code=problem.code,
-                message=problem.message,
-                hint=f"redrive resolve --at {queue.queue_manager} traces the put",
-                subject="FWDQ" if rule.action is Action.FWD else "ACTION",
-                witness=write_message(witness),
-                entry_line=rule.line,
-            )
-            found.append(finding)
+            hint = f"redrive resolve --at {queue.queue_manager} traces the put"
+            finding = _finding(problem, rule, lines, name)
+            found.append(replace(finding, hint=hint, witness=write_message(witness)))
     return tuple(without_allowed(found, lines))
 
 
@@ -85,19 +76,24 @@ def check_lives(
     for rule in table.rules:
         topic = _known_topic(rule)
         facts = topics.get(topic or "")
-        for problem in () if facts is None else _life_problems(topic or "", facts, keeps=keeps):
-            finding = EntryDiagnostic(
-                name,
-                rule.line,
-                source_line=lines[rule.line - 1],
-                severity=Severity.WARNING,
-                code=problem.code,
-                message=problem.message,
-                subject="FWDT" if rule.forward_topic else "ACTION",
-                entry_line=rule.line,
-            )
-            found.append(finding)
+        problems = () if facts is None else _life_problems(topic or "", facts, keeps=keeps)
+        found += [_finding(problem, rule, lines, name) for problem in problems]
     return tuple(without_allowed(found, lines))
+
+
+def _finding(problem: _Problem, rule: Rule, lines: Sequence[str], name: str) -> EntryDiagnostic:
+    """A warning about a rule's target, at the keyword that names it."""
+    is_forward = rule.action is Action.FWD
+    return EntryDiagnostic(
+        name,
+        rule.line,
+        source_line=lines[rule.line - 1],
+        severity=Severity.WARNING,
+        code=problem.code,
+        message=problem.message,
+        subject="FWDT" if rule.forward_topic else "FWDQ" if is_forward else "ACTION",
+        entry_line=rule.line,
+    )
 
 
 def _life_problems(topic: str, facts: TopicFacts, *, keeps: bool) -> Iterator[_Problem]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from redrive.diagnostics import did_you_mean
 from redrive.engine.outcome import COLUMNS, Kind
 from redrive.errors import UsageError
-from redrive.masking import MASK, NO_MASK, Mask
+from redrive.masking import ERROR_MESSAGE, MASK, NO_MASK, Mask
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -170,6 +170,8 @@ def _place(error: dict[str, Any], condition: str) -> str:
 
 
 def _is_masked(column: str, mask: Mask) -> bool:
+    if column == ERROR_MESSAGE and mask.silent_schemes:
+        return True
     is_text = _KINDS.get(column) in {Kind.TEXT, Kind.BYTES}
     return bool(mask.patterns) and is_text and mask.covers(column)
 
@@ -182,6 +184,11 @@ def _masked(column: str, mask: Mask) -> str:
     for pattern in mask.patterns:
         quoted = _engine_pattern(pattern).replace("'", "''")
         masked = f"regexp_replace({masked}, '{quoted}', '{MASK}', 'g')"
+    if column == ERROR_MESSAGE and mask.silent_schemes:
+        silent = ", ".join(f"'{name}'" for name in mask.silent_schemes)
+        masked = (
+            f"CASE WHEN {column} IS NOT NULL AND form IN ({silent}) THEN '{MASK}' ELSE {masked} END"
+        )
     return masked
 
 

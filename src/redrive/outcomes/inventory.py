@@ -52,6 +52,7 @@ Engine: TypeAlias = Callable[[str], Iterable[Row]]
 _REASON: Final = f"CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN NULL ELSE field_reason END"
 _CAUSES: Final = ("field_destq", "field_applname", "error_class", "consumer_group", "reason_name")
 _GROUPED: Final = ("handler", _REASON, *_CAUSES)
+_REPEATED: Final = "count({0}) - count(DISTINCT {0})".format("failed_record || ' ' || hop")
 
 
 PLACES: Final = (
@@ -130,6 +131,9 @@ class Group:
     """The owners of these."""
     is_archived: bool = False
     """Whether all of them are acknowledged forever."""
+    repeated: int = 0
+    """Those about a record that another one of the group is about too, less one for each record:
+    its consumer failed on it twice, and wrote two dead letters."""
 
     def condition(self) -> str:
         """The group as a condition in SQL, for ``Selection.where``."""
@@ -156,6 +160,7 @@ class Group:
             acknowledged=row["acknowledged"],
             owners=sorted(one for one in row["owners"] or () if one),
             is_archived=row["archived"] == row["n"],
+            repeated=row["repeated"],
         )
 
 
@@ -342,6 +347,7 @@ class Inventory:
             lambda where: (
                 f"SELECT handler, {_REASON} cause,"
                 f" {', '.join(_CAUSES)}, count(*) n,"
+                f" {_REPEATED} repeated,"
                 " min(first_time) first, max(time) last, max(message) example,"
                 f" count(CASE WHEN {self._acknowledged} THEN 1 END) acknowledged,"
                 f" count(CASE WHEN {self._archived} THEN 1 END) archived,"

@@ -16,6 +16,7 @@ from redrive.outcomes.criteria import Criteria, time_from
 from redrive.outcomes.open_letters import OpenLetters, counts_of
 from redrive.outcomes.rows import Row, row_of
 from redrive.outcomes.table import LedgerTable, source_of
+from redrive.printable import counted
 
 if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster, Extent
@@ -107,8 +108,8 @@ class Ledger:
             behind = sum(extents[lane].end - start for lane, start in starts.items())
             what = "the ledger is" if table else f"there is no ledger in {path}, so it is"
             notes.append(
-                f"{what} up to {behind} outcomes behind the job, and not all of them could"
-                " be read in time: the newest may be missing"
+                f"{what} up to {counted(behind, 'outcome')} behind the job, and not all of them"
+                " could be read in time: the newest may be missing"
             )
         return cls(table, tuple(rows), tuple(notes))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,8 @@ from redrive.diagnostics import Severity, has_errors
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault
 from redrive.masking import Mask
 from redrive.messages.json_patch import JsonPatch, read_json
+from redrive.messages.schemes import OwnScheme
+from redrive.messages.schemes.known import SCHEMES
 from redrive.printable import counted
 from redrive.settings.connection import read_clusters, read_connection, read_registry
 from redrive.settings.document import Document, Option
@@ -237,7 +239,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
         **root.section("supervision").data,
         **root.section("observe").data,
     )
-    mask = _mask(root.section("mask"))
+    mask = _mask(root.section("mask"), configuration.schemes)
     return Settings(
         name=root.findings.document.name,
         job=configuration,
@@ -368,7 +370,7 @@ def _log(section: Section, mask: Mask) -> LogSettings:
     return LogSettings(**{**_converted(section.data), "file": file, "mask": mask})
 
 
-def _mask(section: Section) -> Mask:
+def _mask(section: Section, schemes: Iterable[OwnScheme]) -> Mask:
     patterns = tuple(section.data.get("patterns", ()))
     for pattern in patterns:
         if problem := Mask.problem_with(pattern):
@@ -377,4 +379,11 @@ def _mask(section: Section) -> Mask:
                 f"invalid pattern {pattern!r}: {problem}",
                 expected="regular expressions of RE2 that match some text",
             )
-    return Mask(patterns, tuple(section.data.get("headers", ())))
+    mask = Mask(patterns, tuple(section.data.get("headers", ())))
+    silent = {
+        scheme.name
+        for scheme in (*SCHEMES, *(one.scheme() for one in schemes))
+        for part in scheme.parts.get("error.message", ())
+        if mask.hides(part.header)
+    }
+    return replace(mask, silent_schemes=tuple(sorted(silent)))

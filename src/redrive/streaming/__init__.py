@@ -2,5 +2,5 @@
 
 __all__ = [
     "class_archive", "emission", "job", "ledger_query", "lifecycle", "losses", "projection",
-    "session"
+    "session", "topics"
 ]  # fmt: skip

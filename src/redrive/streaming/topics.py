@@ -66,6 +66,15 @@ def own_topics(
     return topics
 
 
+def count_own_partitions(
+    configuration: JobConfiguration,
+    sources: Mapping[str, int],
+    existing: Mapping[str, int] = MappingProxyType({}),
+) -> int:
+    """The number of partitions of the job's own topics; arguments as for ``own_topics``."""
+    return sum(topic.partitions for topic in own_topics(configuration, sources, existing))
+
+
 def check_own_topics(
     cluster: Cluster, wanted: Sequence[OwnTopic], existing: Container[str]
 ) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from redrive.messages.reasons import Reason
+from redrive.printable import counted
 
 _ANY_LENGTH = 1 << 62
 """Bytes: more than any body has."""
@@ -197,6 +198,7 @@ def check_limits(
         )
     if limits.max_depth is not None and depth is not None and depth >= limits.max_depth:
         return Refusal(
-            Reason.Q_FULL, f"the queue holds {depth} messages and its limit is {limits.max_depth}"
+            Reason.Q_FULL,
+            f"the queue holds {counted(depth, 'message')} and its limit is {limits.max_depth}",
         )
     return None

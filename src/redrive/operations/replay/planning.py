@@ -30,6 +30,7 @@ from redrive.operations.restart import meaning_of
 from redrive.operations.tables import deciding_in
 from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
 from redrive.outcomes.rows import Row
+from redrive.printable import counted
 from redrive.topology.names import Names
 from redrive.topology.put import Destination
 
@@ -232,7 +233,8 @@ class Planner:
         depth = self._facts.answered(lambda: self._facts.depth(question), self._answers)
         if depth + count > limits.max_depth:
             room = max(0, limits.max_depth - depth)
-            text = f"{names} holds {depth} of at most {limits.max_depth} messages: room for {room}"
+            most = counted(limits.max_depth, "message")
+            text = f"{names} holds {depth} of at most {most}: room for {room}"
             yield Warned("target-full", text, count - room)
 
     # -- the messages themselves -----------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from redrive.printable import counted
 from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe import results
 from redrive.topology.mqe.message import Conditions, Message, is_expired
@@ -83,7 +84,7 @@ class Admission:
             return results.Failed(results.Failure.MESSAGE_TOO_BIG, here, detail)
         if most is not None and trace.conditions.depths.get((here, of), 0) >= most:
             return results.Failed(
-                results.Failure.QUEUE_FULL, here, f"{of} holds its {most} messages"
+                results.Failure.QUEUE_FULL, here, f"{of} holds its {counted(most, 'message')}"
             )
         return None
 
