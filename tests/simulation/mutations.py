@@ -852,7 +852,7 @@ def _position_off(original: Any, self: Any, lane: Any, span: Any, look: Any) -> 
     "a message without a copy restored whatever its last outcome is",
     PlannedMessages,
     "_restorable",
-    schedules=300,
+    schedules=1_200,
     among=lambda plan: plan.replays > 0,
     rule="replay 4",
 )
