@@ -855,11 +855,15 @@ def test_file_that_cannot_be_written_is_named_before_the_click(
 ) -> None:
     """As in a ConfigMap: the page, its button, and the trial say it, which shows the text."""
     monkeypatch.setattr(os, "access", lambda place, _: Path(place).name != "orders.rul")
+    monkeypatch.setattr("tests.console.conftest.CONFIG", CONFIG.absolute())
     with console(ADMIN, headers={"Accept": "text/html"}) as browser:
         before = browser.get("/tables/orders").text
         page = post(browser, "/api/tables/orders/try", text=OTHER).text
-    assert "The console cannot write orders.rul" in before
-    assert "orders.rul of the ConfigMap, under files in the values of the chart" in before
+    assert f"The console cannot write {Path('orders.rul').absolute()}" in before
+    assert (
+        "On Kubernetes that is orders.rul of the ConfigMap, under files in the values of the chart"
+        in before
+    )
     assert ">Compare and try only: it goes live elsewhere</button>" in before
     assert "Put it live elsewhere" in page
     assert "ACTION(DISCARD)" in page

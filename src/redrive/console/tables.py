@@ -109,6 +109,7 @@ class RulesTables:
             "text": shown,
             "is_changed": shown != now.rules,
             "is_writable": RulesFile(path).is_writable,
+            "key": path.name,
             **self._check([handler, *shared], now.rules_name, shown),
         }
 
