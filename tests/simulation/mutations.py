@@ -909,7 +909,7 @@ def _tried_and_parked(original: Any, self: Any, row: int) -> Iterable[Any]:
     source = self._source
     command = source._command(row) if isinstance(source, RetrySource) else None
     if command is not None and not command.cancelled_by:
-        yield from source._parked_again(row, source._letters.read(row)[0], None).records
+        yield from source._parked_again(row, source.letters.read(row)[0], None).records
 
 
 @mutation("what was ordered is known from before the batch")
