@@ -5,7 +5,8 @@
 #   make setup    the environment that both use, in .venv
 #   make check    format, lint and types
 #   make crash    kill -9 under load, ROUNDS times, and count every effect (SEED=N repeats a run),
-#                 also what consumers that go on failing get in rounds of put and processing;
+#                 also what consumers that go on failing get in rounds of put and processing, and what
+#                 becomes of a dead-letter topic that is deleted and recreated 30 times;
 #                 operators' commands are killed too, as in crash-cluster, soak, late-end, cluster, restarts
 #   make crash-cluster  the same on three brokers, which are killed, paused and restarted too; tables change
 #   make soak     the job for HOURS at 70 % of what it can do, while something dies now and then;
@@ -71,6 +72,7 @@ crash: setup
 	$(BIN)/python -m benchmarks.rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m benchmarks.rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) --ordered
 	$(BIN)/python -m benchmarks.breaker --rounds 5 $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m benchmarks.recreated --rounds 30 $(if $(SEED),--seed $(SEED))
 
 crash-cluster: setup
 	$(BIN)/python -m benchmarks.crash_cluster --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) \

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import os
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +229,22 @@ def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path: Path) -> Non
     path.chmod(0o640)
     with pytest.raises(UsageError, match="other users"):
         read_tokens(path)
+
+
+@pytest.mark.parametrize(("mode", "is_taken"), [(0o440, True), (0o460, False), (0o444, False)])
+def test_a_file_of_tokens_of_root_is_read_by_its_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, *, is_taken: bool
+) -> None:
+    """So are the files of a Secret in a pod that is not root; nobody else may."""
+    path = tmp_path / "tokens.toml"
+    path.write_text(f'[[tokens]]\nname="a"\nrole="viewer"\nsha256="{"0" * 64}"')
+    path.chmod(mode)
+    status = path.stat()
+    owned = os.stat_result((*status[:4], 0, 10001, *status[6:]))
+    monkeypatch.setattr(os, "geteuid", lambda: 10001)
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: owned)
+    with nullcontext() if is_taken else pytest.raises(UsageError, match="other users"):
+        assert list(read_tokens(path))
 
 
 def test_a_user_has_the_roles_of_all_groups_within_their_topics(tmp_path: Path) -> None:

@@ -853,19 +853,37 @@ def test_who_puts_a_table_live_and_why_is_kept(shared: list[str]) -> None:
 def test_file_that_cannot_be_written_is_named_before_the_click(
     shared: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a ConfigMap: the trial shows the text to put there, and no button."""
+    """As in a ConfigMap: the page, its button, and the trial say it, which shows the text."""
     monkeypatch.setattr(os, "access", lambda place, _: Path(place).name != "orders.rul")
+    monkeypatch.setattr("tests.console.conftest.CONFIG", CONFIG.absolute())
     with console(ADMIN, headers={"Accept": "text/html"}) as browser:
-        assert "The console cannot write orders.rul" in browser.get("/tables/orders").text
+        before = browser.get("/tables/orders").text
         page = post(browser, "/api/tables/orders/try", text=OTHER).text
+    assert f"The console cannot write {Path('orders.rul').absolute()}" in before
+    assert (
+        "On Kubernetes that is orders.rul of the ConfigMap, under files in the values of the chart"
+        in before
+    )
+    assert ">Compare and try only: it goes live elsewhere</button>" in before
+    assert "Put it live elsewhere" in page
     assert "ACTION(DISCARD)" in page
     assert "Put this text where the file comes from" in page
     assert "/live" not in page
     confirm = sent("try", text=OTHER).json()["confirm"]
     refused = sent("live", text=OTHER, confirm=confirm, because="x")
     assert refused.status_code == 503
-    assert "ConfigMap" in refused.text
+    assert "orders.rul of the ConfigMap, under files in the values of the chart" in refused.text
     assert shared == []
+
+
+@pytest.mark.usefixtures("away")
+@pytest.mark.parametrize("access", [None, Logins(TOKENS)])
+def test_probes_are_answered_without_a_login(access: Any) -> None:
+    """By the console's own names, as everything else; a broker that is away is no reason."""
+    with console(access) as browser:
+        answer = browser.get("/livez")
+        assert (answer.status_code, answer.text) == (200, "ok")
+        assert browser.get("/livez", headers={"Host": "10.0.0.7:8470"}).status_code == 421
 
 
 def test_trial_covers_every_queue_of_a_handler(shared: list[str]) -> None:

@@ -5,10 +5,8 @@ Nothing runs here that would start a pod, so a pod of each Deployment's template
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,14 +17,13 @@ from typing import Any
 import pytest
 from joserfc.jwk import RSAKey
 from tests.conftest import eventually
-from tests.deploy.test_chart import CHART, FLAGS, ROOT, one, render
+from tests.deploy.test_chart import CHART, FLAGS, FULL, choices, chosen, render
+from tests.programs import program
 
 from redrive.broker.ports import free_port
 
 Object = dict[str, Any]
 
-SEARCHED = f"{ROOT / '.kubernetes'}{os.pathsep}{os.environ['PATH']}"
-"""Where `make kubernetes` puts what it builds, and the rest of the machine."""
 NAMESPACE = "restricted"
 RESTRICTED: list[Object] = [
     {
@@ -37,12 +34,15 @@ RESTRICTED: list[Object] = [
             "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
         },
     },
-    # A controller that does not run here makes one in each namespace.
-    {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"name": "default", "namespace": NAMESPACE},
-    },
+    # A controller that does not run here makes the first in each namespace.
+    *(
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+        }
+        for name in ("default", "redrive")
+    ),
 ]
 
 
@@ -86,14 +86,14 @@ class Cluster:
         """That of clients, which keep what they learn of a server in the home folder."""
         return {**os.environ, "HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig)}
 
-    def run(self, program: str, *arguments: str, given: str = "") -> str:
+    def run(self, name: str, *arguments: str, given: str = "") -> str:
         """What a client prints.
 
         Raises:
             AssertionError: It failed; with what it said.
         """
         done = subprocess.run(
-            [_program(program), *arguments],
+            [program(name), *arguments],
             input=given,
             env=self.environment,
             capture_output=True,
@@ -111,17 +111,9 @@ class Cluster:
 
     def is_ready(self) -> bool:
         """Whether the server answers and has done what it does at a start."""
-        command = [_program("kubectl"), "get", "--raw=/readyz"]
+        command = [program("kubectl"), "get", "--raw=/readyz"]
         asked = subprocess.run(command, env=self.environment, capture_output=True, check=False)
         return asked.returncode == 0
-
-
-def _program(name: str) -> str:
-    """A program that this project does not bring."""
-    found = shutil.which(name, path=SEARCHED)
-    if found is None:
-        pytest.skip(f"{name} is not there; `make kubernetes` builds the API server and etcd")
-    return found
 
 
 def _write_kubeconfig(path: Path, port: int) -> None:
@@ -140,7 +132,7 @@ def _write_kubeconfig(path: Path, port: int) -> None:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster without nodes and controllers, with a namespace for restricted pods."""
-    programs = {name: _program(name) for name in ("etcd", "kube-apiserver", "kubectl", "helm")}
+    programs = {name: program(name) for name in ("etcd", "kube-apiserver", "kubectl", "helm")}
     folder = tmp_path_factory.mktemp("kubernetes")
     store, peers, port = (free_port() for _ in range(3))
     key, tokens = folder / "key.pem", folder / "tokens.csv"
@@ -195,30 +187,37 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-def _pod(objects: list[Object]) -> Object:
-    """A pod as a Deployment would start it."""
-    deployment = one(objects, "Deployment")
-    template = deployment["spec"]["template"]
-    metadata = {"name": deployment["metadata"]["name"], **template["metadata"]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+def _pods(objects: list[Object]) -> list[Object]:
+    """Pods as the Deployments would start them."""
+    pods = []
+    for deployment in objects:
+        if deployment["kind"] == "Deployment":
+            template = deployment["spec"]["template"]
+            metadata = {"name": deployment["metadata"]["name"], **template["metadata"]}
+            spec = template["spec"]
+            pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    return pods
 
 
 def test_the_server_takes_every_combination_of_values(cluster: Cluster) -> None:
-    """Each as a release of its own: first asked, then for real, with a pod that is admitted."""
-    helm, objects = _program("helm"), []
-    for number, chosen in enumerate(itertools.product(["true", "false"], repeat=len(FLAGS))):
-        settings = ",".join(f"{name}={value}" for name, value in zip(FLAGS, chosen, strict=True))
-        options = ("--set", settings, "--set", "secrets={kafka,registry.internal}")
-        rendered = render(helm, *options, release=f"orders-{number}")
-        objects += [*rendered, _pod(rendered)]
+    """Each as a release of its own: first asked, then for real, with pods that are admitted."""
+    helm, objects = program("helm"), []
+    options = [*map(chosen, choices()), (f"--values={FULL}",)]
+    for number, values in enumerate(options):
+        # The last with a name that YAML would take for a truth value.
+        name = f"orders-{number}" if number < len(options) - 1 else "true"
+        rendered = render(helm, *values, release=name)
+        objects += [*rendered, *_pods(rendered)]
     where = f"--namespace={NAMESPACE}"
+    # No pod is admitted, nor would be, before its account is there.
+    cluster.apply([item for item in objects if item["kind"] == "ServiceAccount"], where)
     assert cluster.apply(objects, where, "--dry-run=server") == len(objects)
     assert cluster.apply(objects, where) == len(objects)
 
 
 def test_the_server_refuses_a_pod_that_is_root(cluster: Cluster) -> None:
     """So what it admits above was judged."""
-    pod = _pod(render(_program("helm")))
+    (pod,) = _pods(render(program("helm")))
     del pod["spec"]["securityContext"]["runAsNonRoot"]
     with pytest.raises(AssertionError, match="violates PodSecurity"):
         cluster.apply([pod], f"--namespace={NAMESPACE}", "--dry-run=server")
@@ -226,16 +225,22 @@ def test_the_server_refuses_a_pod_that_is_root(cluster: Cluster) -> None:
 
 def test_a_release_is_upgraded_and_leaves_nothing(cluster: Cluster) -> None:
     """From everything to nothing but what is always there, to several pods, and back."""
-    everything = ",".join(f"{name}=true" for name in FLAGS)
-    little = ",".join(f"{name}=false" for name in FLAGS)
+    everything = chosen(dict.fromkeys(FLAGS, "true"))
+    little = chosen(dict.fromkeys(FLAGS, "false"))
+    # A volume claim keeps its size and its class.
+    others = (f"--values={FULL}", "--set=console.persistence.enabled=false")
     release = ("orders", f"--namespace={NAMESPACE}")
-    kinds = "deployment,service,configmap,pvc,pdb,networkpolicy,servicemonitor,prometheusrule"
+    kinds = (
+        "deployment,service,configmap,pvc,pdb,networkpolicy,servicemonitor,prometheusrule,"
+        "serviceaccount,ingress"
+    )
     ours = ("get", kinds, f"--namespace={NAMESPACE}", "--output=name")
     selected = (*ours, "--selector=app.kubernetes.io/instance=orders")
-    cluster.run("helm", "install", *release, str(CHART), "--set", everything)
-    assert len(cluster.run("kubectl", *selected).splitlines()) == 9
-    for values, objects in ((little, 4), (f"{little},replicas=3", 4), (everything, 9)):
-        cluster.run("helm", "upgrade", *release, str(CHART), "--set", values)
+    cluster.run("helm", "install", *release, str(CHART), *everything)
+    assert len(cluster.run("kubectl", *selected).splitlines()) == 16
+    steps = ((little, 4), ((*little, "--set=replicas=3"), 4), (others, 14))
+    for values, objects in (*steps, (everything, 16)):
+        cluster.run("helm", "upgrade", *release, str(CHART), *values)
         assert len(cluster.run("kubectl", *selected).splitlines()) == objects
     cluster.run("helm", "uninstall", *release)
     assert cluster.run("kubectl", *selected) == ""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import json
-import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,15 +14,21 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from click.testing import CliRunner
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT7
+from tests.programs import ROOT, program
 
+from redrive.command.console import console
+from redrive.console.login_files import read_access
 from redrive.settings import read_settings
 
-ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "redrive"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+FULL = Path(__file__).with_name("every-value.yaml")
+"""Each value of the chart but flags set to something else than its default."""
+CONSOLE = "orders-redrive-console"
 OPTIONAL = {
     "persistence.enabled": "PersistentVolumeClaim",
     "podDisruptionBudget.enabled": "PodDisruptionBudget",
@@ -34,7 +38,16 @@ OPTIONAL = {
 }
 """A value and the kind of object that is there if it is true."""
 ALWAYS = ["ConfigMap", "ConfigMap", "Deployment", "Service"]
-FLAGS = (*OPTIONAL, "restartOnChange", "watch")
+OF_CONSOLE = {
+    "console.persistence.enabled": "PersistentVolumeClaim",
+    "console.ingress.enabled": "Ingress",
+    "networkPolicy.enabled": "NetworkPolicy",
+}
+"""The same for the console's objects."""
+ALWAYS_OF_CONSOLE = ["ConfigMap", "Deployment", "Service", "ServiceAccount"]
+FLAGS = tuple(
+    dict.fromkeys([*OPTIONAL, "restartOnChange", "watch", "console.enabled", *OF_CONSOLE])
+)
 
 
 def _flags(values: dict[str, Any], above: str = "") -> Iterator[str]:
@@ -46,13 +59,29 @@ def _flags(values: dict[str, Any], above: str = "") -> Iterator[str]:
             yield f"{above}{name}"
 
 
+def choices() -> Iterator[dict[str, str]]:
+    """Values of the flags in which any three of them have all their combinations.
+
+    All are false but one, or none, and all are true but one, or none.
+    """
+    for most, least in (("false", "true"), ("true", "false")):
+        for different in (None, *FLAGS):
+            yield {name: least if name == different else most for name in FLAGS}
+
+
+def chosen(flags: Mapping[str, str]) -> tuple[str, ...]:
+    """Options of helm for flags, with what the console has to have, and two Secrets."""
+    settings = ",".join(f"{name}={value}" for name, value in flags.items())
+    needed = "console.host=redrive.example,console.certificateSecret=tls"
+    ledger = "env[0].name=REDRIVE_LEDGER__PATH,env[0].value=s3://team/ledger"
+    secrets = "secrets={kafka,registry.internal}"
+    access = "console.access=[[roles]]"
+    return tuple(f"--set={one}" for one in (settings, needed, ledger, secrets, access))
+
+
 @pytest.fixture(scope="module")
 def helm() -> str:
-    """Helm, which this project does not bring."""
-    program = shutil.which("helm")
-    if program is None:
-        pytest.skip("helm is not installed")
-    return program
+    return program("helm")
 
 
 def render(helm: str, *options: str, release: str = "orders") -> list[dict[str, Any]]:
@@ -63,9 +92,29 @@ def render(helm: str, *options: str, release: str = "orders") -> list[dict[str, 
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
-def one(objects: list[dict[str, Any]], kind: str) -> dict[str, Any]:
-    (found,) = (document for document in objects if document["kind"] == kind)
-    return found
+def refusal(helm: str, **values: Any) -> str:
+    """What helm says of values that the chart refuses."""
+    command = [helm, "template", "orders", str(CHART), "--kube-version=1.31", "--values=-"]
+    given = yaml.safe_dump(values)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    assert done.returncode != 0, done.stdout
+    return done.stderr
+
+
+def is_of_console(document: dict[str, Any]) -> bool:
+    """Whether an object is the console's, and not the job's."""
+    name: str = document["metadata"]["labels"]["app.kubernetes.io/name"]
+    return name == "redrive-console"
+
+
+def one(objects: list[dict[str, Any]], kind: str, *, console: bool = False) -> dict[str, Any]:
+    """The job's object of a kind, or the console's."""
+    (chosen,) = (
+        document
+        for document in objects
+        if document["kind"] == kind and is_of_console(document) == console
+    )
+    return chosen
 
 
 def test_helm_finds_nothing_to_complain_about(helm: str) -> None:
@@ -79,32 +128,44 @@ def test_helm_finds_nothing_to_complain_about(helm: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("chosen", [*itertools.product(["true", "false"], repeat=len(FLAGS))])
-def test_every_combination_has_its_objects(helm: str, chosen: tuple[str, ...]) -> None:
-    """Each flag brings one object or none, and all objects find the one pod."""
-    given = dict(zip(FLAGS, chosen, strict=True))
-    settings = ",".join(f"{name}={value}" for name, value in given.items())
-    objects = render(helm, "--set", settings, "--set", "secrets={kafka,registry.internal}")
-    wanted = [kind for name, kind in OPTIONAL.items() if given[name] == "true"]
-    assert sorted(document["kind"] for document in objects) == sorted([*ALWAYS, *wanted])
+@pytest.mark.parametrize("flags", [*choices()])
+def test_every_combination_of_three_flags_has_its_objects(helm: str, flags: dict[str, str]) -> None:
+    """Each flag brings one object or none, and objects select the pod of their own."""
+    objects = render(helm, *chosen(flags))
+    wanted = [kind for name, kind in OPTIONAL.items() if flags[name] == "true"]
+    of_job = [document for document in objects if not is_of_console(document)]
+    assert sorted(document["kind"] for document in of_job) == sorted([*ALWAYS, *wanted])
+    wanted = [kind for name, kind in OF_CONSOLE.items() if flags[name] == "true"]
+    wanted = sorted([*ALWAYS_OF_CONSOLE, *wanted]) if flags["console.enabled"] == "true" else []
+    of_console = [document for document in objects if is_of_console(document)]
+    assert sorted(document["kind"] for document in of_console) == wanted
     names = [(document["kind"], document["metadata"]["name"]) for document in objects]
     assert len(set(names)) == len(names)
     pod = one(objects, "Deployment")["spec"]["template"]
-    watches = given["watch"] == "true"
-    assert (given["restartOnChange"] == "true" and not watches) == (
+    watches = flags["watch"] == "true"
+    assert (flags["restartOnChange"] == "true" and not watches) == (
         "checksum/config" in pod["metadata"]["annotations"]
     )
     assert ("--watch" in pod["spec"]["containers"][0]["args"]) == watches
+    pods = [
+        document["spec"]["template"] for document in objects if document["kind"] == "Deployment"
+    ]
     for document in objects:
-        selector = document["spec"].get("selector", {}) if "spec" in document else {}
-        if document["kind"] != "PersistentVolumeClaim":
-            labels = selector.get("matchLabels", selector)
-            assert labels.items() <= pod["metadata"]["labels"].items()
-    mounts = pod["spec"]["containers"][0]["volumeMounts"]
-    assert {it["name"] for it in mounts} == {it["name"] for it in pod["spec"]["volumes"]}
-    assert {it["mountPath"] for it in mounts} >= {"/run/secrets/kafka"}
-    job = next(volume for volume in pod["spec"]["volumes"] if volume["name"] == "job")
-    assert ("persistentVolumeClaim" in job) == (given["persistence.enabled"] == "true")
+        spec = document.get("spec", {})
+        selector = spec.get("selector") or spec.get("podSelector", {})
+        if labels := selector.get("matchLabels", selector):
+            assert [labels.items() <= pod["metadata"]["labels"].items() for pod in pods].count(
+                True
+            ) == 1
+    for pod in pods:
+        mounts = pod["spec"]["containers"][0]["volumeMounts"]
+        assert {mount["name"] for mount in mounts} == {
+            volume["name"] for volume in pod["spec"]["volumes"]
+        }
+        assert {mount["mountPath"] for mount in mounts} >= {"/run/secrets/kafka"}
+    one_of_job = one(objects, "Deployment")["spec"]["template"]["spec"]
+    (job,) = (volume for volume in one_of_job["volumes"] if volume["name"] == "job")
+    assert ("persistentVolumeClaim" in job) == (flags["persistence.enabled"] == "true")
 
 
 def test_pods_share_the_partitions_out(helm: str) -> None:
@@ -123,11 +184,8 @@ def test_pods_share_the_partitions_out(helm: str) -> None:
 
 def test_pods_do_not_share_a_volume(helm: str) -> None:
     """The chart says what to do instead."""
-    command = [helm, "template", "orders", str(CHART), "--kube-version", "1.31"]
-    command += ["--set", "replicas=2,persistence.enabled=true"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert "replicas: one volume is for one pod" in done.stderr
+    refused = refusal(helm, replicas=2, persistence={"enabled": True})
+    assert "replicas: one volume is for one pod" in refused
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +209,9 @@ def test_objects_fit_the_schemas_of_kubernetes(
 
     # mypy does not know the alias of this attribute.
     registry = Registry(retrieve=read)  # type: ignore[call-arg]
-    settings = ",".join(f"{name}={flag}" for name in FLAGS)
-    objects = render(helm, "--set", settings, "--set", "secrets={kafka,registry.internal}")
+    objects = render(helm, *chosen(dict.fromkeys(FLAGS, flag)))
+    if flag == "true":
+        objects += render(helm, f"--values={FULL}")
     for document in objects:
         group, _, version = document["apiVersion"].rpartition("/")
         if group == "monitoring.coreos.com":
@@ -163,9 +222,11 @@ def test_objects_fit_the_schemas_of_kubernetes(
         assert [error.message for error in validator.iter_errors(document)] == []
 
 
-def test_the_container_may_do_nothing_that_the_job_does_not_need(helm: str) -> None:
+@pytest.mark.parametrize("console", [False, True])
+def test_the_container_may_do_nothing_that_is_not_needed(helm: str, *, console: bool) -> None:
     """No root, no new privileges, no capability, no write to the image, no token."""
-    pod = one(render(helm), "Deployment")["spec"]["template"]["spec"]
+    objects = render(helm, *chosen({"console.enabled": "true"}))
+    pod = one(objects, "Deployment", console=console)["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
@@ -175,9 +236,143 @@ def test_the_container_may_do_nothing_that_the_job_does_not_need(helm: str) -> N
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["automountServiceAccountToken"] is False
+    assert pod["serviceAccountName"] == (CONSOLE if console else "default")
     user = pod["securityContext"]["runAsUser"]
     image = (ROOT / "deploy" / "container" / "Containerfile").read_text()
     assert f"USER {user}:{pod['securityContext']['runAsGroup']}\n" in image
+
+
+@pytest.mark.parametrize(
+    ("text", "port"),
+    [
+        ('# listen = "0.0.0.0:1"\n[observe]\nlisten = "0.0.0.0:9464"', 9464),
+        ("[observe]\nlisten = '0.0.0.0:8080'", 8080),
+        ('[observe]\n"listen"="[::]:65535" # "0.0.0.0:1"', 65535),
+        ('observe.listen = "0.0.0.0:9464"', 9464),
+        ('observe = {listen = "0.0.0.0:9464"}', 9464),
+        ('[other]\nlisten = "0.0.0.0:1"\n[observe]\nlisten = """0.0.0.0:9464"""', 9464),
+        ('[observe]\nlisten = "\\u0030.0.0.0:9464"', 9464),
+    ],
+)
+def test_the_port_is_that_of_the_settings_as_toml(helm: str, text: str, port: int) -> None:
+    """However it is written there, and whatever else looks like it."""
+    assert tomllib.loads(text)["observe"]["listen"].endswith(f":{port}")
+    objects = render(helm, "--set-json", f"settings={json.dumps(text)}")
+    (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["ports"] == [{"name": "metrics", "containerPort": port}]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('#listen = "0.0.0.0:9464"', 'listen of [observe] is ""'),
+        ('[observe]\nlisten = "0.0.0.0:99999"', "a port from 1 to 65535"),
+        ('[observe]\nlisten = "0.0.0.0:0"', "a port from 1 to 65535"),
+        ('[observe]\nlisten = "127.0.0.1:9464"', "at all addresses of the pod"),
+        ('[observe]\nlisten = "0.0.0.0"', "at all addresses of the pod"),
+        ('[other]\nlisten = "0.0.0.0:9464"', 'listen of [observe] is ""'),
+        ("[observe]\nlisten = 9464", "at all addresses of the pod"),
+        ('[observe\nlisten = "0.0.0.0:9464"', "settings: toml: line"),
+    ],
+)
+def test_settings_that_probes_could_not_ask_are_refused(helm: str, text: str, problem: str) -> None:
+    assert problem in refusal(helm, settings=text).replace('\\"', '"')
+
+
+def test_the_port_of_the_probes_is_not_for_variables(helm: str) -> None:
+    """The job would take it, and the chart could not read it."""
+    env = [{"name": "REDRIVE_OBSERVE__LISTEN", "value": "0.0.0.0:1"}]
+    assert "REDRIVE_OBSERVE__LISTEN is not for env" in refusal(helm, env=env)
+
+
+def test_pods_are_spread_and_have_a_class(helm: str) -> None:
+    """Over nodes where that can be, unless the values say otherwise."""
+    (spread,) = _pod(render(helm, "--set=priorityClassName=high"))["topologySpreadConstraints"]
+    assert spread["topologyKey"] == "kubernetes.io/hostname"
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+    labels = one(render(helm), "Deployment")["spec"]["selector"]
+    assert spread["labelSelector"] == labels
+    own: list[Any] = [{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
+    own[0]["labelSelector"] = {}
+    values = f"topologySpreadConstraints={json.dumps(own)}"
+    assert _pod(render(helm, "--set-json", values))["topologySpreadConstraints"] == own
+    flags = chosen({"console.enabled": "true"})
+    for document in render(helm, *flags, "--set=priorityClassName=high"):
+        if document["kind"] == "Deployment":
+            assert document["spec"]["template"]["spec"]["priorityClassName"] == "high"
+
+
+def _pod(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    spec: dict[str, Any] = one(objects, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def test_metrics_are_read_from_any_namespace(helm: str) -> None:
+    """Prometheus is usually in another one; the values name it to admit no other."""
+    (rule,) = one(render(helm), "NetworkPolicy")["spec"]["ingress"]
+    assert rule["from"] == [{"namespaceSelector": {}}]
+    named = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    peers = f"networkPolicy.metricsFrom={json.dumps([named])}"
+    (rule,) = one(render(helm, "--set-json", peers), "NetworkPolicy")["spec"]["ingress"]
+    assert rule["from"] == [named]
+
+
+@pytest.mark.parametrize(
+    ("missing", "problem"),
+    [
+        ("env=null", "set path of [ledger] to an object store"),
+        ("console.access=", "nobody could sign in"),
+        ("console.certificateSecret=", "cross the network in plain text"),
+        ("console.host=", "set console.host"),
+    ],
+)
+def test_a_console_that_nobody_could_use_is_refused(helm: str, missing: str, problem: str) -> None:
+    flags = chosen({"console.enabled": "true", "console.ingress.enabled": "true"})
+    command = [helm, "template", "orders", str(CHART), "--kube-version=1.31", *flags]
+    done = subprocess.run(
+        [*command, f"--set={missing}"], capture_output=True, text=True, check=False
+    )
+    assert problem in done.stderr
+
+
+def test_the_console_is_started_with_options_that_it_has(
+    helm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of each value, as the command takes them, at the port that the probes ask."""
+    objects = render(helm, f"--values={FULL}")
+    (container,) = one(objects, "Deployment", console=True)["spec"]["template"]["spec"][
+        "containers"
+    ]
+    texts = one(objects, "ConfigMap", console=True)["data"]
+    program, subcommand, *arguments = container["args"]
+    assert (program, subcommand) == ("redrive", "console")
+    places = {
+        "/etc/redrive-console/access.toml": texts["access.toml"],
+        "/etc/redrive/redrive.toml": yaml.safe_load(FULL.read_text())["settings"],
+        "/run/secrets/tokens/tokens.toml": "",
+        "/run/secrets/tls/tls.crt": "",
+        "/run/secrets/tls/tls.key": "",
+    }
+    mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+    for place, text in places.items():
+        assert str(Path(place).parent) in mounted
+        (tmp_path / Path(place).name).write_text(text)
+        arguments = [word.replace(place, str(tmp_path / Path(place).name)) for word in arguments]
+    served: list[Any] = []
+    monkeypatch.setattr("redrive.command.console.read_settings", lambda _: None)
+    monkeypatch.setattr(
+        "redrive.command.console.serve_console", lambda *words, **_: served.append(words)
+    )
+    done = CliRunner().invoke(console, arguments)
+    assert done.exit_code == 0, done.output
+    assert served == [(tmp_path / "redrive.toml", "::", 8470)]
+    assert container["ports"] == [{"name": "console", "containerPort": 8470}]
+    grants, _ = read_access(tmp_path / "access.toml")
+    assert grants.of("bob", frozenset())
+    for name in ("startup", "liveness", "readiness"):
+        question = container[f"{name}Probe"]["httpGet"]
+        assert (question["path"], question["scheme"]) == ("/livez", "HTTPS")
+        assert question["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
 
 
 def test_probes_ask_the_page_of_the_settings(helm: str, tmp_path: Path) -> None:
@@ -211,16 +406,11 @@ def test_texts_arrive_as_they_were_given(helm: str) -> None:
 
 
 def test_wrong_values_are_refused(helm: str) -> None:
-    """A misspelt value and settings without a page, which probes could not ask."""
-    for wrong in ("persistance.enabled=true", "settings=[application]"):
-        done = subprocess.run(
-            [helm, "template", "orders", str(CHART), "--kube-version", "1.31", "--set", wrong],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode != 0
-        assert "values don't meet the specifications of the schema" in done.stderr
+    """A misspelt value, and one of another kind."""
+    wrong: list[dict[str, Any]] = [{"persistance": {"enabled": True}}, {"replicas": "two"}]
+    for values in wrong:
+        refused = refusal(helm, **values)
+        assert "values don't meet the specifications of the schema" in refused
 
 
 def test_the_schema_knows_every_value_and_no_other() -> None:
@@ -228,9 +418,15 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     jsonschema.validate(VALUES, SCHEMA)
     assert set(SCHEMA["properties"]) - {"global"} == set(VALUES)
-    for name in ("image", "persistence", "networkPolicy", "serviceMonitor", "prometheusRule"):
+    for path in (
+        "image", "persistence", "networkPolicy", "serviceMonitor", "prometheusRule",
+        "console", "console.persistence", "console.ingress",
+    ):  # fmt: skip
         wrong = copy.deepcopy(VALUES)
-        wrong[name]["other"] = 1
+        table = wrong
+        for name in path.split("."):
+            table = table[name]
+        table["other"] = 1
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, SCHEMA)
 
@@ -238,6 +434,22 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
 def test_the_flags_of_the_values_are_those_that_are_combined() -> None:
     """A new boolean value has to join the combinations."""
     assert set(_flags(VALUES)) == set(FLAGS)
+
+
+def test_every_value_but_flags_is_set_to_something_else() -> None:
+    """In the file that is applied to an API server: a new value has to join."""
+    full = yaml.safe_load(FULL.read_text())
+    jsonschema.validate(full, SCHEMA)
+    assert set(_same(VALUES, full)) <= set(FLAGS)
+
+
+def _same(defaults: dict[str, Any], others: dict[str, Any], above: str = "") -> Iterator[str]:
+    """The dotted names of values that are missing or as by default."""
+    for name, value in defaults.items():
+        if isinstance(value, dict) and value and name != "files":
+            yield from _same(value, others[name], f"{above}{name}.")
+        elif name not in others or others[name] == value:
+            yield f"{above}{name}"
 
 
 def test_the_settings_of_the_values_are_right(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +177,7 @@ def test_a_plan_for_groups_names_their_topics_and_leaves_out_the_others() -> Non
         ({}, Queues(QueueLimits(max_depth=7, consumer_group="g"), 4), {}),
         ({"field_destq": None}, OPEN, {"no-original": 3}),
         ({"field_destq": "COMPACT"}, OPEN, {"after-the-put": 3}),
-        ({"field_destq": "MINUTE"}, OPEN, {"after-the-put": 3}),
+        ({"field_destq": "MINUTE", "time": NOW - timedelta(hours=1)}, OPEN, {"after-the-put": 3}),
         ({"replays": 2}, OPEN, {"replayed-before": 3}),
         ({"message_key": b"k"}, OPEN, {"order": 3}),
     ],

@@ -14,9 +14,11 @@ from tests.simulation.job import (
     APPLICATION,
     BACKOFF,
     DEAD_LETTERS,
+    FAR,
     REMAINING,
     REPLAY,
     RETRY,
+    TO_FAR,
     waits_for_ever,
 )
 from tests.simulation.scheduler import ROUNDING
@@ -34,6 +36,8 @@ POISON: Final = b"poison"
 """A body that targets refuse as invalid; no other has its size."""
 LARGE: Final = 1_000
 """Bytes of the bodies that some topics do not take, at least."""
+FAR_TOPIC: Final = "FAR"
+"""The topic of the other cluster."""
 _PUT: Final = frozenset({"retried", "forwarded"})
 _FINAL: Final = _PUT | {"discarded"}
 _UNTOUCHED: Final = frozenset({"skipped", "cancelled"})
@@ -71,6 +75,8 @@ class Audit:
     """Whether its tables have ORDER(KEY)."""
     has_rounds: bool = False
     """Whether consumers process what is put, and return some of it."""
+    far: SimulatedCluster | None = None
+    """The other cluster, if messages go to one."""
     tables: Sequence[RulesTable] = ()
     """Every table that may have decided; none if that is not to be looked at."""
     findings: list[str] = field(default_factory=list)
@@ -88,6 +94,8 @@ class Audit:
         self._check_order(outcomes)
         if self.tables:
             self._check_tables(outcomes)
+        if self.far is not None:
+            self._check_forwarded(self.far)
         if self.is_ordered:
             self._check_keys(outcomes)
             self._check_held(outcomes)
@@ -178,6 +186,33 @@ class Audit:
                     f"{place[1]} is on {place[0]} {found[place]} times, not {expected[place]}"
                 )
         self._check_remaining(last)
+
+    def _check_forwarded(self, far: SimulatedCluster) -> None:
+        """What is for another cluster is there once, or came back once, in its order."""
+        self.findings += far.violations
+        put = [_identity(record) for *_, record in self.cluster.visible(TO_FAR)]
+        arrived = [_identity(one) for one in far.visible_before_deletion(FAR_TOPIC)]
+        arrived += [_identity(record) for *_, record in far.visible(FAR_TOPIC)]
+        counts = Counter([*arrived, *self._returned().values()])
+        for one in sorted({*put, *counts}):
+            if counts[one] != put.count(one):
+                self.findings.append(
+                    f"{one} was forwarded {counts[one]} times, not {put.count(one)}"
+                )
+        last: dict[TopicPartition, int] = {}
+        for lane, _, _, record in far.visible(FAR_TOPIC):
+            place = put.index(_identity(record)) if _identity(record) in put else -1
+            if place < last.get(lane, -1):
+                self.findings.append(f"{_identity(record)} is out of order on {lane} of {FAR}")
+            last[lane] = place
+
+    def _returned(self) -> dict[str, str]:
+        """The messages that came back from the other cluster, by where they are."""
+        return {
+            self._name(lane, offset): _identity(record)
+            for lane, offset, _, record in self.cluster.visible(DEAD_LETTERS)
+            if _identity(record)
+        }
 
     def _check_keys(self, outcomes: list[dict[str, Any]]) -> None:
         """Under ORDER(KEY) nothing but waiting happens to a message while an earlier one waits.
@@ -322,6 +357,8 @@ class Audit:
             for one in outcomes
             if one["topic"] == DEAD_LETTERS and one["result"] in _PUT and not self.has_rounds
         }
+        for message in self._returned().values() if self.far is not None else ():
+            direct.pop(message, None)  # it was there twice
         for topic in {one["target_topic"] for one in outcomes if one["result"] in _PUT}:
             seen: dict[tuple[TopicPartition, int, str, str], int] = {}
             for lane, _, _, record in self.cluster.visible(topic):
@@ -390,6 +427,8 @@ class Audit:
             if is_early and not is_asked_for:
                 self.findings.append(f"{one['outcome']} was tried too early")
         replayed = {one["origin"] for one in outcomes if "replay" in one}  # by whom counts anew
+        if self.far is not None:
+            replayed.update(self._returned())  # as a failed attempt
         for origin, numbers in attempts.items():
             if origin not in replayed and numbers != list(range(1, len(numbers) + 1)):
                 self.findings.append(f"{origin} had the attempts {numbers}")
@@ -412,6 +451,10 @@ class Audit:
     def _written(self, topic: str) -> Iterator[OutputRecord]:
         yield from (record for _, _, _, record in self.cluster.visible(topic))
         yield from self.cluster.visible_before_deletion(topic)
+
+
+def _identity(record: OutputRecord) -> str:
+    return own.read_own(record.headers or []).identity
 
 
 def _place(outcome: dict[str, Any]) -> tuple[int, int]:

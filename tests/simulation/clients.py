@@ -1086,6 +1086,7 @@ _CLOCKS: Final = (
     "redrive.operations.replay.applying",
     "redrive.streaming.batch",
     "redrive.streaming.emission",
+    "redrive.streaming.forwarding",
     "redrive.streaming.held_keys",
     "redrive.streaming.held_reader",
     "redrive.streaming.preparation",
@@ -1124,9 +1125,11 @@ class SimulatedLock:
 class SimulatedThread:
     """``threading.Thread`` of a part of a simulated process."""
 
-    def __init__(self, *, target: Callable[[], None], name: str, daemon: bool) -> None:
+    def __init__(
+        self, *, target: Callable[..., None], name: str, daemon: bool, args: tuple[Any, ...] = ()
+    ) -> None:
         del daemon
-        self._target, self._name = target, name
+        self._target, self._name = partial(target, *args), name
         self._process: Process | None = None
 
     def start(self) -> None:
@@ -1196,9 +1199,14 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.streaming.emission.Records": SimpleNamespace(from_arrow=Rows.records),
     "redrive.streaming.emission._lanes": Rows.lanes,
     "redrive.kafka.waiting_keys.SETTLED": SETTLED,
-    "redrive.streaming.held_keys.threading": SimpleNamespace(
-        Event=SimulatedEvent, Thread=SimulatedThread
-    ),
+    **{
+        f"redrive.streaming.{module}.threading": SimpleNamespace(
+            Event=SimulatedEvent, Thread=SimulatedThread
+        )
+        for module in ("forwarding", "held_keys")
+    },
+    "redrive.streaming.forwarding.TopicAdministration": SimulatedAdministration,
+    "redrive.streaming.forwarding._CLEAR_AGE": 20.0,
     "redrive.streaming.held_keys._LOOK": 3.0,
     "redrive.operations.replay.applying._CHUNK_RECORDS": 1,
     "redrive.operations.replay.applying.TopicAdministration": SimulatedAdministration,

@@ -33,13 +33,14 @@ from redrive.configuration import (
     LedgerConfiguration,
 )
 from redrive.engine.breaker import BreakerSettings
-from redrive.engine.names import HandlerIdentity, control_topic, tables_topic
+from redrive.engine.names import HandlerIdentity, cluster_topic, control_topic, tables_topic
 from redrive.errors import FatalFault, ProtocolError, SupersededFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.emission import BatchState, Emission, EmissionOrder
+from redrive.streaming.forwarding import Forwarding
 from redrive.streaming.held_keys import HeldKeysTopic
 from redrive.streaming.held_reader import HeldReader, HeldSettings
 from redrive.streaming.lifecycle import JobControl
@@ -55,6 +56,9 @@ RETRY: Final = "redrive-app-dlq-retry"
 BACKOFF: Final = f"{RETRY}-backoff"
 REMAINING: Final = "redrive-app-dlq-remaining"
 REPLAY: Final = "redrive-app-dlq-replay"
+FAR: Final = "far"
+"""Name of the other cluster, to which messages are forwarded."""
+TO_FAR: Final = cluster_topic(APPLICATION, FAR)
 _LOST_AFTER: Final = 60.0
 """Seconds after which Spark takes a worker that says nothing for lost."""
 _REPLAYED: Final = 0.05
@@ -104,6 +108,7 @@ def configuration(
     slice_records: int | None = None,
     breaker: BreakerSettings | None = None,
     has_held_keys: bool = False,
+    far: Network | None = None,
 ) -> JobConfiguration:
     """The settings of a simulated job with one handler and slices of a few records.
 
@@ -119,6 +124,7 @@ def configuration(
         slice_records: Records of a slice; None for a few.
         breaker: Breakers of the handler, if it has any.
         has_held_keys: Whether it writes the topic of held keys.
+        far: What lies before the other cluster, if messages are forwarded to one.
     """
     identity = HandlerIdentity(
         name="dlq", queue_manager="", queue=DEAD_LETTERS, topic=DEAD_LETTERS,
@@ -147,6 +153,7 @@ def configuration(
         emitter=emitter,
         driver_batch_limit=_FEW,
         operator="ann",
+        clusters={} if far is None else {FAR: far.connection()},
     )
 
 
@@ -379,6 +386,7 @@ class _Run:
             invalid=invalid,
         )
         self._held_keys = HeldKeysTopic(settings, order.run, instance.control)
+        self._forwarding = Forwarding(settings, order.run, instance.control)
         self._beside: Process | None = None
         """The thread of upkeep, where it is one of its own."""
         self._upkeep_rests = False
@@ -413,7 +421,7 @@ class _Run:
                 return False
             if planned == self._read:
                 is_over = self._instance._is_over()
-                is_over = is_over and self._restart is None
+                is_over = is_over and self._restart is None and self._forwarding.is_done
                 if is_over and not self._has_work():
                     with self._no_upkeep():
                         if self._upkeep.is_last_run():
@@ -567,6 +575,7 @@ class _Run:
             # As if its outcome had been looked at before the end.
             self._instance.preparation.configuration = self._restart[1].asked
         self.processor.end(0)
+        self._forwarding.end()
         self._held_keys.end()
         self.processor.close()
         # A call that never came back may have left a transaction open; the next run ends it.

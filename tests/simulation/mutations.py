@@ -65,7 +65,7 @@ from redrive.operations.replay.applying import Instructions
 from redrive.operations.replay.placed import PlannedMessages
 from redrive.outcomes import progress
 from redrive.outcomes.last_outcomes import LastOutcome
-from redrive.streaming import batch, emission, held_keys, preparation, start
+from redrive.streaming import batch, emission, forwarding, held_keys, preparation, start
 
 Patch = Callable[[], Iterable[AbstractContextManager[Any]]]
 
@@ -92,6 +92,7 @@ class Mutation:
 
 
 MUTATIONS: list[Mutation] = []
+_NUMBERS: Final = itertools.count()
 RULES: Final = ("transaction", "start", "replay", "order")
 """Names of the numbered lists in docs/guarantees.md, in the order of that page."""
 
@@ -851,7 +852,7 @@ def _position_off(original: Any, self: Any, lane: Any, span: Any, look: Any) -> 
     "a message without a copy restored whatever its last outcome is",
     PlannedMessages,
     "_restorable",
-    schedules=300,
+    schedules=1_200,
     among=lambda plan: plan.replays > 0,
     rule="replay 4",
 )
@@ -908,7 +909,7 @@ def _tried_and_parked(original: Any, self: Any, row: int) -> Iterable[Any]:
     source = self._source
     command = source._command(row) if isinstance(source, RetrySource) else None
     if command is not None and not command.cancelled_by:
-        yield from source._parked_again(row, source._letters.read(row)[0], None).records
+        yield from source._parked_again(row, source.letters.read(row)[0], None).records
 
 
 @mutation("what was ordered is known from before the batch")
@@ -953,7 +954,7 @@ def _positions_last(_original: Any, self: Any, asked: Any, group: str) -> None:
     KeyOrder,
     "remove",
     schedules=300,
-    among=lambda plan: plan.table == ORDERED,
+    among=lambda plan: plan.table == ORDERED and plan.workers > 0,
 )
 def _hold_not_removed(*_: object) -> None: ...
 
@@ -968,7 +969,7 @@ def _hold_not_removed(*_: object) -> None: ...
 )
 def _place_of_copy(original: Any, self: Any, record: Any) -> None:
     headers = [pair for pair in record.headers if pair[0] != own.ID]
-    original(self, record._replace(headers=headers))
+    original(self, replace(record, headers=headers))
 
 
 @replaced(
@@ -1075,6 +1076,74 @@ def _operator_key_reused() -> Iterable[AbstractContextManager[Any]]:
 @mutation("a lost answer of the control topic ends the job")
 def _control_in_doubt() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(control, "_to_be_opened_again", ExitStack)
+
+
+# -- another cluster ---------------------------------------------------------------------------
+
+
+@replaced(
+    "where forwarding stands asked at home only",
+    forwarding.Forwarder,
+    "committed",
+    schedules=100,
+    among=lambda plan: plan.forwards,
+)
+def _asked_at_home(_original: Any, self: Any, lanes: Any) -> Any:
+    here = self._home.committed(self._application, lanes, stable=True)
+    return {lane: here[lane] or 0 for lane in lanes}
+
+
+@replaced(
+    "where forwarding stands asked in the other cluster only",
+    forwarding.Forwarder,
+    "committed",
+    schedules=100,
+    among=lambda plan: plan.forwards,
+)
+def _asked_there(_original: Any, self: Any, lanes: Any) -> Any:
+    there = self._there.committed(self._group_there, lanes, stable=True)
+    return {lane: there[lane] or 0 for lane in lanes}
+
+
+@replaced(
+    "forwarding goes on behind what was refused",
+    forwarding.Forwarder,
+    "_move",
+    schedules=100,
+    among=lambda plan: plan.forwards,
+)
+def _refused_passed(original: Any, self: Any, records: Any) -> None:
+    original(self, records)
+    self._position = records[-1].offset + 1
+
+
+@replaced(
+    "a transactional id of its own for each run that forwards",
+    forwarding.Forwarder,
+    "_producer_there",
+    schedules=100,
+    among=lambda plan: plan.forwards,
+)
+def _own_id_there(_original: Any, self: Any, batching: Any) -> Any:
+    group, client = self._group_there, self._connections[1].librdkafka()
+    transactional_id = f"{group}-{next(_NUMBERS)}"
+    return producer.KafkaProducer(client, transactional_id, group, batching=batching)
+
+
+@replaced(
+    "where forwarding stands asked beside what a late request began",
+    forwarding.Forwarder,
+    "committed",
+    schedules=100,
+    among=lambda plan: plan.forwards and plan.faults.ended_twice > 0,
+)
+def _asked_beside_late(original: Any, self: Any, lanes: Any) -> Any:
+    opened = lambda: None  # noqa: E731
+    with (
+        patch.object(self._forward, "open", opened),
+        patch.object(self._return, "open", opened),
+    ):
+        return original(self, lanes)
 
 
 # -- changed tables ----------------------------------------------------------------------------

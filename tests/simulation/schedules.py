@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from itertools import combinations
 from typing import Any, Final
 
-from tests.simulation.audit import OUTCOMES, POISON, Audit, Condition
+from tests.simulation.audit import FAR_TOPIC, OUTCOMES, POISON, Audit, Condition
 from tests.simulation.clients import Faults, Network, simulated_clients, simulated_clock
 from tests.simulation.cluster import DEFAULT_LIMIT, DELETE_RETENTION, SimulatedCluster
 from tests.simulation.job import (
@@ -72,6 +72,8 @@ ROUNDS: Final = """DIALECT(KAFKA) ORDER(KEY) RETRYINT(10)
 REASON(2195) ACTION(RETRY) RETRY(3) BACKOFF(4s,3,20s)
 """
 """What is put comes back where its processing fails."""
+FORWARDED: Final = BACKED_OFF.replace("ACTION(IGNORE)", "ACTION(FWD) FWDT('far:FAR')")
+"""As ``BACKED_OFF``, and some messages go to another cluster."""
 CHANGED_IN_ORDER: Final = CHANGED.replace("RETRYINT", "DIALECT(KAFKA) ORDER(KEY) RETRYINT")
 _TARGETS: Final = ("Q0", "Q1", "Q2", "ELSEWHERE")
 _REASONS: Final = (2053, 2053, 2053, 2035, 2085, 2051, 9999)
@@ -163,6 +165,12 @@ _ANEW: Final = 0.15
 _BREAKING: Final = 0.1
 """Share of the schedules in which retries have breakers."""
 _BREAKER: Final = BreakerSettings(failures=2, probe_interval=5.0)
+_FORWARDING: Final = 0.3
+"""Share of the schedules with one share in which messages go to another cluster."""
+_FAR_AWAY: Final = 0.6
+"""Share of the messages there that do."""
+_ABROAD: Final = 0.02
+"""Share of the steps at which something happens to the topic there."""
 _TOLD: Final = 0.5
 """Share of the schedules with consumers in which these are told which keys wait."""
 _PROCESSED: Final = 0.5
@@ -245,6 +253,8 @@ class Plan:
     """Whether the job writes the topic of held keys."""
     has_rounds: bool = False
     """Whether consumers process what is put, and return what they fail on."""
+    forwards: bool = False
+    """Whether some messages go to another cluster."""
     is_poisoned: bool = False
     """Whether most messages of large slices are refused one by one."""
     replays: int = 0
@@ -276,6 +286,12 @@ class Plan:
         is_made_anew = more.random() < _ANEW and is_plain and not loses_partition
         has_breakers = more.random() < _BREAKING and not (is_duel or has_full_queue)
         is_special = has_rounds or loses_partition or is_made_anew
+        forwards = (
+            random.Random(f"abroad of {seed}").random() < _FORWARDING and seed % 6 != _ORDERED
+        )
+        forwards &= shares == [one] and not (is_special or is_duel or has_full_queue or rebalances)
+        forwards &= not is_poisoned
+        tables_change &= not forwards
         tables_change = tables_change and not is_special
         inputs = chance.randint(20, 40) if is_duel else chance.randint(4, 16)
         return cls(
@@ -285,7 +301,9 @@ class Plan:
             chaos_steps=_DUEL if is_duel else chance.choice([50, 100, 200]),
             events=_DUEL_EVENTS if is_duel else chance.choice([0.0, 0.04, 0.1, 0.2]),
             workers=0 if has_full_queue else chance.choice([1, 2] if is_duel else [0, 1, 2]),
-            table=TABLE
+            table=FORWARDED
+            if forwards
+            else TABLE
             if duels_only or seed % 3
             else ROUNDS
             if has_rounds
@@ -294,7 +312,8 @@ class Plan:
             else BACKED_OFF,
             tables_change=tables_change and not rebalances,
             has_full_queue=has_full_queue,
-            may_expire=chance.random() < 0.2 and not loses_partition,
+            # What comes back from another cluster is only known by offsets.
+            may_expire=chance.random() < 0.2 and not (loses_partition or forwards),
             bumps_epochs=seed % 4 == 1,
             sets_clocks=seed % 5 == 2 and not duels_only,
             mends=seed % 4 == 2 or has_breakers,
@@ -314,7 +333,8 @@ class Plan:
                 commit_in_doubt=chance.choice([0.0, 0.0, 0.3]),
                 buffer_full=chance.choice([0.0, 0.1]),
                 out_of_sequence=chance.choice([0.0, 0.5]),
-                is_mixed=chance.random() < 0.3,
+                # A fault with each of many refusals takes longer than an emission has.
+                is_mixed=chance.random() < 0.3 and not is_poisoned,
                 fetched_later=0.3 if more.random() < _SLOW_FETCHES and not is_duel else 0.0,
             ),
             rebalances=rebalances,
@@ -325,6 +345,7 @@ class Plan:
             has_breakers=has_breakers,
             has_held_keys=has_rounds and more.random() < _TOLD,
             has_rounds=has_rounds,
+            forwards=forwards,
             is_poisoned=is_poisoned,
             doubled=0.5 if seed % 7 == 3 and not duels_only else 0.0,
             # Mostly where tables change: what both want to place is hardest to place once.
@@ -380,6 +401,8 @@ class _World:
     """Whether somebody replays something as soon as a new table is to look at it."""
     replays_left: int = 0
     """Replays that are still to be asked for, before the job may end."""
+    far: Network | None = None
+    """What lies before the other cluster, if messages go to one."""
     _returns: tuple[TopicPartition, int] | None = None
     """What a consumer has failed on and returned, without having passed it."""
     _leaderless_until: float | None = float("inf")
@@ -417,6 +440,8 @@ class _World:
             else:
                 self._matters(name, Reason.UNKNOWN_OBJECT_NAME)
             self._matters(name, Reason.FORMAT_ERROR)
+        if self.plan.forwards:
+            self._prepare_far()
         for _ in range(self.plan.inputs // (8 if self.plan.is_duel else 2)):
             self._write_input()
         self.shares = self.plan.shares[0]
@@ -429,21 +454,52 @@ class _World:
         for share in self.shares:
             self._start_instance(share)
 
+    def _prepare_far(self) -> None:
+        self.far = Network(SimulatedCluster(), self.scheduler)
+        self.far.cluster.bumps_epochs = self.plan.bumps_epochs
+        self.far.faults = replace(self.plan.faults, fencer_dies=0.0, unregistered=0.0)
+        self._create_far()
+
+    def _create_far(self) -> None:
+        """Makes the topic of the other cluster, or gives it back what puts need."""
+        assert self.far is not None
+        topic = self.far.cluster.create(FAR_TOPIC, 2)
+        topic.refuses, topic.limit, topic.may_write = POISON, DEFAULT_LIMIT, True
+
+    def _happens_far(self) -> None:
+        """Something happens to the topic of the other cluster, or it is as it was again."""
+        assert self.far is not None
+        chance, topic = self.scheduler.random, self.far.cluster.topics.get(FAR_TOPIC)
+        if self.is_calm or topic is None or chance.random() < 0.5:
+            self._create_far()
+        elif chance.random() < 0.3:
+            self._tell("the topic of the other cluster is deleted")
+            self.far.cluster.delete(FAR_TOPIC)
+        elif chance.random() < 0.5:
+            topic.limit = _SMALL
+        else:
+            topic.may_write = False
+
     def on_wait(self) -> None:
         """What happens when no process does anything."""
         if self.plan.has_rounds:
             self._process()
         if self.scheduler.random.random() < _WAITING:
             self.cluster.write_marker()
+            if self.far is not None:
+                self.far.cluster.write_marker()
 
     def on_step(self) -> None:
         """What happens around the processes at a step: at most one thing, by one draw."""
         drawn = self.scheduler.random.random()
+        networks = [self.network] if self.far is None else [self.network, self.far]
         if drawn < self.plan.markers:
-            self.cluster.write_marker()
+            for network in networks:
+                network.cluster.write_marker()
         elif drawn > 1 - _OF_THE_BROKER:
-            self.network.deliver_late()
-            self.cluster.expire()
+            for network in networks:
+                network.deliver_late()
+                network.cluster.expire()
             if self.scheduler.random.random() < _CLEANING:
                 compacted = [control_topic(APPLICATION), tables_topic(APPLICATION), REMAINING]
                 self.cluster.compact(self.scheduler.random.choice(compacted))
@@ -490,6 +546,8 @@ class _World:
             always.append((0.04, self._read_full_queue))
         if plan.has_rounds:
             always.append((_PROCESSING, self._process))
+        if plan.forwards:
+            always.append((_ABROAD, self._happens_far))
         if plan.sets_clocks:
             always.append((0.04, self._set_clock))
         if plan.mends:
@@ -535,6 +593,8 @@ class _World:
             is_mixed=faults.is_mixed,
             fetched_later=faults.fetched_later,
         )
+        if self.far is not None:
+            self.far.faults = self.network.faults
         while self.written < self.plan.inputs:
             self._write_input()
         self.shares = self.plan.shares[-1]
@@ -590,6 +650,7 @@ class _World:
                 has_held_keys=self.plan.has_held_keys,
                 data_loss=DataLoss.CONTINUE if self.plan.is_made_anew else DataLoss.STOP,
                 slice_records=_LARGE_SLICE if self.plan.is_poisoned else None,
+                far=self.far,
             ),
             workers=self.plan.workers,
             renewed=0.9 if self.plan.is_duel else 0.2,
@@ -869,6 +930,8 @@ class _World:
         if self.plan.has_rounds:
             self._fail(number, f"Q{number % 3}", b"small", [])
             return
+        if self.plan.forwards and chance.random() < _FAR_AWAY:
+            reason = 2051
         if self.plan.is_poisoned:
             reason, body = 2053, chance.choice([POISON, POISON, b"small"])
         if self.plan.is_duel:
@@ -1066,9 +1129,11 @@ class _World:
 
     def _restart_broker(self) -> None:
         seconds = self.scheduler.random.choice([1.0, 10.0, 30.0, 60.0])
+        networks = [self.network] if self.far is None else [self.network, self.far]
+        network = self.scheduler.random.choice(networks) if self.far else self.network
         self._tell(f"the broker is down for {seconds:g} s")
-        self.cluster.restarts += 1
-        self.network.down_until = self.scheduler.now + seconds
+        network.cluster.restarts += 1
+        network.down_until = self.scheduler.now + seconds
 
     def _add_partition(self) -> None:
         count = self.cluster.topics[DEAD_LETTERS].partitions
@@ -1232,16 +1297,18 @@ def run_schedule(
         world.findings.append(f"the job did not come to an end in {_MOST_STEPS} steps")
     else:
         table = None if plan.tables_change else parse(plan.table).required()
-        network.cluster.expire()
-        network.cluster.settle()
+        for one in [network] if world.far is None else [network, world.far]:
+            one.cluster.expire()
+            one.cluster.settle()
         audit = Audit(
             network.cluster, world.conditions, table, _apart(scheduler), _set_back(scheduler)
         )
+        audit.far = None if world.far is None else world.far.cluster
         audit.is_ordered = plan.table in {ORDERED, ROUNDS}
         audit.has_rounds = plan.has_rounds
         audit.tables = [
             parse(one).required()
-            for one in (TABLE, CHANGED, BACKED_OFF, ORDERED, ROUNDS, CHANGED_IN_ORDER)
+            for one in (TABLE, CHANGED, BACKED_OFF, ORDERED, ROUNDS, FORWARDED, CHANGED_IN_ORDER)
         ]
         world.findings += audit.run()
     return Result(seed, world.findings, scheduler.steps, world.written, world.happened)

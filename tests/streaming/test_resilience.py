@@ -41,7 +41,7 @@ from redrive.checkpoints.instances import Share
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration, LedgerConfiguration
 from redrive.engine.commands import ResumeFrom, To
 from redrive.engine.decision import TimestampMode
-from redrive.errors import ConfigurationError, FatalFault
+from redrive.errors import ConfigurationError, FatalFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import TRANSACTION
 from redrive.messages import OutputRecord
@@ -517,9 +517,12 @@ def test_what_remains_of_a_topic_outlives_its_recreation(jobs: Jobs) -> None:
 class RecreatedTopic:
     """A dead-letter topic under load, which is deleted and created again."""
 
+    MOST = 6_000
+    """Dead letters between two deletions, so that a busy machine has no backlog."""
+
     def __init__(self, jobs: Jobs, partitions: int) -> None:
         self.name, self.target = jobs.topic("dlq", partitions=partitions), jobs.topic("target")
-        self.sent = 0
+        self.sent, self._limit = 0, self.MOST
         self._jobs, self._partitions = jobs, partitions
         self._ended = threading.Event()
         self._thread = threading.Thread()
@@ -529,7 +532,7 @@ class RecreatedTopic:
         producer = Producer(
             {"bootstrap.servers": self._jobs.bootstrap_servers, "enable.idempotence": True}
         )
-        self._ended = threading.Event()
+        self._ended, self._limit = threading.Event(), self.sent + self.MOST
         self._send(producer, at_once)
         self._thread = threading.Thread(target=self._run, args=(producer, self._ended), daemon=True)
         self._thread.start()
@@ -551,7 +554,7 @@ class RecreatedTopic:
 
     def _run(self, producer: Any, ended: threading.Event) -> None:
         while not ended.wait(0.05):
-            self._send(producer, 50)
+            self._send(producer, min(50, self._limit - self.sent))
         assert producer.flush(PATIENCE) == 0
 
     def _send(self, producer: Any, count: int) -> None:
@@ -612,8 +615,7 @@ def test_topics_recreated_under_load_are_each_handled_once(
             assert sorted(offsets) == list(range(len(offsets))), "none skipped, none twice"
     counts = Counter(bodies(jobs.read(topic.target)))
     assert max(counts.values()) == 1
-    present = [record.value.rpartition(b"MQSTR   ")[2][12:] for record in jobs.read(topic.name)]
-    assert counts.keys() >= set(present)
+    assert counts.keys() >= {record.value[172:] for record in jobs.read(topic.name)}
     said = [str(facts) for _, facts in job.warnings]
     assert sum("was deleted and recreated: the old" in text for text in said) >= 3
 
@@ -622,7 +624,8 @@ def _is_resumed(configuration: JobConfiguration, topic: str) -> bool:
     """Resumes the handler of a topic if it is stopped."""
     stopped = [one for one in read_topics(configuration) if one.topic == topic and one.lost]
     for _ in stopped:
-        resume(configuration, topic, ResumeFrom.OLDEST, "it was meant")
+        with suppress(UsageError):  # the answer before this one became visible meanwhile
+            resume(configuration, topic, ResumeFrom.OLDEST, "it was meant")
     return bool(stopped)
 
 
@@ -643,7 +646,7 @@ def test_what_is_parked_is_retried_whatever_became_of_its_topic(
 ) -> None:
     """The partitions that the dead-letter topic no longer has are read like the others.
 
-    Each of them is named, with the offset from which nobody can read any more.
+    Each of them is named.
     """
     dlq, orders = jobs.topic("dlq", partitions=4), jobs.topic("orders")
     configuration = jobs.configure({dlq: "RETRYINT(1)\nACTION(RETRY) RETRY(1000000)\n"})
@@ -666,7 +669,7 @@ def test_what_is_parked_is_retried_whatever_became_of_its_topic(
     assert bodies(jobs.read(orders)) == everything
     said = " ".join(str(facts) for _, facts in job.warnings)
     for number in range(4 if partitions else 0):
-        assert f"the old {dlq}:{number} is gone, which the job had read up to offset 5" in said
+        assert f"the old {dlq}:{number} is gone" in said
 
 
 # -- what operators do to targets ------------------------------------------------------------------
@@ -750,7 +753,7 @@ def test_what_was_large_enough_to_be_compressed_is_put_back_compressed(jobs: Job
     assert [one["reason"] for one in outcomes] == [0, 2030, 2030, 0, 0, 0]
     assert [one["size"] > 5_000_000 for one in outcomes] == [True] * 3 + [False] * 3
     assert "MSG_SIZE_TOO_LARGE" in outcomes[1]["detail"]
-    assert f"more than the 1048588 that topic {plain} takes" in outcomes[2]["detail"]
+    assert f"more than the 1048588 of topic {plain}" in outcomes[2]["detail"]
 
 
 def _is_too_small(produce: Any, topic: str) -> bool:
@@ -880,7 +883,7 @@ def test_a_message_too_large_to_be_kept_waits_as_a_pointer_and_blocks_nothing(
     limit = {"max.message.bytes": "1000000"}
     jobs.admin.create_topics(
         [
-            NewTopic(identity.retry_topic, 1, 1, topic_configs=limit),
+            NewTopic(identity.retry_topic, 1, 1, topic_configs={**limit, "retention.ms": "-1"}),
             NewTopic(
                 identity.remaining_topic, 1, 1, topic_configs={**limit, "cleanup.policy": "compact"}
             ),

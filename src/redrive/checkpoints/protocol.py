@@ -346,6 +346,14 @@ class Emitter:
         self._figures.opened += 1
         return producer
 
+    def reopen(self) -> None:
+        """Opens a dropped producer again.
+
+        This ends a transaction that it left open, or that a late request began.
+        """
+        if self._is_registered:
+            self.open()
+
     def drop_producer(self) -> None:
         """Drops the producer; the next emission opens a new one with the same id."""
         producer, self._producer = self._producer, None

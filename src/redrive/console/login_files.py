@@ -50,7 +50,7 @@ def read_tokens(path: Path) -> dict[str, User]:
         ConfigurationError: It has errors; all of them are attached.
     """
     root = Section.whole(Document.from_file(path), {}, _TOKENS)
-    if path.stat().st_mode & _READABLE_BY_OTHERS:
+    if _is_open_to_others(path.stat()):
         raise UsageError(
             f"--tokens {path}: other users of this machine may read or change it",
             hint=f"chmod 600 {path}",
@@ -64,6 +64,16 @@ def read_tokens(path: Path) -> dict[str, User]:
         users[digest] = User(entry.text("name"), _grants(entry), SignedInBy.TOKEN)
     _check(root)
     return users
+
+
+def _is_open_to_others(status: os.stat_result) -> bool:
+    """Whether other users may read or change a file.
+
+    A file that root owns may be readable by its group, as those of a Secret on Kubernetes are:
+    nobody else could read it.
+    """
+    is_of_root = status.st_uid == 0 and os.geteuid() != 0
+    return bool(status.st_mode & _READABLE_BY_OTHERS & ~(stat.S_IRGRP if is_of_root else 0))
 
 
 def read_access(path: Path, environ: Mapping[str, str] = os.environ) -> AccessFile:

@@ -32,9 +32,10 @@ __all__ = ["Grants", "Limit", "Logins", "Proxy", "Sessions"]
 
 SESSION_COOKIE: Final = "redrive-session"
 SIGN_IN: Final = "/sign-in"
+LIVE: Final = "/livez"
 SESSION_SECONDS: Final = 8 * 3600
-_WITHOUT_LOGIN: Final = (SIGN_IN, "/static/", "/htmx/")
-"""Paths that the sign-in page needs."""
+_WITHOUT_LOGIN: Final = (SIGN_IN, LIVE, "/static/", "/htmx/")
+"""Paths of probes, and those that the sign-in page needs."""
 _MOST_SESSIONS: Final = 1_000
 _MOST_FAILURES: Final = 20
 """Maximum failed sign-ins of an address in a minute."""

@@ -3,6 +3,7 @@
 Annotations are values here, not strings: FastAPI evaluates them, and some are local names.
 """
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
@@ -10,12 +11,18 @@ from importlib.resources import files
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, FastAPI, Header, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
+from fastapi.responses import (
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    StreamingResponse,
+)
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import Response
 
 from redrive.console.access import Role, current_user
 from redrive.console.forms import Chosen, ChosenGroups, ListedPage
+from redrive.console.logins import LIVE
 from redrive.console.rendering import LANGUAGES
 from redrive.console.routing import Console, Seen, allowed_for, as_json, recorded
 from redrive.console.security import is_secure
@@ -206,6 +213,12 @@ def _add_others(app: FastAPI, console: Console) -> None:
                 secure=is_secure(request),
             )
         return answer
+
+    @app.get(LIVE, include_in_schema=False)
+    async def is_live() -> Response:
+        """What probes ask: answered by the event loop, however long others look at the ledger."""
+        await asyncio.sleep(0)
+        return PlainTextResponse("ok")
 
     static = files("redrive.console").joinpath("static")
     app.mount("/static", StaticFiles(directory=str(static)), name="static")

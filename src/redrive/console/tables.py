@@ -33,10 +33,6 @@ from redrive.what_if.text import lines_of
 _WAITING: Final = (Over.REMAINING, Over.PARKED)
 _ANSWER: Final = 60.0
 """Seconds that a job has to answer a restart."""
-_ELSEWHERE: Final = (
-    "put the text where the file comes from, such as the ConfigMap of the chart, and restart the"
-    " job there"
-)
 
 
 class RulesTables:
@@ -113,6 +109,7 @@ class RulesTables:
             "text": shown,
             "is_changed": shown != now.rules,
             "is_writable": RulesFile(path).is_writable,
+            "key": path.name,
             **self._check([handler, *shared], now.rules_name, shown),
         }
 
@@ -187,7 +184,11 @@ class RulesTables:
             raise UsageError("a table is put live for a reason", hint="say why: because")
         file = RulesFile(path)
         if not file.is_writable:
-            raise EnvironmentFault(f"{path} cannot be written by the console", hint=_ELSEWHERE)
+            raise EnvironmentFault(
+                f"{path} cannot be written by the console",
+                hint=f"put the text where the file comes from, on Kubernetes {path.name} of the"
+                " ConfigMap, under files in the values of the chart, and restart the job there",
+            )
         running_process(job)
         restart = Restart(self._config, (), (), yes=True, operator=operator)
         answer = restart.with_text(file, handlers, text, _ANSWER, lambda _: None)

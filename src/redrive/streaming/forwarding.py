@@ -372,6 +372,8 @@ class Forwarder:
 
     def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """See ``protocol.Cluster.committed``."""
+        for emitter in (self._forward, self._return):
+            emitter.reopen()  # what it left open would hide the offset until it expires
         here = self._home.committed(self._application, lanes, stable=True)
         there = self._there.committed(self._group_there, lanes, stable=True)
         # Ids are never used again: this one proves that records and positions are of one topic.
