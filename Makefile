@@ -111,6 +111,7 @@ fuzz: setup
 	$(BIN)/python -m tests.fuzz.random_inputs mqsc --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 mutations: $(VENV)/.project
+	$(BIN)/python -m pytest tests/simulation --schedules 1000 -k whatever_fails
 	$(BIN)/python -m tests.simulation.mutations
 
 restarts: setup

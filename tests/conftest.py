@@ -84,6 +84,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="the one schedule to run and to print: pytest tests/simulation --seed N -s",
     )
+    parser.addoption(
+        "--schedules",
+        type=int,
+        metavar="N",
+        default=300,
+        help="the number of schedules to run: pytest tests/simulation --schedules N",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

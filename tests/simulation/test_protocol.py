@@ -59,7 +59,6 @@ from redrive.rules import parse
 from redrive.topology.put import QueueLimits
 
 AUDITED: Final = parse(TABLE).required()
-SCHEDULES: Final = 600
 _CHUNK: Final = 50
 _QUICK: Final = (
     "offsets not sent",
@@ -100,7 +99,8 @@ def test_whatever_fails_every_effect_happens_once_and_the_job_comes_to_an_end(
             result = run_schedule(seed, _print)
         assert not result.findings, result.findings
         return
-    chunks = [range(first, first + _CHUNK) for first in range(0, SCHEDULES, _CHUNK)]
+    count = pytestconfig.getoption("schedules")
+    chunks = [range(first, min(first + _CHUNK, count)) for first in range(0, count, _CHUNK)]
     # Not forked: a process with threads of clients must not be.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
