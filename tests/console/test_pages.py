@@ -618,7 +618,7 @@ def test_an_acknowledgement_is_about_what_remains(browser: TestClient) -> None:
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        ("err", ["error_class"]),
+        ("err", ["error_class", "error_message"]),
         ("hop > 0 AND error_c", ["hop > 0 AND error_class"]),
         ("action = 'IG", ["action = 'IGNORE'"]),
         ("detail = '", ["HOSTILE"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from redrive.diagnostics import Severity, has_errors
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault
 from redrive.masking import Mask
 from redrive.messages.json_patch import JsonPatch, read_json
-from redrive.messages.schemes import OwnScheme
+from redrive.messages.schemes import OwnScheme, PlaceError, Scheme
 from redrive.messages.schemes.known import SCHEMES
 from redrive.printable import counted
 from redrive.settings.connection import read_clusters, read_connection, read_registry
@@ -370,6 +370,13 @@ def _log(section: Section, mask: Mask) -> LogSettings:
     return LogSettings(**{**_converted(section.data), "file": file, "mask": mask})
 
 
+def _valid(schemes: Iterable[OwnScheme]) -> Iterator[Scheme]:
+    """The schemes without an invalid place, which is a finding of its own section."""
+    for scheme in schemes:
+        with suppress(PlaceError):
+            yield scheme.scheme()
+
+
 def _mask(section: Section, schemes: Iterable[OwnScheme]) -> Mask:
     patterns = tuple(section.data.get("patterns", ()))
     for pattern in patterns:
@@ -382,7 +389,7 @@ def _mask(section: Section, schemes: Iterable[OwnScheme]) -> Mask:
     mask = Mask(patterns, tuple(section.data.get("headers", ())))
     silent = {
         scheme.name
-        for scheme in (*SCHEMES, *(one.scheme() for one in schemes))
+        for scheme in (*SCHEMES, *_valid(schemes))
         for part in scheme.parts.get("error.message", ())
         if mask.hides(part.header)
     }
