@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-LINES = {"src": 77439, "tests": 66000, "docs": 6960}
+LINES = {"src": 77450, "tests": 66010, "docs": 6960}
 """Lines of Python, and of pages in docs: 55,000, 46,000 and 6,000 are the goal."""
 FILES = 411
 """Modules of the source: fewer than 300 are the goal."""
