@@ -278,7 +278,7 @@ class StartFinder:
     ) -> None:
         """Warns of partitions that recreated topics no longer have, whosever share they were.
 
-        The first instance that notices the new topic tells of all.
+        The first instance that notices the new topic logs the lost partitions of all instances.
         """
         known = {name: self._entries.topic_of(name) for name in layout.keys() & identities.keys()}
         recreated = {
