@@ -95,10 +95,18 @@ class Forwarding:
         for thread in self._threads:
             thread.start()
 
-    @property
-    def is_done(self) -> bool:
-        """Whether no message is known to wait for another cluster."""
-        return all(one.is_done for one in self._forwarders)
+    def completed(self, home: Cluster) -> Mapping[TopicPartition, int] | None:
+        """The ends of the topics of other clusters, if everything before them was forwarded.
+
+        Returns:
+            By topic, the offset after its last record; None if a message waits.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        completed = {forwarder.lane: forwarder.completed for forwarder in self._forwarders}
+        ends = home.ends(completed)
+        return ends if completed == ends else None
 
     @property
     def problem(self) -> str:
@@ -130,8 +138,8 @@ class Forwarder:
     ) -> None:
         """Prepare; clients connect in the thread that forwards."""
         self.name = name
-        self.is_done = False
-        """Whether everything was forwarded at the last check."""
+        self.completed: int | None = None
+        """The end of the topic up to which everything was forwarded; None if a message waits."""
         self.problem = ""
         """Why messages wait; empty if none does."""
         self.waiting = 0
@@ -141,7 +149,7 @@ class Forwarder:
         self._there = Cluster(configuration.clusters[name])
         self._connections = configuration.connection, configuration.clusters[name]
         self._topic = cluster_topic(configuration.application, name)
-        self._lane = TopicPartition(self._topic, 0)
+        self.lane = TopicPartition(self._topic, 0)
         self._position = 0
         """Everything before it was forwarded or returned; 0 if unknown."""
         self._timestamps = {
@@ -184,7 +192,7 @@ class Forwarder:
     def _serve(self, ended: threading.Event, watch: Watch) -> None:
         cleared_at = time.monotonic()
         while not ended.is_set():
-            first, end = self._home.extents([self._lane])[self._lane]
+            first, end = self._home.extents([self.lane])[self.lane]
             if self._position > end or self._is_recreated():
                 self._position = 0
             if self._position > first and time.monotonic() - cleared_at > _CLEAR_AGE:
@@ -193,10 +201,10 @@ class Forwarder:
             begin = max(first, self._position)
             self.waiting = max(0, end - begin)
             if end <= begin:
-                self.is_done, self.problem = True, ""
-                watch.wait({self._lane: end}, AGAIN)
+                self.completed, self.problem = end, ""
+                watch.wait({self.lane: end}, AGAIN)
                 continue
-            self.is_done = False
+            self.completed = None
             if not self._position:
                 self._begin(first)
             if records := [*self._records(end)]:
@@ -218,7 +226,7 @@ class Forwarder:
 
     def _begin(self, first: int) -> None:
         """Finds the position, and creates the topic of the same name in the other cluster."""
-        here = self._home.committed(self._application, [self._lane])[self._lane]
+        here = self._home.committed(self._application, [self.lane])[self.lane]
         if self._topic not in self._there.topics():
             if here is not None:
                 raise TransientFault(
@@ -238,17 +246,17 @@ class Forwarder:
         self._group_there = f"{self._topic}-{self._topic_id}"
         self._forward.drop_producer()
         self._forward.open()  # ends an older run's open transaction, which would hide its offset
-        self._position = max(first, self.committed([self._lane])[self._lane] or 0)
+        self._position = max(first, self.committed([self.lane])[self.lane] or 0)
         if here is None:  # from now on a missing topic there means lost offsets
             self._return.begin_batch()
-            self._return.emit(_Offset(self._lane, self._position))
+            self._return.emit(_Offset(self.lane, self._position))
 
     def _records(self, end: int) -> Iterator[StoredRecord]:
         if self._position >= end:
             return
         size = 0
-        until = {self._lane: end}
-        read = self._home.read({self._lane: self._position}, until, passes_gone=False)
+        until = {self.lane: end}
+        read = self._home.read({self.lane: self._position}, until, passes_gone=False)
         for record in islice(read, _AT_ONCE):
             yield record
             size += len(record.value or b"")
@@ -329,7 +337,7 @@ class Forwarder:
         refused = self._refusal_of(record)
         if forward is None or refused is None:
             raise TransientFault(
-                f"{self._lane} has a record without header {own.FORWARD} at offset {record.offset}",
+                f"{self.lane} has a record without header {own.FORWARD} at offset {record.offset}",
                 hint=f"let only the job write to {self._topic}",
             )
         now = time.time_ns() // 1_000_000
@@ -349,11 +357,11 @@ class Forwarder:
         The offsets are committed again, as brokers drop old ones (KIP-211).
         """
         self._return.begin_batch()
-        self._return.emit(_Offset(self._lane, self._position))
-        self._home.delete_records({self._lane: self._position})
+        self._return.emit(_Offset(self.lane, self._position))
+        self._home.delete_records({self.lane: self._position})
 
     def _note_problem(self, fault: RedriveError) -> None:
-        self.is_done = False
+        self.completed = None
         self.problem = f"messages wait for cluster {self.name}: {fault.message}"
         if time.monotonic() - self._warned_at >= _REMINDER:
             self._warned_at = time.monotonic()
@@ -406,19 +414,19 @@ class _Part:
         self._records = records
         self._written = written
         self._refused = refused
-        self._lane = records[0].lane
+        self.lane = records[0].lane
         self._begin = 0
         self.has_to_be_split = False
 
     def lanes(self) -> Sequence[TopicPartition]:
-        return [self._lane]
+        return [self.lane]
 
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
-        self._begin = committed[self._lane] or 0
+        self._begin = committed[self.lane] or 0
 
     def ends(self) -> Mapping[TopicPartition, int]:
         end = self._records[-1].offset + 1
-        return {self._lane: end} if self._begin < end else {}
+        return {self.lane: end} if self._begin < end else {}
 
     def decide(self) -> Questions:
         return Questions()
@@ -453,13 +461,13 @@ class _Offset(_Part):
     """An input without a record: only an offset."""
 
     def __init__(self, lane: TopicPartition, offset: int) -> None:
-        self._lane, self._end, self.has_to_be_split = lane, offset, False
+        self.lane, self._end, self.has_to_be_split = lane, offset, False
 
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
         """Commits the offset regardless of the committed one."""
 
     def ends(self) -> Mapping[TopicPartition, int]:
-        return {self._lane: self._end}
+        return {self.lane: self._end}
 
     @property
     def outputs(self) -> Sequence[tuple[int, OutputRecord]]:

@@ -113,6 +113,7 @@ class _Run:
     processor: BatchProcessor
     upkeep: Upkeep
     forwarding: Forwarding
+    cluster: Cluster
 
 
 class Job:
@@ -272,7 +273,7 @@ class Job:
             assigned_share=self._preparation.assigned_share,
             invalid=self._invalid,
         )
-        return _Run(query, processor, upkeep, forwarding)
+        return _Run(query, processor, upkeep, forwarding, cluster)
 
     # -- Spark ---------------------------------------------------------------------------------
 
@@ -426,10 +427,16 @@ class Job:
 
     def _is_done(self, one: _Run) -> bool:
         is_idle = self._wait.is_over(time.time()) and not one.query.status["isDataAvailable"]
-        if not is_idle or not one.forwarding.is_done:
+        if not is_idle:
             return False
         try:
-            return not one.upkeep.backlog.pass_markers() and self._wait.is_over(time.time())
+            forwarded = one.forwarding.completed(one.cluster)
+            if forwarded is None or one.upkeep.backlog.pass_markers():
+                return False
+            # A batch or a message returned meanwhile would have moved an end, or is waited for.
+            return self._wait.is_over(time.time()) and (
+                forwarded == one.forwarding.completed(one.cluster)
+            )
         except ProtocolError:
             return False
 
