@@ -76,7 +76,7 @@ class NewMessage:
             type,
                 or is of the identity context without ``sets_identity``.
         """
-        own_properties = [_property(*one) for one in self.properties]
+        own_properties = [_property(*pair) for pair in self.properties]
         names = {name for name, _ in own_properties}
         fields = [pair for pair in self._fields() if pair[0] not in names]
         replaced = {
@@ -141,8 +141,8 @@ class NewMessage:
 
 def names_of(headers: Headers) -> Names:
     """The names that a message was put to, from the headers of its record."""
-    found = dict(headers)
-    queue, manager = (read_text(found.get(one)) for one in (QUEUE_HEADER, QUEUE_MANAGER_HEADER))
+    values = dict(headers)
+    queue, manager = (read_text(values.get(name)) for name in (QUEUE_HEADER, QUEUE_MANAGER_HEADER))
     return Names(queue=queue, queue_manager=manager)
 
 

@@ -72,9 +72,9 @@ class PutTracer:
         states: States = NO_STATES,
     ) -> None:
         self._topology, self._states = topology, states
-        self._topics = {one.topic: one for one in topics_of(topology)}
-        self._sources = {name: one for name, one in self._topics.items() if one.is_read}
-        resting = {name for name, one in self._sources.items() if not is_moving(one, states)}
+        self._topics = {topic.topic: topic for topic in topics_of(topology)}
+        self._sources = {name: topic for name, topic in self._topics.items() if topic.is_read}
+        resting = {name for name, topic in self._sources.items() if not is_moving(topic, states)}
         self._deciders = {
             name: (decider, kind)
             for name, (decider, kind) in deciders.items()
@@ -96,7 +96,7 @@ class PutTracer:
         states: States = NO_STATES,
     ) -> Self:
         """A tracer for a healthy cluster that has the topics of the layout."""
-        assumed = AssumedCluster({*deciders, *(one.topic for one in topics_of(topology))})
+        assumed = AssumedCluster({*deciders, *(topic.topic for topic in topics_of(topology))})
         tracer = cls(topology, deciders, facts, assumed.answers, triggers, states=states)
         tracer._assumed = assumed
         return tracer
@@ -123,13 +123,13 @@ class PutTracer:
                 hint="by the bindings, its topics are on another Kafka cluster",
             )
         put = OutputRecord(topic, None, body, message.headers(), _NOW)
-        found = self._trace(self._walk(put, offset))
+        resolution = self._trace(self._walk(put, offset))
         if ReportOptions(message.report).asks_for(ReportKind.EXPIRATION):
             fields = [*message.headers(), (MQMD["Expiry"].header, own.number(1))]
             late = self._walk(put._replace(headers=fields, timestamp=0), offset)
-            caused = (*found.caused, *self._caused(late, ", if it is late"))
-            found = replace(found, caused=caused)
-        return replace(found, assumed=tuple(self._take_assumptions()))
+            caused = (*resolution.caused, *self._caused(late, ", if it is late"))
+            resolution = replace(resolution, caused=caused)
+        return replace(resolution, assumed=tuple(self._take_assumptions()))
 
     def _walk(self, put: OutputRecord, offset: int) -> Walk:
         return walk(
@@ -305,10 +305,13 @@ def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
     cluster_facts = ClusterFacts(cluster)
 
     def answers(questions: Questions) -> Answers:
-        found = cluster_facts.answers(questions)
+        reported = cluster_facts.answers(questions)
         # The job's rights count, not the user's.
-        topics = {name: replace(one, may_write=True) for name, one in found.topics.items()}
-        return replace(found, topics=topics)
+        topics = {
+            name: replace(facts_of_topic, may_write=True)
+            for name, facts_of_topic in reported.topics.items()
+        }
+        return replace(reported, topics=topics)
 
     topology = in_states(network.topology, states)
     triggers = factory.triggers(states)

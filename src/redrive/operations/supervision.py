@@ -101,7 +101,7 @@ def hidden_records(
         known: What was known of them before.
         now: Seconds since 1970.
     """
-    reported = {TopicPartition(one.topic, one.partition): one for one in known}
+    reported = {TopicPartition(report.topic, report.partition): report for report in known}
     asked: Mapping[TopicPartition, OpenTransaction] = {}
     if unknown := [lane for lane in hidden if lane not in reported]:
         with suppress(TransientFault):
@@ -109,7 +109,7 @@ def hidden_records(
     every = []
     for lane, records in hidden.items():
         transaction = asked.get(lane, OpenTransaction("", None))
-        one = HiddenRecords(
+        records_of_lane = HiddenRecords(
             topic=lane.topic,
             partition=lane.partition,
             records=records,
@@ -117,9 +117,9 @@ def hidden_records(
             transactional_id=transaction.transactional_id,
         )
         if lane in reported:
-            one = replace(reported[lane], records=records)
-        if lane not in asked or not one.is_brief(now):
-            every.append(one)
+            records_of_lane = replace(reported[lane], records=records)
+        if lane not in asked or not records_of_lane.is_brief(now):
+            every.append(records_of_lane)
     return tuple(every)
 
 
@@ -184,15 +184,15 @@ class SupervisionState:
             cause=mask.text(self.cause),
             refused=mask.text(self.refused),
             breakers=tuple(
-                replace(one, target=mask.text(one.target), why=mask.text(one.why))
-                for one in self.breakers
+                replace(breaker, target=mask.text(breaker.target), why=mask.text(breaker.why))
+                for breaker in self.breakers
             ),
         )
 
     def restricted_to(self, job: JobConfiguration) -> Self:
         """The report about the handlers of part of a job."""
-        topics = {one.identity.topic for one in job.handlers}
-        names = {one.identity.name for one in job.handlers}
+        topics = {handler.identity.topic for handler in job.handlers}
+        names = {handler.identity.name for handler in job.handlers}
         return replace(
             self,
             lane=self.lane if self.lane.rpartition(":")[0] in topics else "",
@@ -201,9 +201,9 @@ class SupervisionState:
             forwards={},
             refused=self.refused and "users of the whole job see why",
             stopped={topic: why for topic, why in self.stopped.items() if topic in topics},
-            breakers=tuple(one for one in self.breakers if one.handler in names),
-            floods=tuple(one for one in self.floods if one.handler in names),
-            hidden=tuple(one for one in self.hidden if one.topic in topics),
+            breakers=tuple(breaker for breaker in self.breakers if breaker.handler in names),
+            floods=tuple(flood for flood in self.floods if flood.handler in names),
+            hidden=tuple(records for records in self.hidden if records.topic in topics),
             dropping=(),
         )
 
@@ -257,9 +257,9 @@ def read(path: Path) -> SupervisionState | None:
     try:
         data = orjson.loads(path.read_bytes())
         known = {"breakers": (), "floods": (), "hidden": (), "dropping": (), **data}
-        breakers = tuple(BreakerState(**one) for one in known["breakers"])
-        floods = tuple(FloodState(**one) for one in known["floods"])
-        hidden = tuple(HiddenRecords(**one) for one in known["hidden"])
+        breakers = tuple(BreakerState(**breaker) for breaker in known["breakers"])
+        floods = tuple(FloodState(**flood) for flood in known["floods"])
+        hidden = tuple(HiddenRecords(**records) for records in known["hidden"])
         dropping = tuple(known["dropping"])
         lists = {"breakers": breakers, "floods": floods, "hidden": hidden, "dropping": dropping}
         return SupervisionState(**{**known, "state": Activity(data["state"]), **lists})
