@@ -129,7 +129,7 @@ class TopicAdministration:
         self, topics: Sequence[NewTopic], *, validate_only: bool
     ) -> dict[str, KafkaError]:
         answers = self._admin.create_topics(
-            [client_topic(one) for one in topics],
+            [client_topic(topic) for topic in topics],
             request_timeout=SILENCE,
             validate_only=validate_only,
         )
@@ -170,7 +170,7 @@ class TopicAdministration:
 
 
 def _requests(topics: Sequence[NewTopic]) -> Iterator[Sequence[NewTopic]]:
-    size = max(1, _PARTITIONS_AT_ONCE // max((one.partitions for one in topics), default=1))
+    size = max(1, _PARTITIONS_AT_ONCE // max((topic.partitions for topic in topics), default=1))
     for first in range(0, len(topics), size):
         yield topics[first : first + size]
 

@@ -134,7 +134,9 @@ class AskingClients:
                 return ask(PAUSE)
             except KafkaException as exception:
                 self.admin.poll(0)
-                failure = next((one for one in self._failures if one.code() in _HOPELESS), None)
+                failure = next(
+                    (error for error in self._failures if error.code() in _HOPELESS), None
+                )
                 if failure is not None or time.monotonic() > deadline:
                     error = failure or exception.args[0]
                     raise EnvironmentFault(

@@ -196,5 +196,5 @@ def fault_of(step: str, error: KafkaError, *, in_doubt: bool = False) -> Protoco
 
 def certificate_refusal(error: KafkaError) -> str:
     """The broker's alert if it refused this client's certificate; empty for other errors."""
-    found = _CERTIFICATE_REFUSED.search(error.str())
-    return found[1] if found else ""
+    match = _CERTIFICATE_REFUSED.search(error.str())
+    return match[1] if match else ""

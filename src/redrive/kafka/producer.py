@@ -79,7 +79,7 @@ class KafkaProducer:
         self._thread = DeadlineThread(f"redrive-producer-{transactional_id}")
         config = _producer_config(client, transactional_id, batching)
         self._producer = Producer(config, logger=_CLIENT_LOGGER)
-        _abandoned[:] = [one for one in _abandoned if not one.has_returned]
+        _abandoned[:] = [thread for thread in _abandoned if not thread.has_returned]
         self._group_settings = {**client, "group.id": group, "log_level": 2}
         self._group: Consumer | None = None
 

@@ -43,8 +43,8 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # it is untyp
         """
         context = ssl.create_default_context(cafile=self._ca_file)
         with urlopen(self._request, timeout=_TIMEOUT, context=context) as answer:  # noqa: S310 - as above
-            found = json.load(answer)
+            document = json.load(answer)
         try:
-            return str(found["access_token"])
+            return str(document["access_token"])
         except (KeyError, TypeError) as error:
             raise ValueError("the answer of the OAuth server has no access_token") from error
