@@ -158,7 +158,7 @@ class Group:
             last=row["last"],
             example=row["example"],
             acknowledged=row["acknowledged"],
-            owners=sorted(one for one in row["owners"] or () if one),
+            owners=sorted(owner for owner in row["owners"] or () if owner),
             is_archived=row["archived"] == row["n"],
             repeated=row["repeated"],
         )
@@ -195,13 +195,15 @@ class Inventory:
             self.tables = {"ledger": self._engine.path}
         else:
             self._engine = ledger.table.beside(**tail, **recorded)
-            self.tables = {"ledger": ledger.table.path} | {it: tail[it].path for it in tail}
+            self.tables = {"ledger": ledger.table.path} | {name: tail[name].path for name in tail}
             self.size = ledger.table.bytes
         self._sources = [*self.tables]
         self._knows_changed = False
         sound = [*filter(self._is_sound, acknowledgements)]
         self._acknowledged = acknowledged(sound, mask)
-        self._archived = acknowledged([one for one in sound if one.until is None], mask)
+        self._archived = acknowledged(
+            [acknowledgement for acknowledgement in sound if acknowledgement.until is None], mask
+        )
         self._owner = _owner(sound, mask)
 
     def __enter__(self) -> Self:
@@ -220,7 +222,7 @@ class Inventory:
         # A window keeps all rows in memory: few for open dead letters, millions for others.
         is_small = set(selection.state.results) <= set(OPEN)
         # Few columns first: the others are read only for the shown rows.
-        found = self._answer(
+        places = self._answer(
             selection,
             lambda where: (
                 "SELECT outcomes_partition p, outcomes_offset o,"
@@ -229,20 +231,20 @@ class Inventory:
                 f" ORDER BY time DESC, o DESC LIMIT {limit} OFFSET {skipped}"
             ),
         )
-        if not found:
+        if not places:
             return Listing((), self.count(selection) if skipped else 0)
         # Also from other partitions: planning a condition for each row takes longer than reading
         # them.
-        offsets = ", ".join({str(row["o"]) for row in found})
+        offsets = ", ".join({str(row["o"]) for row in places})
         rows = self._engine.answer(
             f"{self._outcomes()} SELECT * FROM outcomes WHERE outcomes_offset IN ({offsets})"
         )
         by_place = {(row["outcomes_partition"], row["outcomes_offset"]): row for row in rows}
         return Listing(
-            [by_place[row["p"], row["o"]] for row in found],
-            found[0]["n"],
+            [by_place[row["p"], row["o"]] for row in places],
+            places[0]["n"],
             frozenset(
-                by_place[row["p"], row["o"]]["message"] for row in found if row["acknowledged"]
+                by_place[row["p"], row["o"]]["message"] for row in places if row["acknowledged"]
             ),
         )
 
@@ -256,13 +258,13 @@ class Inventory:
         # Numbers allow the reader to skip files and pages, unlike texts.
         numbers = ", ".join({message.rpartition(":")[2] for message in messages})
         names = ", ".join(map(sql_text, messages))
-        found: dict[str, list[Row]] = {}
+        stories: dict[str, list[Row]] = {}
         for row in self._engine.answer(
             f"{self._outcomes()} SELECT * FROM outcomes WHERE message_offset IN ({numbers})"
             f" AND message IN ({names}) ORDER BY time, outcomes_offset"
         ):
-            found.setdefault(row["message"], []).append(row)
-        return found
+            stories.setdefault(row["message"], []).append(row)
+        return stories
 
     def places(self, selection: Selection, *, limit: int | None) -> Sequence[Row]:
         """The data of each dead letter for a plan, the earliest failure first.
@@ -299,10 +301,10 @@ class Inventory:
             f"{self._outcomes()} SELECT replay, result, count(*) n FROM outcomes"
             " WHERE replay IS NOT NULL GROUP BY replay, result"
         )
-        found: dict[str, dict[str, int]] = {}
+        counts: dict[str, dict[str, int]] = {}
         for row in rows:
-            found.setdefault(row["replay"], {})[row["result"]] = row["n"]
-        return found
+            counts.setdefault(row["replay"], {})[row["result"]] = row["n"]
+        return counts
 
     def applied(self, moved: Mapping[tuple[str, str], Sequence[datetime]]) -> Sequence[Row]:
         """How often rules were applied; errors as for ``replayed``.
@@ -342,7 +344,7 @@ class Inventory:
             The groups, and the number of dead letters in all groups.
         """
         of_owner = f" HAVING bool_or({self._owner} = {sql_text(owner)})" if owner else ""
-        found = self._answer(
+        rows = self._answer(
             selection,
             lambda where: (
                 f"SELECT handler, {_REASON} cause,"
@@ -356,7 +358,7 @@ class Inventory:
                 f" ORDER BY archived = n, n DESC LIMIT {limit}"
             ),
         )
-        return [*map(Group.of, found)], found[0]["total"] if found else 0
+        return [*map(Group.of, rows)], rows[0]["total"] if rows else 0
 
     def arrivals(self, selection: Selection, since: datetime, seconds: float) -> Sequence[Row]:
         """When the dead letters of each group were first decided; errors as for ``letters``.
@@ -382,7 +384,7 @@ class Inventory:
 
         Errors as for ``letters``.
         """
-        found = self._answer(
+        rows = self._answer(
             selection,
             lambda where: (
                 f"SELECT {column} v, count(*) n FROM letters {where}"
@@ -390,7 +392,7 @@ class Inventory:
                 f" ORDER BY n DESC, v LIMIT {limit}"
             ),
         )
-        return [row["v"] for row in found]
+        return [row["v"] for row in rows]
 
     def rates(self, since: datetime, seconds: float) -> Sequence[Row]:
         """Outcomes by result, in parts of ``seconds`` from ``since`` on; errors as for ``places``.
@@ -521,9 +523,9 @@ def _equals(column: str, value: str | int | None) -> str:
 def _owner(acknowledgements: Sequence[Acknowledgement], mask: Mask) -> str:
     """The owner of a message, in SQL: that of the acknowledgement that ends first."""
     cases = " ".join(
-        f"WHEN {acknowledged([one], mask)} THEN {sql_text(one.owner)}"
-        for one in acknowledgements
-        if one.owner
+        f"WHEN {acknowledged([acknowledgement], mask)} THEN {sql_text(acknowledgement.owner)}"
+        for acknowledgement in acknowledgements
+        if acknowledgement.owner
     )
     return f"CASE {cases} END" if cases else "CAST(NULL AS VARCHAR)"
 
@@ -531,7 +533,7 @@ def _owner(acknowledgements: Sequence[Acknowledgement], mask: Mask) -> str:
 def group_of(row: Row) -> str:
     """The condition in SQL of the group of a message, by its last outcome."""
     reason = None if row["form"] == NO_VALID_SCHEME else row["field_reason"]
-    return _in_group(row["handler"] or "", reason, *(row[one] or "" for one in _CAUSES))
+    return _in_group(row["handler"] or "", reason, *(row[column] or "" for column in _CAUSES))
 
 
 def _in_group(*values: str | int | None) -> str:

@@ -129,7 +129,7 @@ class PlannedMessages:
         )
 
     def _is_placed(self, outcomes: LastOutcomes, key: bytes) -> bool:
-        known = outcomes.found.get(key.decode())
+        known = outcomes.by_origin.get(key.decode())
         return known is not None and known.result in FINAL and self._plan not in known.replays
 
     def _restorable(
@@ -138,7 +138,7 @@ class PlannedMessages:
         """Messages that remain, have no copy, and were not yet asked for by this plan."""
         restorable = {}
         for key in lost:
-            known = outcomes.found[key.decode()]
+            known = outcomes.by_origin[key.decode()]
             if known.result == Result.REMAINS and self._plan not in known.replays:
                 restorable[key] = known.partition, outcomes.ends[known.partition]
         if restorable:
