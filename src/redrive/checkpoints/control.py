@@ -226,7 +226,7 @@ class ControlTopic:
 
     def set_topics(self, topics: Mapping[str, TopicIdentity]) -> None:
         """Records topics; errors as for ``write``."""
-        self.write({f"{_TOPIC}{name}": asdict(one) for name, one in topics.items()})
+        self.write({f"{_TOPIC}{name}": asdict(topic) for name, topic in topics.items()})
 
     def begin_of(self, lane: TopicPartition) -> int | None:
         """Where a lane began when it was first seen; None if never seen."""
@@ -240,7 +240,10 @@ class ControlTopic:
     def set_lost(self, lost: Mapping[TopicPartition, LostPosition | None]) -> None:
         """Record lost positions, and None for recovered ones; errors as for ``write``."""
         self.write(
-            {_lane_key(_LOST, lane): asdict(one) if one else None for lane, one in lost.items()}
+            {
+                _lane_key(_LOST, lane): asdict(position) if position else None
+                for lane, position in lost.items()
+            }
         )
 
     def topic_id_of(self, lane: TopicPartition) -> str:
@@ -261,9 +264,9 @@ class ControlTopic:
         """Records where new lanes begin, and ``first_end_of`` some; errors as for ``write``."""
         self.write(
             {
-                _lane_key(_LANE, lane): one._asdict()
+                _lane_key(_LANE, lane): begin._asdict()
                 | ({"end": ends[lane]} if lane in ends else {})
-                for lane, one in begins.items()
+                for lane, begin in begins.items()
             }
         )
 
@@ -328,24 +331,24 @@ def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
         ConfigurationError: A later version has written the control topic.
     """
     entry = entries.get(FORMAT_KEY, {})
-    found = entry.get("format", FORMAT)
-    if not isinstance(found, int) or found > FORMAT:
+    number = entry.get("format", FORMAT)
+    if not isinstance(number, int) or number > FORMAT:
         raise ConfigurationError(
             f"{topic} was written by redrive {entry.get('version', 'of a later version')} in the"
-            f" format {found}; redrive {redrive.__version__} reads up to {FORMAT}",
+            f" format {number}; redrive {redrive.__version__} reads up to {FORMAT}",
             hint="run that version again, or a later one: nothing is lost meanwhile",
         )
 
 
 def lost_positions(entries: Mapping[str, Mapping[str, Any]]) -> dict[TopicPartition, LostPosition]:
     """The lanes with a lost position, by the entries of the control topic."""
-    found = {}
+    positions = {}
     for key, entry in entries.items():
         topic, _, partition = key.removeprefix(_LOST).rpartition("/")
         if key.startswith(_LOST) and partition.isdecimal():
             with contextlib.suppress(TypeError):
-                found[TopicPartition(topic, int(partition))] = LostPosition(**entry)
-    return found
+                positions[TopicPartition(topic, int(partition))] = LostPosition(**entry)
+    return positions
 
 
 def read_entries(cluster: Cluster, topic: str, *, to_the_very_end: bool = False) -> Entries:

@@ -116,12 +116,12 @@ def begin_run(
     others = overlapping(store.entries, share)
     numbers = [*map(_run_number, others.values())]
     # Numbers keep growing even if the entry was removed in between: they start at the clock time.
-    number = max([time.time_ns() // 1_000, *(one + 1 for one in numbers)])
+    number = max([time.time_ns() // 1_000, *(earlier + 1 for earlier in numbers)])
     key = instance_key(share)
     entry = {**details, "run": number}
     store.write({**{other: None for other in others if other != key}, key: entry})  # (a)
     registered = _registered(store, share)  # (b)
-    older = {name for one in others.values() for name in one.get("ids", ())}
+    older = {name for instance in others.values() for name in instance.get("ids", ())}
     fence_all(fencer, {*older, *registered.values()})  # (c)
     store.write(dict.fromkeys(registered))  # (d)
     return RunIdentity(application, share, number)
@@ -177,13 +177,13 @@ def overlapping(
     entries: Mapping[str, Mapping[str, Any]], share: Share
 ) -> dict[str, Mapping[str, Any]]:
     """The entries of instances whose share overlaps."""
-    found = {}
+    instances = {}
     for key, entry in entries.items():
         if key.startswith(_INSTANCE):
             with contextlib.suppress(ValueError):
                 if share.overlaps(Share.parse(key.removeprefix(_INSTANCE))):
-                    found[key] = entry
-    return found
+                    instances[key] = entry
+    return instances
 
 
 def instance_key(share: Share) -> str:
@@ -216,10 +216,10 @@ def operator_ids(keys: Iterable[str]) -> dict[str, str]:
 
 def _registered(store: EntryStore, share: Share) -> dict[str, str]:
     keys = store.registered(_EMITTER)
-    found = operator_ids(keys)
+    registered = operator_ids(keys)
     for key in keys:
         text, _, name = key.removeprefix(_EMITTER).partition("/")
         with contextlib.suppress(ValueError):
             if share.overlaps(Share.parse(text.replace("of", "/"))):
-                found[key] = name
-    return found
+                registered[key] = name
+    return registered

@@ -392,7 +392,7 @@ class Emitter:
                 return ()
             # Step 6; noted first, since the abort may fail and the work start over.
             work.refuse(verdict.refused, verdict.doubted)
-            self._figures.refused.update(one.reason for one in verdict.refused)
+            self._figures.refused.update(refusal.reason for refusal in verdict.refused)
             if isinstance(verdict.fault, FatalFault | FencedFault):
                 raise verdict.fault
             producer.abort()

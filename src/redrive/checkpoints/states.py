@@ -239,7 +239,9 @@ class StatesWriter:
         except TransientFault:
             entries = read_entries(self._cluster, self._control_topic, to_the_very_end=True)
             ids = operator_ids(entries)
-            others = {key: one for key, one in ids.items() if one != self._id}
+            others = {
+                key: producer_id for key, producer_id in ids.items() if producer_id != self._id
+            }
             fence_all(fencer_of(self._cluster.connection), set(others.values()))
             for key in others:
                 register(self._cluster, self._control_topic, key, None)
