@@ -156,9 +156,9 @@ class Survey(JobObserver):
             self._warn(topic, now)
         if self._configuration.listen:
             states = self._watch.look(self._configuration, now)
-            for one in self._configuration.handlers:
-                if one.identity.topic in self._stopped:  # its work may be invisible
-                    states[one.identity.name] = HandlerState.STOPPED
+            for handler in self._configuration.handlers:
+                if handler.identity.topic in self._stopped:  # its work may be invisible
+                    states[handler.identity.name] = HandlerState.STOPPED
             self._metrics.show_handlers(states)
             self._metrics.vacant_shares.set(len(self._vacant_shares()))
         self._metrics.broker_answer.set(now)
