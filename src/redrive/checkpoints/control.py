@@ -130,7 +130,7 @@ class ControlTopic:
     """Reads and writes the control topic; open one, use it, close it."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
-        """Opens the writer, which fences another writing instance and aborts its transaction.
+        """Open the writer, which fences another writing instance and aborts its transaction.
 
         The topic exists, and the clients of the cluster read it.
 
@@ -153,7 +153,7 @@ class ControlTopic:
             raise
 
     def close(self) -> None:
-        """Closes the writer."""
+        """Close the writer."""
         self._producer.close()
 
     def __enter__(self) -> Self:
@@ -195,7 +195,7 @@ class ControlTopic:
         return {key: entry for key, entry in everything.items() if key.startswith(prefix)}
 
     def _await_readers(self) -> None:
-        """Waits until a newly opened emitter would read everything that is committed."""
+        """Wait until a newly opened emitter would read everything that is committed."""
         settled_ends(self._cluster, [TopicPartition(self._topic, 0)])
 
     def table_of(self, lane: TopicPartition) -> TableIdentity | None:
@@ -225,7 +225,7 @@ class ControlTopic:
         return None
 
     def set_topics(self, topics: Mapping[str, TopicIdentity]) -> None:
-        """Records topics; errors as for ``write``."""
+        """Record topics; errors as for ``write``."""
         self.write({f"{_TOPIC}{name}": asdict(topic) for name, topic in topics.items()})
 
     def begin_of(self, lane: TopicPartition) -> int | None:
@@ -261,7 +261,7 @@ class ControlTopic:
     def set_begins(
         self, begins: Mapping[TopicPartition, LaneBegin], ends: Mapping[TopicPartition, int]
     ) -> None:
-        """Records where new lanes begin, and ``first_end_of`` some; errors as for ``write``."""
+        """Record where new lanes begin, and ``first_end_of`` some; errors as for ``write``."""
         self.write(
             {
                 _lane_key(_LANE, lane): begin._asdict()
@@ -398,7 +398,7 @@ def set_entry(entries: Entries, key: str, value: bytes | None) -> None:
 
 
 def register(cluster: Cluster, topic: str, key: str, value: Mapping[str, Any] | None) -> None:
-    """Writes one entry outside of any transaction, and waits until it is there; None removes it.
+    """Write one entry outside of any transaction, and wait until it is there; None removes it.
 
     Raises:
         TransientFault: The broker did not answer in time.
@@ -409,7 +409,7 @@ def register(cluster: Cluster, topic: str, key: str, value: Mapping[str, Any] | 
 def commit_records(
     producer: Producer, records: Sequence[tuple[int, OutputRecord]], what: str
 ) -> None:
-    """Writes records in one transaction of a producer that is open.
+    """Write records in one transaction of a producer that is open.
 
     The producer must be reopened after any fault, which names ``what`` was to be written.
 

@@ -86,7 +86,7 @@ class KeptTable:
 
     @classmethod
     def from_entry(cls, value: bytes) -> Self:
-        """Reads the value of an entry.
+        """Read the value of an entry.
 
         Raises:
             ValueError: It is not a table's entry.

@@ -55,7 +55,7 @@ class TopicAdministration:
         return {name: len(topic.partitions) for name, topic in topics.items()}
 
     def ensure(self, wanted: Iterable[NewTopic]) -> list[str]:
-        """Creates missing topics, and adds missing partitions.
+        """Create missing topics, and add missing partitions.
 
         Args:
             wanted: Topics that should exist. Settings of existing topics stay unchanged.
@@ -88,7 +88,7 @@ class TopicAdministration:
         validate_only: bool = False,
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Creates topics; existing topics are skipped.
+        """Create topics; existing topics are skipped.
 
         Args:
             topics: The topics.
@@ -111,7 +111,7 @@ class TopicAdministration:
                 progress(done)
 
     def delete(self, names: Sequence[str]) -> None:
-        """Deletes topics with all their records; those that do not exist are fine.
+        """Delete topics with all their records; those that do not exist are fine.
 
         Raises:
             EnvironmentFault: The cluster refused, or gave no answer in time.

@@ -54,7 +54,7 @@ class AskingClients:
     """The clients of one cluster: an admin client, readers, and a consumer for each group."""
 
     def __init__(self, connection: Connection, *, timeout: float) -> None:
-        """Take the connection; an answer may take ``timeout`` seconds."""
+        """Create clients of a cluster; an answer may take ``timeout`` seconds."""
         self._settings = {**connection.librdkafka(), "log_level": 0}
         self.readers = Readers(connection)
         """Read records."""

@@ -85,7 +85,7 @@ class Cluster:
     """
 
     def __init__(self, connection: Connection, *, timeout: float = ANSWER) -> None:
-        """Take the connection; each answer may take ``timeout`` seconds."""
+        """Create clients of a cluster; each answer may take ``timeout`` seconds."""
         self.connection = connection
         self._clients = AskingClients(connection, timeout=timeout)
         self._appender = Appender(connection)
@@ -111,7 +111,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Closes every client; another question opens new ones."""
+        """Close every client; another question opens new ones."""
         self._clients.forget()
         self._appender.close()
 
@@ -387,7 +387,7 @@ class Cluster:
                     break
 
     def append(self, topic: str, key: bytes, value: bytes | None) -> None:
-        """Writes a record to partition 0 of a topic, and waits until every replica has it."""
+        """Write a record to partition 0 of a topic, and wait until every replica has it."""
         self._appender.append(topic, key, value)
 
     def _list_topics(self, timeout: float) -> Mapping[str, int]:

@@ -150,7 +150,7 @@ def error_of(exception: BaseException) -> KafkaError | None:
 
 @contextmanager
 def translated(step: str, *, in_doubt: bool = False) -> Iterator[None]:
-    """Turns the exceptions of a client into faults of the protocol.
+    """Turn the exceptions of a client into faults of the protocol.
 
     Args:
         step: The step, for the message: ``commit of redrive-orders-1``.

@@ -61,7 +61,7 @@ class ClusterFacts:
     """
 
     def __init__(self, cluster: Cluster, *, creates: bool = False) -> None:
-        """Take the cluster; missing topics of groups are only created if ``creates`` is true."""
+        """Ask a cluster; missing topics of groups are only created if ``creates`` is true."""
         self._cluster = cluster
         self._creates = creates
         self._counted: dict[DepthQuestion, tuple[tuple[Extent, ...], int]] = {}

@@ -93,7 +93,7 @@ def _first_run(offsets: Sequence[int]) -> list[int]:
 def _read(
     cluster: Cluster, runs: Mapping[TopicPartition, Sequence[int]], room: int, answers: _Answers
 ) -> int:
-    """Reads a run of each partition; returns the bytes of the wanted records."""
+    """Read a run of each partition; returns the bytes of the wanted records."""
     size = 0
     reached = dict.fromkeys(runs, -1)
     starts = {lane: run[0] for lane, run in runs.items()}

@@ -166,7 +166,7 @@ class Reader:
                 raise TransientFault(f"{counted(left, 'partition')} not read to the end")
 
     def close(self) -> None:
-        """Closes the consumer."""
+        """Close the consumer."""
         close_client(self._consumer, "a consumer that reads")
 
     def _missing(self, ends: Mapping[TopicPartition, int] | None) -> int:
@@ -250,7 +250,7 @@ class Readers:
         _set_idle(reader, idle)
 
     def forget(self) -> None:
-        """Drops idle readers: a consumer without a group ends by itself."""
+        """Drop idle readers: a consumer without a group ends by itself."""
         self._idle.clear()
 
 

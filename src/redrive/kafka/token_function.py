@@ -50,7 +50,7 @@ class TokenFunction:
     """
 
     def __init__(self, name: str) -> None:
-        """Take the function's name, ``package.module:function``; nothing is called yet."""
+        """Name the function, as ``package.module:function``; nothing is called yet."""
         self._name = name
         self._lock = Lock()
         self._token: Token | None = None

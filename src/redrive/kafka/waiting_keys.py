@@ -31,7 +31,7 @@ class LiveOrder:
     """
 
     def __init__(self, cluster: Cluster, group: str) -> None:
-        """Take the cluster; the offsets of the consumer group are the job's progress."""
+        """Follow a cluster; the offsets of the consumer group are the job's progress."""
         self._cluster = cluster
         self._group = group
         self._followed: dict[WaitingQuestion, _Followed] = {}

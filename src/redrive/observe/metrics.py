@@ -45,7 +45,7 @@ class AgesCollector(Collector):
         self._sums = Ages()
 
     def add(self, ages: Ages) -> None:
-        """Adds the ages of some slices."""
+        """Add the ages of some slices."""
         self._sums.add(ages)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
@@ -162,7 +162,7 @@ class EmissionMetrics:
         self._opened = counter("redrive_producers_opened", "Transactional producers opened.")
 
     def count(self, figures: EmissionFigures) -> None:
-        """Counts what emitting took."""
+        """Count what emitting took."""
         for seconds in figures.transactions:
             self._transactions.observe(seconds)
         self._records.inc(figures.records)

@@ -155,7 +155,7 @@ class WaitingMetrics:
             self._handlers.labels(name).state(state.value)
 
     def count_causes(self, causes: Iterable[Cause], mask: Mask = NO_MASK) -> None:
-        """Counts new dead letters by their cause, and shows when each cause was first seen."""
+        """Count new dead letters by their cause, and show when each cause was first seen."""
         known = self._known_causes
         for cause in causes:
             texts = (cause.cause, cause.destination, cause.group)
@@ -167,7 +167,7 @@ class WaitingMetrics:
                 self._first_seen.labels(*key).set(known[key])
 
     def count_repeated(self, handlers: Iterable[str], repeated: Mapping[str, int]) -> None:
-        """Counts new dead letters about a record that an earlier one is about, by handler."""
+        """Count new dead letters about a record that an earlier one is about, by handler."""
         for handler in handlers:
             self._repeated.labels(handler).inc(repeated.get(handler, 0))
 

@@ -41,7 +41,7 @@ class FollowedReplays:
     """
 
     def __init__(self, cluster: Cluster, topic: str, replay_topics: Collection[str]) -> None:
-        """Take the outcomes topic and the topics of instructions; nothing is read yet."""
+        """Follow an outcomes topic, for instructions on these topics; nothing is read yet."""
         self._cluster = cluster
         self._topic = topic
         self._sources = [f'"topic":"{name}"'.encode() for name in replay_topics]
@@ -85,7 +85,7 @@ class FollowedPuts:
     """
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
-        """Take the outcomes topic; nothing is read yet."""
+        """Follow an outcomes topic; nothing is read yet."""
         self._cluster = cluster
         self._topic = topic
         self._positions: dict[TopicPartition, int] = {}

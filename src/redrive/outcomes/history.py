@@ -91,7 +91,7 @@ class History:
     """Every outcome of one message."""
 
     message: str
-    """Its identity."""
+    """The identity of the message."""
     outcomes: Sequence[Row]
     """The outcomes in order; at least one."""
     next: Next

@@ -49,7 +49,7 @@ AskRates: TypeAlias = Callable[[Inventory], Sequence[Row] | None]
 
 
 def no_rates(_: Inventory) -> None:
-    """Reads no rates."""
+    """Read no rates."""
 
 
 class Precision(StrEnum):

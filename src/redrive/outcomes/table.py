@@ -109,7 +109,7 @@ class LedgerTable:
         others: Mapping[str, DeltaTable] = _NO_OTHERS,
         handlers: frozenset[str] | None = None,
     ) -> None:
-        """Take the Delta table opened in a folder; ``open`` and ``create`` open it."""
+        """Use an opened Delta table of a folder; ``open`` and ``create`` open it."""
         self._table = table
         self._path = path
         self._handlers = handlers
@@ -198,7 +198,7 @@ class LedgerTable:
 
     @property
     def path(self) -> LedgerFolder:
-        """Its folder."""
+        """The folder of the table."""
         return self._path
 
     @property

@@ -87,7 +87,7 @@ class _Applied:
         purpose: str,
         written: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Take a plan; nothing is written yet. Arguments and errors as for ``accept``."""
+        """Check that the plan is of this job and cluster; ``write`` writes, as ``accept`` says."""
         self._job = job
         self._cluster = cluster
         self._plan = plan

@@ -62,7 +62,7 @@ class Planner:
         entries: Mapping[str, Mapping[str, Any]],
         states: States = NO_STATES,
     ) -> None:
-        """Take the job; ``entries`` of its control topic are empty before its first start."""
+        """Plan for a job; ``entries`` of its control topic are empty before its first start."""
         self._job = job
         self._cluster = cluster
         self._answers = answers
@@ -79,7 +79,7 @@ class Planner:
 
     @property
     def preview(self) -> Preview:
-        """Decides single messages by the same deciders and facts."""
+        """The preview, which decides single messages by the same deciders and facts."""
         return Preview(self._cluster, self._handlers, self._deciders, self._facts, self._answers)
 
     def plan(
