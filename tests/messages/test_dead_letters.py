@@ -269,7 +269,6 @@ def test_date_and_body_make_no_profile() -> None:
 
 
 def test_bodies_without_header_make_one_profile() -> None:
-    """Bodies without an eye-catcher share the profile of their headers."""
     values = [str(i).encode() * i for i in range(50)]
     _, profiles = DeadLetterDecoder().decode(
         Records.from_arrow(record_batch([*values], [HEADER_FORM] * 50))
@@ -392,7 +391,6 @@ def test_binary_form_describes_the_header() -> None:
 
 
 def test_header_form_leaves_the_descriptor() -> None:
-    """As headers the header leaves body and descriptor alone."""
     headers = mqmd(Format="MQSTR")
     assert add_header(SAMPLE, b"x", headers, form=Form.HEADERS) == (b"x", [*headers, *HEADER_FORM])
 

@@ -225,7 +225,7 @@ class ControlTopic:
         return None
 
     def set_topics(self, topics: Mapping[str, TopicIdentity]) -> None:
-        """Record topics; errors as for ``write``."""
+        """Record topics; raises ``TransientFault``."""
         self.write({f"{_TOPIC}{name}": asdict(topic) for name, topic in topics.items()})
 
     def begin_of(self, lane: TopicPartition) -> int | None:
@@ -238,7 +238,7 @@ class ControlTopic:
         return lost_positions(self.entries)
 
     def set_lost(self, lost: Mapping[TopicPartition, LostPosition | None]) -> None:
-        """Record lost positions, and None for recovered ones; errors as for ``write``."""
+        """Record lost positions, and None for recovered ones; raises ``TransientFault``."""
         self.write(
             {
                 _lane_key(_LOST, lane): asdict(position) if position else None
@@ -261,7 +261,7 @@ class ControlTopic:
     def set_begins(
         self, begins: Mapping[TopicPartition, LaneBegin], ends: Mapping[TopicPartition, int]
     ) -> None:
-        """Record where new lanes begin, and ``first_end_of`` some; errors as for ``write``."""
+        """Record where new lanes begin, and ``first_end_of`` some; raises ``TransientFault``."""
         self.write(
             {
                 _lane_key(_LANE, lane): begin._asdict()

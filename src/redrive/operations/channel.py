@@ -129,7 +129,9 @@ def set_channels(
         Queue manager and name of each channel.
 
     Raises:
-        UsageError: The names are not defined, or there is no job; else as for ``write_states``.
+        UsageError: The names are not defined, or there is no job.
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
+        EnvironmentFault: The broker cannot be reached, or refused.
     """
     channels = _channels(network, queue_manager, channel)
     job = network.required_job()
@@ -144,7 +146,11 @@ def set_channels(
 def channel_status(network: Network, queue_manager: str, channel: str) -> list[ChannelStatus]:
     """The state of a channel, or of all of a queue manager, and what waits for them.
 
-    Arguments and errors are as for ``set_channels``.
+    The manager is the sender; for a home-server queue, the one that pulls.
+
+    Raises:
+        UsageError: The names are not defined, or there is no job.
+        EnvironmentFault: The broker cannot be reached, or refused.
     """
     topics = _topics_of_channel(network, queue_manager, channel)
     job = network.required_job()
@@ -204,7 +210,8 @@ def trigger(network: Network, queue_manager: str) -> Depth:
 
     Raises:
         UsageError: The manager has nothing to trigger, or there is no job.
-        EnvironmentFault: A topic is missing; else as for ``write_states``.
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
+        EnvironmentFault: A topic is missing, or the broker cannot be reached, or refused.
     """
     topics = _triggered_topics(network, network.checked_manager(queue_manager))
     job = network.required_job()

@@ -66,7 +66,9 @@ def resume(
         The lost positions; with the latest offset it also skips the records there.
 
     Raises:
-        UsageError: There is no such handler, or it is not stopped; else as for ``write_states``.
+        UsageError: There is no such handler, or it is not stopped.
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
+        EnvironmentFault: The broker cannot be reached, or refused.
     """
     known = read_topics(job)
     topic = next((topic for topic in known if name in {topic.name, topic.topic}), None)

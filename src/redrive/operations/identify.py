@@ -89,12 +89,15 @@ class Identification:
 def sample(
     cluster: Cluster, topic: str, count: int
 ) -> tuple[Iterator[StoredRecord], Collection[TopicPartition]]:
-    """The newest records of a topic, from all of its partitions; errors as for ``existing_topic``.
+    """The newest records of a topic, from all of its partitions.
 
     There may be fewer than ``count``, as transaction markers take offsets.
 
     Returns:
         The records, and the partitions without a leader, which are left out.
+
+    Raises:
+        EnvironmentFault: The topic does not exist.
     """
     existing_topic(cluster, topic)
     lanes, silent = cluster.led([topic])

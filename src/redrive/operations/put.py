@@ -157,7 +157,7 @@ def putting_user(network: Network) -> str:
 
 
 def checked_put_topic(network: Network, queue_manager: str) -> str:
-    """The topic of puts to a queue manager; errors as for ``check_topics``."""
+    """The topic of puts to a queue manager; raises ``EnvironmentFault`` if it is missing."""
     topic = put_topic(network.checked_manager(queue_manager))
     with network.cluster() as cluster:
         check_topics(cluster, [topic])

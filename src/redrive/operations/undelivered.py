@@ -110,13 +110,15 @@ def release(
 ) -> tuple[int, Collection[TopicPartition]]:
     """Make the running job retry undeliverable messages once.
 
-    Arguments are as for ``sources_of_queue``.
+    ``queue`` is a transmission queue; empty for all of them, and for the intake.
 
     Returns:
         How many messages are released, and the partitions without a leader, which were left out.
 
     Raises:
-        UsageError: The names are not defined, or there is no job; else as for ``write_states``.
+        UsageError: The names are not defined, or there is no job.
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
+        EnvironmentFault: The broker cannot be reached, or refused.
     """
     sources = sources_of_queue(network.topology, network.checked_manager(queue_manager), queue)
     if not sources:

@@ -179,7 +179,7 @@ class Archive:
         acknowledgements: ReadAcknowledgements = no_acknowledgements,
         mask: Mask = NO_MASK,
     ) -> tuple[Inventory, tuple[str, ...]]:
-        """The dead letters of the job and their states; errors as for ``history``.
+        """The dead letters of the job and their states; raises ``EnvironmentFault``.
 
         Conditions of users see columns as the mask shows them.
 
@@ -233,7 +233,7 @@ class Archive:
         return find_record(self._cluster, handler, row)
 
     def find(self, criteria: Criteria, *, limit: int) -> Found:
-        """The newest outcomes that match criteria; errors as for ``history``."""
+        """The newest outcomes that match criteria; raises ``EnvironmentFault``."""
         ledger = self._open(b"")
         return Found(ledger.find(criteria, limit=limit), self._all_notes(ledger))
 

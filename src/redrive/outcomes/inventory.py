@@ -249,12 +249,12 @@ class Inventory:
         )
 
     def count(self, selection: Selection) -> int:
-        """The number of dead letters; errors as for ``letters``."""
+        """The number of dead letters; raises ``EnvironmentFault`` and ``UsageError``."""
         [row] = self._answer(selection, lambda where: f"SELECT count(*) n FROM letters {where}")
         return int(row["n"])
 
     def stories(self, messages: Sequence[str]) -> Mapping[str, Sequence[Row]]:
-        """All outcomes of at least one message, in order; errors as for ``replayed``."""
+        """All outcomes of at least one message, in order; raises ``EnvironmentFault``."""
         # Numbers allow the reader to skip files and pages, unlike texts.
         numbers = ", ".join({message.rpartition(":")[2] for message in messages})
         names = ", ".join(map(sql_text, messages))
@@ -292,7 +292,7 @@ class Inventory:
         )
 
     def replayed(self) -> dict[str, dict[str, int]]:
-        """The number of messages by result of each replay; errors as for ``places``.
+        """The number of messages by result of each replay; raises ``EnvironmentFault``.
 
         Returns:
             Results with their counts, by plan id.
@@ -307,7 +307,7 @@ class Inventory:
         return counts
 
     def applied(self, moved: Mapping[tuple[str, str], Sequence[datetime]]) -> Sequence[Row]:
-        """How often rules were applied; errors as for ``replayed``.
+        """How often rules were applied; raises ``EnvironmentFault``.
 
         Args:
             moved: By handler and table (``table_hash``), the times at which its rules moved to
@@ -410,7 +410,7 @@ class Inventory:
         )
 
     def standing(self) -> dict[tuple[str, State], Standing]:
-        """Parked, remaining and quarantined dead letters, by handler; errors as for ``places``."""
+        """Open dead letters by handler and state; raises ``EnvironmentFault``."""
         state = (
             f"CASE WHEN result = {sql_text(Result.PARKED)} THEN {sql_text(State.PARKED)}"
             f" WHEN {QUARANTINED} THEN {sql_text(State.QUARANTINED)}"

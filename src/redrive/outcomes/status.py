@@ -232,7 +232,7 @@ class _Outcomes:
         now: datetime,
         mask: Mask,
     ) -> Self:
-        """Read the ledger and the later outcomes; errors as for ``status_of``."""
+        """Read the ledger and the later outcomes; raises ``EnvironmentFault``."""
         path, topic = configuration.ledger.path, configuration.outcomes_topic
         cluster = queues.cluster
         try:

@@ -411,7 +411,7 @@ def own_ledger(job: JobConfiguration, cluster: Cluster) -> LedgerTable | None:
     """The ledger of a job; None if it has none, or not yet.
 
     Raises:
-        EnvironmentFault: See ``LedgerTable.open``.
+        EnvironmentFault: The ledger cannot be read, or is of another application or cluster.
         TransientFault: The broker gave no answer in time.
     """
     if not job.ledger.enabled:

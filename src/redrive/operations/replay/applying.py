@@ -147,7 +147,7 @@ class Instructions(_Applied):
     """Writes at most one instruction for each message of a plan, however often it is applied."""
 
     def write(self) -> Replay:
-        """Write the missing instructions, and return the replay; errors as for ``accept``."""
+        """Write the missing instructions, and return the replay; raises ``TransientFault``."""
         self._ensure_topics()
         with collector_paused():
             return write_with_retry(self._job, self._cluster, self._plan.plan, self._write_all)
@@ -314,7 +314,7 @@ class ParkedOrder(_Applied):
     """
 
     def write(self) -> Replay:
-        """Accept the plan, unless it was accepted before; errors as for ``accept``."""
+        """Accept the plan, unless it was accepted before; raises ``UsageError`` if too large."""
         if self._plan.count > MOST_PARKED:
             raise UsageError(
                 f"{self._plan.count} parked messages are too many for one plan (at"

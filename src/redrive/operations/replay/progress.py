@@ -125,7 +125,10 @@ def find_replay(job: JobConfiguration, cluster: Cluster, plan: str) -> Replay:
 def cancel(job: JobConfiguration, cluster: Cluster, plan: str, operator: str) -> Replay:
     """Cancel the rest of a replay, and return its former state.
 
-    Errors are as for ``find_replay`` and ``write_states``.
+    Raises:
+        UsageError: No such replay was accepted.
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
+        EnvironmentFault: The broker cannot be reached, or refused.
     """
     replay = find_replay(job, cluster, plan)
     if not replay.cancelled_by:
