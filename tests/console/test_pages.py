@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-import tomllib
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
@@ -39,7 +38,6 @@ from redrive.broker.ports import free_port
 from redrive.command.console import open_listener
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, User
 from redrive.console.rendering import curve
-from redrive.engine.outcome import Result
 from redrive.operations.retention import Waiting
 from redrive.outcomes.inventory import State
 from redrive.settings import read_settings
@@ -823,21 +821,6 @@ def test_channels_and_puts_are_stopped_and_started(
     entries = [json.loads(line) for line in lines]
     told = [(one["action"], one["about"]) for one in entries]
     assert told[:2] == [(f"{it} a channel", f"TO/B of {manager}") for it in ("stop", "start")]
-
-
-def test_both_languages_have_every_text(browser: TestClient) -> None:
-    """German has each text of the templates, each state, each result, and each role."""
-    folder = files("redrive.console")
-    german = tomllib.loads(folder.joinpath("texts", "de.toml").read_text(encoding="utf-8"))
-    english = {*State, *Result, *(one.name.lower() for one in Role)}
-    for template in folder.joinpath("templates").iterdir():
-        english |= {*re.findall(r"_\([\"']([^\"']+)[\"']", template.read_text(encoding="utf-8"))}
-    assert english - {*german} == set()
-    page = browser.get("/groups", headers={"Accept-Language": "fr, de-AT;q=0.8"}).text
-    assert '<html lang="de">' in page
-    assert "Gruppen von Dead Letters" in page
-    browser.get("/language/en")
-    assert '<html lang="en">' in browser.get("/", headers={"Accept-Language": "de"}).text
 
 
 def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_headers() -> None:

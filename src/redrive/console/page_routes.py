@@ -6,15 +6,13 @@ Annotations are values here, not strings: FastAPI evaluates them, and some are l
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from http import HTTPStatus
 from importlib.resources import files
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, Query, Request
 from fastapi.responses import (
     HTMLResponse,
     PlainTextResponse,
-    RedirectResponse,
     StreamingResponse,
 )
 from fastapi.staticfiles import StaticFiles
@@ -23,12 +21,7 @@ from starlette.responses import Response
 from redrive.console.access import Role, current_user
 from redrive.console.forms import Chosen, ChosenGroups, ListedPage
 from redrive.console.logins import LIVE
-from redrive.console.rendering import LANGUAGES
 from redrive.console.routing import Console, Seen, allowed_for, as_json, recorded
-from redrive.console.security import is_secure
-
-_YEAR: Final = 365 * 24 * 3600
-"""Seconds for which a browser keeps the chosen language."""
 
 
 def add_pages(app: FastAPI, console: Console) -> None:
@@ -199,20 +192,6 @@ def _add_others(app: FastAPI, console: Console) -> None:
             media_type="application/octet-stream",
             headers={"Content-Disposition": 'attachment; filename="body"'},
         )
-
-    @app.get("/language/{language}", **viewer, include_in_schema=False)
-    def choose_language(language: str, request: Request) -> Response:
-        answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
-        if language in LANGUAGES:
-            answer.set_cookie(
-                "redrive-language",
-                language,
-                max_age=_YEAR,
-                httponly=True,
-                samesite="strict",
-                secure=is_secure(request),
-            )
-        return answer
 
     @app.get(LIVE, include_in_schema=False)
     async def is_live() -> Response:
