@@ -552,46 +552,6 @@ def test_what_is_acknowledged_is_marked(browser: TestClient) -> None:
     assert command("ack", "--list") == []
 
 
-def test_what_an_owner_archives_is_folded_away(browser: TestClient) -> None:
-    """And listed under the owner; taken back, it is among the others again."""
-    form = {"until": "forever", "note": "old", "owner": "team <b>"}
-    assert post(browser, "/api/acknowledgements", status="open", **form).status_code == 303
-    (one,) = api(browser, "/acknowledgements", owner="team <b>")["acknowledgements"]
-    assert (one["owner"], one["until"]) == ("team <b>", None)
-    assert api(browser, "/acknowledgements", owner="ann")["acknowledgements"] == []
-    page = browser.get("/groups?whole=1").text
-    assert page.count('<details class="archived"') == 1
-    assert "team &lt;b&gt;" in page
-    assert "forever" in browser.get("/acknowledgements").text
-    post(browser, f"/api/acknowledgements/{one['id']}/undo")
-    assert '<details class="archived"' not in browser.get("/groups?whole=1").text
-
-
-def test_groups_of_an_owner_are_those_of_the_command(browser: TestClient) -> None:
-    """The name in a row leads there; nothing on that page is about messages of other groups."""
-    form = {"until": "7d", "note": "x", "owner": "team <b>", "where": "error_class = 'com.***'"}
-    assert post(browser, "/api/acknowledgements", **form).status_code == 303
-    found = api(browser, "/groups", owner="team <b>")
-    told = command("groups", "--owner", "team <b>")
-    assert [one["owners"] for one in told["groups"]] == [["team <b>"]]
-    assert told == {name: found[name] for name in told} | {
-        "groups": [
-            {name: one[name] for name in one if name not in {"condition", "trend"}}
-            for one in found["groups"]
-        ]
-    }
-    assert api(browser, "/groups", owner="ann")["groups"] == []
-    link = "/groups?status=remaining&owner=team+%3Cb%3E"
-    every = html.unescape(browser.get("/groups?status=remaining", headers=BY_SCRIPT).text)
-    assert f'href="{link}"' in every
-    assert "/api/plans" in every
-    page = browser.get(link, headers=BY_SCRIPT).text
-    assert "owner: team &lt;b&gt; <span" in page
-    assert 'name="owner" size="14" value="team &lt;b&gt;"' in page
-    assert "/api/" not in page
-    assert "No dead letter matches" in browser.get("/groups?owner=ann", headers=BY_SCRIPT).text
-
-
 def test_an_acknowledgement_leads_to_the_messages_of_its_selection(browser: TestClient) -> None:
     """By the filters of the list; not if one of them has a secret."""
     chosen = {"status": "remaining", "rule": "2", "where": "hop = 0", "destq": HOSTILE}

@@ -78,6 +78,9 @@ _MODULES: Mapping[str, str] = {
 
 _REMOVED: Mapping[tuple[str, str], str] = {
     ("start", "--brokers"): "it starts one broker; several are beyond trials and tests",
+    ("ack", "--owner"): "name the owner in --note",
+    ("ack", "--include-new"): "acknowledge later messages once they are there",
+    ("groups", "--owner"): "redrive ack --list shows who acknowledged what, and why",
 }
 """Options that version 0.1.0 was the last to have, by their command, and what to do instead."""
 
