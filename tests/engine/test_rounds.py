@@ -362,7 +362,7 @@ def test_a_changed_table_counts_from_the_beginning() -> None:
 
 
 def test_what_a_changed_table_sets_free_waits_for_the_delays_of_that_table() -> None:
-    """Counted from the failure: what is parked or remains is no flood at a restart."""
+    """Counted from the failure: what is parked or remains is not put at once at a restart."""
     application = Application(spring)
     application.driver.step(BEGIN + 1)
     application.started(TABLE.replace("30s", "90s"))

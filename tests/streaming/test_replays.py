@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +16,7 @@ from tests.configurations import write_settings
 from tests.conftest import eventually
 from tests.streaming.conftest import Jobs, letter
 
-from redrive.configuration import EmitterChoice, JobConfiguration
+from redrive.configuration import JobConfiguration
 from redrive.engine.commands import Replay, To
 from redrive.kafka.cluster import Cluster
 from redrive.operations.replay.applying import Instructions
@@ -270,28 +269,3 @@ def test_edited_messages_are_put_once_as_the_plan_showed_them(
     assert last[f"{dlq}:0:0"]["edit"].startswith("headers fixed; value sha256:")
     assert last[f"{dlq}:0:1"]["edit"].startswith("value sha256:")
     assert last[f"{dlq}:0:1"]["purpose"] == "by hand"
-
-
-@pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
-def test_a_flood_remains_until_a_person_releases_it(
-    jobs: Jobs, emitter: EmitterChoice, tmp_path: Path
-) -> None:
-    """The first ones of the minute are handled; a replay hands the rest to the same table."""
-    dlq, repair = jobs.topic("dlq"), jobs.topic("repair")
-    minute = int(time.time() // 60 - 60) * 60_000  # older ones the broker may delete
-    jobs.produce(dlq, [letter(1, "x", b"%d" % n, timestamp_ms=minute + n) for n in range(50)])
-    rules = f"ACTION(FWD) FWDQ('{repair}') HEADER(NO)\n"
-    configuration = jobs.configure({dlq: rules}, emitter=emitter)
-    (handler,) = configuration.handlers
-    limited = replace(configuration, handlers=(replace(handler, flood_limit=30),))
-    job = jobs.start(limited)
-    job.wait_for_records(50)
-    redrive = commands(limited, dlq, rules, tmp_path)
-    assert job.results() == {"forwarded": 30, "remains": 20}
-    assert [int(one.value) for one in jobs.read(repair)] == [*range(30)]
-    eventually(lambda: job.warnings, "the alarm is in the log")
-    assert [facts["kept"] for message, facts in job.warnings if "flood" in message] == [20]
-    done = redrive("replay", "now", "--to", "rules", "--because", "looked at", "--yes")
-    assert (done["planned"], done["results"]) == (20, {"forwarded": 20})
-    job.stop()
-    assert sorted(int(one.value) for one in jobs.read(repair)) == [*range(50)]

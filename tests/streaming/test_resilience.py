@@ -31,10 +31,11 @@ from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.conftest import PATIENCE, RawName, eventually, read_records
 from tests.engine.failed_processing import ENVELOPE, NAMELESS, connect, envelope, spring, streams
+from tests.several_brokers import SeveralBrokers
 from tests.streaming.conftest import Jobs, RunningJob, configuration_of, letter
 from tests.streaming.test_dialect import DROPPING, failing_consumer
 
-from redrive.broker import EmbeddedBroker, EmbeddedCluster
+from redrive.broker import EmbeddedBroker
 from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.instances import Share
@@ -229,7 +230,7 @@ def test_a_partition_without_a_leader_holds_its_own_lane_and_no_other(
 
     What comes there when its broker is back is handled by the same job.
     """
-    with EmbeddedCluster(tmp_path / "brokers", 3, properties={"num.io.threads": "2"}) as cluster:
+    with SeveralBrokers(tmp_path / "brokers", 3, properties={"num.io.threads": "2"}) as cluster:
         servers = cluster.bootstrap_servers
         admin = KafkaAdminClient(bootstrap_servers=servers)
         topics = [

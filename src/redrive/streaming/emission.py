@@ -28,7 +28,6 @@ from redrive.engine.breaker import NO_BREAKERS, BreakerCounts, BreakerKey, OpenB
 from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import NO_STATES, Replay, States, orders_on
 from redrive.engine.facts import Answers, Facts, Program, Questions
-from redrive.engine.flood import NO_ARRIVALS, Minute
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords
 from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
@@ -159,13 +158,11 @@ class BatchState(NamedTuple):
 
     breakers: Mapping[BreakerKey, OpenBreaker]
     """The open breakers."""
-    arrivals: Mapping[Minute, int]
-    """Dead letters of the last minutes, of handlers with a flood limit."""
     dropping: frozenset[Program] = frozenset()
     """Programs that drop headers, as any process of the run has seen."""
 
 
-NO_STATE: Final = BatchState(NO_BREAKERS, NO_ARRIVALS)
+NO_STATE: Final = BatchState(NO_BREAKERS)
 
 
 @dataclass(slots=True)
@@ -190,8 +187,6 @@ class Emitted:
     """Measurements of the emission, including failed tries."""
     breakers: dict[BreakerKey, BreakerCounts] = field(default_factory=dict)
     """What was done with the messages of breakers."""
-    arrivals: Counter[Minute] = field(default_factory=Counter)
-    """New dead letters by their minute, of handlers with a flood limit."""
     rounds: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Puts that began a round; see ``Summary.rounds``."""
     dropping: set[Program] = field(default_factory=set)
@@ -213,7 +208,6 @@ class Emitted:
         self.ages.add(summary.ages)
         for key, counts in summary.breakers.items():
             self.breakers.setdefault(key, BreakerCounts()).add(counts)
-        self.arrivals.update(summary.arrivals)
         self.rounds.update(summary.rounds)
 
     def merge(self, other: Emitted) -> None:
@@ -312,7 +306,6 @@ class Emission:
             now=now,
             late=int(self._order.late * 1000),
             breakers=known.breakers,
-            arrivals=known.arrivals,
             topic_ids=self._order.topic_ids,
             triggers=self._triggers,
             cache=self._cache,
@@ -396,7 +389,7 @@ class Emission:
 
 
 def _next_settings(settings: SliceSettings, summaries: Iterable[Summary]) -> SliceSettings:
-    """The settings of the next slice: with the arrivals of earlier ones, without their probes."""
+    """The settings of the next slice: without the probes of earlier ones."""
     for summary in summaries:
         if summary.probed:
             breakers = {
@@ -404,10 +397,6 @@ def _next_settings(settings: SliceSettings, summaries: Iterable[Summary]) -> Sli
                 for key, breaker in settings.breakers.items()
             }
             settings = replace(settings, breakers=breakers)
-        if summary.arrivals:
-            arrivals = Counter(settings.arrivals)
-            arrivals.update(summary.arrivals)
-            settings = replace(settings, arrivals=arrivals)
     return settings
 
 

@@ -52,9 +52,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from redrive.checkpoints.epoch import RunIdentity
-    from redrive.engine.breaker import BreakerState
+    from redrive.engine.breaker import BreakerKey, BreakerState
     from redrive.engine.facts import Program
-    from redrive.engine.flood import FloodState
     from redrive.streaming.projection import Projection
 
 _LOOK: Final = 0.2
@@ -143,7 +142,7 @@ class Job:
         self._projection: Projection | None = None
         self._wait = WaitRule({}, 0)
         self._invalid = InvalidReport(control)
-        self._alarms: dict[tuple[object, ...], BreakerState | FloodState] = {}
+        self._open_breakers: dict[BreakerKey, BreakerState] = {}
         self._dropping: frozenset[Program] = frozenset()
         self._is_started = False
         self._is_superseded = False
@@ -357,7 +356,7 @@ class Job:
             if not run.query.is_active:
                 problem = run.query.exception or "the query ended by itself"
                 raise _QueryFailed(run.processor.fault, problem)
-            self._report_alarms(run.processor)
+            self._report_breakers(run.processor)
             run.upkeep.look()
             if run.upkeep.ends_run:
                 return None
@@ -371,17 +370,14 @@ class Job:
                 if self._is_done(run) and run.upkeep.is_last_run():
                     return self._preparation.nothing_left()
 
-    def _report_alarms(self, processor: BatchProcessor) -> None:
-        breakers, floods = processor.breakers(), processor.floods()
-        lasting: list[BreakerState | FloodState] = [*breakers, *floods]
-        alarms: dict[tuple[object, ...], BreakerState | FloodState]
-        alarms = {alarm.key: alarm for alarm in lasting}
-        for key in alarms.keys() - self._alarms.keys():
-            self._control.warning(alarms[key].began, **asdict(alarms[key]))
-        for key in self._alarms.keys() - alarms.keys():
-            self._control.notice(self._alarms[key].ended, **asdict(self._alarms[key]))
-        self._alarms = alarms
-        self._supervisor.breakers, self._supervisor.floods = breakers, floods
+    def _report_breakers(self, processor: BatchProcessor) -> None:
+        before, self._supervisor.breakers = self._open_breakers, processor.breakers()
+        breakers = {breaker.key: breaker for breaker in self._supervisor.breakers}
+        for key in breakers.keys() - before.keys():
+            self._control.warning("a breaker opened: retries wait", **asdict(breakers[key]))
+        for key in before.keys() - breakers.keys():
+            self._control.notice("a breaker closed: retries continue", **asdict(before[key]))
+        self._open_breakers = breakers
         for program in sorted(processor.dropping - self._dropping):
             self._control.warning("a program drops headers", because=program.sentence)
         self._dropping |= processor.dropping

@@ -25,7 +25,6 @@ from redrive.configuration import JobConfiguration
 from redrive.diagnostics import Severity
 from redrive.engine.breaker import BreakerState
 from redrive.engine.commands import NO_STATES
-from redrive.engine.flood import FloodState
 from redrive.errors import (
     EXIT_STALLED,
     ConfigurationError,
@@ -224,8 +223,6 @@ class Supervisor(JobObserver):
         self._stopped: Mapping[str, str] = {}
         self.breakers: tuple[BreakerState, ...] = ()
         """The breakers that are not closed."""
-        self.floods: tuple[FloodState, ...] = ()
-        """The current floods."""
         self.dropping: tuple[str, ...] = ()
         """What is said of programs that drop headers."""
         self._warned_at = -float("inf")
@@ -352,7 +349,6 @@ class Supervisor(JobObserver):
             forwards=self.forwards,
             stopped=self._stopped,
             breakers=self.breakers,
-            floods=self.floods,
             hidden=self._hidden(),
             dropping=self.dropping,
         )
