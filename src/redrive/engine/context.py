@@ -14,7 +14,6 @@ from redrive.engine.flood import NO_ARRIVALS, SliceFloods
 from redrive.engine.message import Message
 from redrive.engine.ordering import KeyOrder
 from redrive.engine.putter import Putter
-from redrive.engine.triggers import SliceTriggers
 from redrive.messages import OutputRecord, Refused, body_length, packed_size, wire_size
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Destination, QueueLimits, Refusal, check_limits
@@ -60,7 +59,6 @@ class SliceContext:
     cache: DecisionCache = field(default_factory=DecisionCache)
     breakers: SliceBreakers = field(default_factory=lambda: SliceBreakers(NO_BREAKERS, 0))
     floods: SliceFloods = field(default_factory=lambda: SliceFloods(NO_ARRIVALS, 0))
-    triggers: SliceTriggers = field(default_factory=lambda: SliceTriggers({}))
     putters: dict[int, Putter] = field(default_factory=dict)
     """Cached results about puts, by the id of their decider."""
 
@@ -73,7 +71,6 @@ class SliceContext:
         self.recorded.clear()
         self.breakers.begin()
         self.floods.begin()
-        self.triggers.begin()
         self.orders.clear()
         # While a breaker is open, prepared puts are valid only for the slice.
         batch = object() if self.breakers else (self.now, self.late)

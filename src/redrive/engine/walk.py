@@ -23,7 +23,6 @@ from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import MQMD, DeadLetterDecoder, OutputRecord, Records, TopicPartition
 from redrive.messages import own_headers as own
-from redrive.topology.triggers import Trigger
 
 _OUTCOMES: Final = "outcomes"
 _STATES: Final = "states"
@@ -118,7 +117,6 @@ def walk(
     *,
     now: int,
     offset: int = 0,
-    triggers: Mapping[str, Trigger] | None = None,
 ) -> Walk:
     """Follow a put until it and all records that it causes rest.
 
@@ -131,15 +129,12 @@ def walk(
         now: The time of all decisions, in milliseconds since 1970.
         offset: Offset of the put on the intake; its identity chooses among equal instances of a
             cluster queue.
-        triggers: Triggers of queues with TRIGGER, by topic.
 
     Returns:
         The route. The hop limit ends loops of names, as in the job; equal copies and equal reports
         are followed once.
     """
-    settings = SliceSettings(
-        outcomes_topic=_OUTCOMES, now=now, tables_topic=_STATES, triggers=triggers or {}
-    )
+    settings = SliceSettings(outcomes_topic=_OUTCOMES, now=now, tables_topic=_STATES)
     hops: list[Hop] = []
     waiting = deque([(put, offset)])
     followed: set[tuple[Any, ...]] = set()

@@ -277,7 +277,6 @@ class Emission:
 
     def _renew_deciders(self, states: States) -> None:
         self._deciders = self._factory.deciders(states)
-        self._triggers = self._factory.triggers(states)
         self._cache = DecisionCache()
 
     def emit(
@@ -314,7 +313,6 @@ class Emission:
             breakers=known.breakers,
             arrivals=known.arrivals,
             topic_ids=self._order.topic_ids,
-            triggers=self._triggers,
             cache=self._cache,
         )
         try:

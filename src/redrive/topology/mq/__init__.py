@@ -7,5 +7,5 @@ docs/resolution.md describes the procedure with examples.
 
 __all__ = [
     "checks", "inserts", "mqweb", "network", "objects", "publications", "puts", "queue_manager",
-    "reader", "resolution", "resolver", "results", "script", "triggers"
+    "reader", "resolution", "resolver", "results", "script"
 ]  # fmt: skip

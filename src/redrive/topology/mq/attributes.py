@@ -32,8 +32,7 @@ _MOST, _SHORT, _SWITCH, _LEVEL = "0..999999999", "0..999999", "ENABLED DISABLED"
 # Objects, keywords, and the values they take: limits of a number, ``LIMITS or WORD``, the most
 # characters of a text, words, ``flag`` for none, or blank for anything.
 _ROWS: Final = (
-    (f"{_ALL} NAMELIST TOPIC PROCESS", "DESCR", "text 64"),
-    ("PROCESS", "ALTDATE ALTTIME CMDSCOPE CRDATE CRTIME CUSTOM QSGDISP", ""),
+    (f"{_ALL} NAMELIST TOPIC", "DESCR", "text 64"),
     (_ALL, "LIKE REPLACE CMDSCOPE ALTDATE ALTTIME CRDATE CRTIME CUSTOM FORCE OTELPCTL", ""),
     (_ALL, "OTELTRAC", ""),
     (_QUEUES, "SCOPE PROPCTL DEFPRESP DEFREADA QSGDISP DEFTYPE QTYPE CLUSDATE CLUSTIME", ""),
@@ -42,7 +41,7 @@ _ROWS: Final = (
     ("QLOCAL", "DEFTYPE", "PREDEFINED"),
     ("QMODEL", "USAGE CLCHNAME DEFBIND", ""),
     (_HOLDING, "BOQNAME CFSTRUCT IMGRCOVQ IPPROCS CURDEPTH MAXFSIZE OPPROCS", ""),
-    (_HOLDING, "STGCLASS TPIPE", ""),
+    (_HOLDING, "INITQ PROCESS STGCLASS TPIPE TRIGDATA TRIGDPTH TRIGMPRI TRIGTYPE", ""),
     (_HOLDING, "SHARE TRIGGER HARDENBO", "flag"),
     (_HOLDING, "BOTHRESH QSVCINT RETINTVL", _MOST),
     (_HOLDING, "NPMCLASS", "NORMAL HIGH"),
@@ -173,10 +172,6 @@ IGNORED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     },
     "QMGR": {
         "CLWLEXIT": ("NONE", "the exit is not called: workload management chooses without it"),
-        "TRIGINT": (
-            "999999999",
-            "a queue with TRIGTYPE(FIRST) is not triggered again after an interval",
-        ),
     },
 }
 """Attributes that affect a message in IBM MQ but not here, by object and keyword: the values
@@ -191,8 +186,18 @@ def ignored_attributes(definition: mq.Definition) -> Iterator[tuple[str, str]]:
             value = written.partition("(")[2].removesuffix(")").strip("' ").upper()
             if value not in {"", *harmless.split()}:
                 yield written, consequence
+    if _asks_for_trigger_messages(definition):
+        yield "TRIGGER", "no trigger message is put; programs that read its topic have to run"
     match definition:
         case mq.LocalQueue(get_enabled=False) if not definition.is_transmission_queue:
             yield "GET(DISABLED)", "applications can still read its topic"
         case mq.AliasQueue(get_enabled=False):
             yield "GET(DISABLED)", "applications can still read the topic of its base"
+
+
+def _asks_for_trigger_messages(definition: mq.Definition) -> bool:
+    """Whether a queue has TRIGGER; on a transmission queue it starts a channel, which runs here."""
+    if not isinstance(definition, mq.LocalQueue) or definition.is_transmission_queue:
+        return False
+    kind = definition.others.get("TRIGTYPE", "").upper()
+    return definition.others.get("TRIGGER") == "TRIGGER" and kind != "TRIGTYPE(NONE)"

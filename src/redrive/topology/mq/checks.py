@@ -31,7 +31,6 @@ from redrive.topology.mq.results import (
 )
 from redrive.topology.mq.routes import End, Route, follow_route
 from redrive.topology.mq.system_objects import SYSTEM_NAMES
-from redrive.topology.mq.triggers import trigger_problem, triggered_queues
 
 
 def _finding(
@@ -73,8 +72,6 @@ def check_topology(network: Network, *, others: Container[str] = ()) -> list[Dia
             findings.append(_note(manager.attributes, "UNREACHABLE", message, hint))
         for queue in manager.queues.values():
             findings += _queue_findings(network, manager, queue, others)
-        for triggered in triggered_queues(manager):
-            findings += _trigger_findings(manager, triggered)
         for subscription in manager.subscriptions.values():
             if subscription.name not in SYSTEM_NAMES:
                 findings += _subscription_findings(network, manager, subscription)
@@ -272,26 +269,6 @@ def _local_queue_findings(
         message = f"no channel of {manager.name} serves transmission queue {queue.name}"
         hint = "messages stay on it; define a sender channel with this XMITQ"
         yield _warning(queue.set_at("USAGE", "CLCHNAME"), "NO_CHANNEL", message, hint)
-
-
-def _trigger_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[Diagnostic]:
-    """Why TRIGGER has no effect, or less than in IBM MQ."""
-    if problem := trigger_problem(manager, queue):
-        message = f"TRIGGER of {queue} causes no trigger message: {problem}"
-        hint = "it needs PROCESS, INITQ and DEFINE PROCESS, as in IBM MQ; or say NOTRIGGER"
-        location = queue.set_at("TRIGGER", "TRIGTYPE", "PROCESS", "INITQ")
-        yield _warning(location, "NO_TRIGGER", message, hint)
-        return
-    counts = queue.trigger_type is not mq.TriggerType.EVERY
-    if counts and queue.trigger_priority:
-        message = f"TRIGMPRI of {queue} applies only to the message that is put: its depth is that"
-        message += " of all messages, whatever their priority"
-        hint = "TRIGTYPE(EVERY) needs no depth"
-        yield _warning(queue.set_at("TRIGMPRI"), "NOT_HONOURED", message, hint)
-    if queue.trigger_type is mq.TriggerType.DEPTH:
-        message = f"TRIGTYPE(DEPTH) of {queue} stays on: a trigger message does not switch it off"
-        hint = "there is one more whenever the depth was below TRIGDPTH and reaches it again"
-        yield _warning(queue.set_at("TRIGTYPE"), "NOT_HONOURED", message, hint)
 
 
 def _stream_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[Diagnostic]:

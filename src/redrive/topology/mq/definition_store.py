@@ -25,7 +25,6 @@ _OTHER_OBJECTS: Mapping[type[mq.Definition], str] = {
     mq.Topic: "topics",
     mq.Subscription: "subscriptions",
     mq.Namelist: "namelists",
-    mq.Process: "processes",
 }
 """Kinds of objects other than queues, with the field of a queue manager that holds them."""
 _DEFAULT_CHANNEL_NAMES = {kind: name for name, kind in DEFAULT_CHANNELS.items()}

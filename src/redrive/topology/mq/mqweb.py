@@ -26,7 +26,6 @@ _DISPLAYED: Final = {
     "topic": "",
     "namelist": "",
     "qmname": "",
-    "process": "",
 }
 """The parameter with the name of a displayed object -> the parameter with its kind."""
 

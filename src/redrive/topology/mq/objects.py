@@ -54,15 +54,6 @@ class UseQueue(StrEnum):
     QMGR = "QMGR"
 
 
-class TriggerType(StrEnum):
-    """TRIGTYPE: which message on a queue causes a trigger message."""
-
-    FIRST = "FIRST"
-    EVERY = "EVERY"
-    DEPTH = "DEPTH"
-    NONE = "NONE"
-
-
 class ChannelType(StrEnum):
     """CHLTYPE of a channel."""
 
@@ -172,19 +163,6 @@ class HoldingQueue(Queue):
     """The queue that gets a copy of each message; empty for none."""
     must_duplicate: bool = _switch("STRMQOS", "BESTEF MUSTDUP", on="MUSTDUP")
     """Whether a put fails if its copy cannot be put on STREAMQ."""
-    trigger_type: TriggerType = _mqsc("TRIGTYPE", one_of(TriggerType), TriggerType.FIRST)
-    trigger_depth: int = _mqsc("TRIGDPTH", number(1, MOST), 1)
-    trigger_priority: int = _mqsc("TRIGMPRI", _DIGIT, 0)
-    """The lowest priority of messages that count for triggering."""
-    trigger_data: str = _mqsc("TRIGDATA", text(64), "")
-    initiation_queue: str = _name("INITQ")
-    process: str = _name("PROCESS")
-
-    @property
-    def is_triggered(self) -> bool:
-        """Whether the queue has TRIGGER and a trigger type."""
-        is_on = self.others.get("TRIGGER") == "TRIGGER"
-        return is_on and self.trigger_type is not TriggerType.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,31 +280,6 @@ class Namelist(Definition):
     names: tuple[str, ...] = _mqsc("NAMES", name_list, ())
 
 
-_APPLICATION_TYPES: Final = {
-    "MVS": 2, "ZOS": 2, "CICS": 1, "IMS": 3, "OS2": 4, "DOS": 5, "UNIX": 6, "DEF": 6, "OS400": 8,
-    "WINDOWS": 9, "WINDOWSNT": 11, "VMS": 12, "NSK": 13, "NOTESAGENT": 22,
-}  # fmt: skip
-"""Words of APPLTYPE with their MQAT values; DEF is that of the platform, here UNIX."""
-
-
-def _application_type(value: str) -> object:
-    words = choice(_APPLICATION_TYPES)
-    return number(0, MOST)(value) if value.isdigit() else words(value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Process(Definition):
-    """PROCESS: the application that a trigger monitor starts."""
-
-    keyword: ClassVar[str] = "PROCESS"
-
-    application_type: int = _mqsc("APPLTYPE", _application_type, _APPLICATION_TYPES["DEF"])
-    """MQAT value."""
-    application: str = _mqsc("APPLICID", text(256), "")
-    environment: str = _mqsc("ENVRDATA", text(128), "")
-    user_data: str = _mqsc("USERDATA", text(128), "")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel(Definition):
     """CHANNEL: connects a transmission queue with another queue manager."""
@@ -400,7 +353,7 @@ ATTRIBUTES: Final[Mapping[type[Definition], Mapping[str, Attribute]]] = {
     for kind in (
         *(LocalQueue, ModelQueue, AliasQueue, RemoteQueue),
         *(QueueManagerAttributes, ClientChannel, Channel),
-        *(Namelist, Process, Topic, Subscription),
+        *(Namelist, Topic, Subscription),
     )
 }
 """Attributes that resolution uses: object type to keyword to field and form."""

@@ -35,15 +35,15 @@ from redrive.topology.mq.script import (
 
 _SHORT: Final = {
     "QL": "QLOCAL", "QR": "QREMOTE", "QA": "QALIAS", "QM": "QMODEL", "CHL": "CHANNEL",
-    "NL": "NAMELIST", "PRO": "PROCESS",
+    "NL": "NAMELIST",
 }  # fmt: skip
 _KINDS: Final = {kind.keyword: kind for kind in mq.ATTRIBUTES}
 _TYPES: Final[Mapping[str, type[mq.Definition]]] = {
     **_KINDS,
     **{short: _KINDS[word] for short, word in _SHORT.items()},
 }
-_OTHERS: Final = """AUTHINFO BUFFPOOL CFSTRUCT COMMINFO LISTENER LSTR LOG MAXSMSGS POLICY PSID
-SECURITY SERVICE STGCLASS STC TRACE"""
+_OTHERS: Final = """AUTHINFO BUFFPOOL CFSTRUCT COMMINFO LISTENER LSTR LOG MAXSMSGS POLICY PRO
+PROCESS PSID SECURITY SERVICE STGCLASS STC TRACE"""
 _OTHER_TYPES: Final = frozenset(_OTHERS.split())
 _CLIENT: Final = (("CHLTYPE", "CLNTCONN"), ("CHLTABLE", "CLNTTAB"))
 """Parameters with which a command names the client connection of a name, not the channel."""

@@ -108,9 +108,6 @@ SYSTEM_OBJECTS: Mapping[type[mq.Definition], Mapping[str, mq.Definition]] = {
     mq.Subscription: {
         name: mq.Subscription(name=name, location=mq.BUILT_IN) for name in ("SYSTEM.DEFAULT.SUB",)
     },
-    mq.Process: {
-        name: mq.Process(name=name, location=mq.BUILT_IN) for name in ("SYSTEM.DEFAULT.PROCESS",)
-    },
     mq.Namelist: {
         name: mq.Namelist(name=name, names=names, location=mq.BUILT_IN)
         for name, names in _NAMELISTS.items()
