@@ -39,7 +39,6 @@ from redrive.topology.trace import Caused, Explanation, Problem, ResolutionTrace
 
 _ON_A_QUEUE: Final = "on a queue"
 _DEAD_LETTER: Final = "on a dead-letter queue"
-_PUBLISHED: Final = "published"
 _HELD: Final = "stays on a transmission queue"
 """Descriptions of ends; others have the name of the job's result."""
 
@@ -165,7 +164,7 @@ class PutTracer:
         return ResolutionTrace(
             visits=visits,
             end=end.words,
-            is_good=end.words in {_ON_A_QUEUE, _PUBLISHED},
+            is_good=end.words == _ON_A_QUEUE,
             final=end.final,
             topic=end.topic,
             problem=problem,
@@ -213,8 +212,6 @@ class PutTracer:
             source = self._sources[hop.record.topic]
             times = f"{source.message_retries} times, {source.message_retry_interval} ms apart"
             words = f"tried again {times} (MRRTY)"
-        elif hop.message is None and hop.result is Result.ROUTED:
-            return str(outcome["detail"])
         elif outcome["target_topic"]:
             words = f"{words} to topic {outcome['target_topic']}"
         if outcome["reason"]:
@@ -224,8 +221,6 @@ class PutTracer:
     def _end(self, hops: tuple[Hop, ...]) -> _End:
         last = hops[-1]
         written, outcome = last.message, last.outcome
-        if written is None and last.result is Result.ROUTED:
-            return _End(_PUBLISHED)
         if written is None:
             kept_on = self._kept_queue(hops) if last.result is Result.REMAINS else ""
             return _End(str(last.result), kept_on)
@@ -253,11 +248,7 @@ class PutTracer:
             for written in hop.written:
                 if written.effect in {Effect.MESSAGE, Effect.DEAD_LETTER}:
                     continue
-                what = "a copy (STREAMQ)"
-                if written.effect is Effect.PUBLICATION:
-                    what = "a copy for a subscription"
-                elif written.effect is not Effect.COPY:
-                    what = f"a report of {kind_of_report(written.record.headers or [])}"
+                what = f"a report of {kind_of_report(written.record.headers or [])}"
                 end, outcome = self._end_on_topic(written.record.topic), hop.outcome
                 if written.hop is not None:
                     hops = way.way(written.hop)

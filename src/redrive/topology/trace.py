@@ -79,7 +79,7 @@ class Caused:
     """A further message that a put causes."""
 
     what: str
-    """``a copy (STREAMQ)``, ``a report of arrival``."""
+    """Such as ``a report of arrival``."""
     end: str
     final: str = ""
     """Queue and manager where it is; empty if nowhere."""

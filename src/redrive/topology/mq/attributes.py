@@ -99,7 +99,7 @@ _ROWS: Final = (
     ("CHANNEL", "DEFRECON", "NO YES QMGR DISABLED"),
 )  # fmt: skip
 
-TAKING_ANY_KEYWORD: Final = (mq.Namelist, mq.Topic, mq.Subscription)
+TAKING_ANY_KEYWORD: Final = (mq.Namelist, mq.Topic)
 """Kinds of objects of which every attribute is kept as written."""
 
 
@@ -145,7 +145,6 @@ CHANNEL_TYPES: Final[Mapping[str, frozenset[mq.ChannelType]]] = {
 """Attributes that only some types of channels have."""
 
 _NOT_CALLED = "the exit is not called: messages are not changed"
-_EACH_BY_ITSELF = "each copy is put separately, and is dead-lettered if that fails"
 _NO_CELLS = "there is no cell directory: it is known only to this queue manager"
 IGNORED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     **{kind: {"SCOPE": ("QMGR", _NO_CELLS)} for kind in _QUEUES.split()},
@@ -157,18 +156,6 @@ IGNORED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "PUTAUT": ("DEF", "the only authority check is Kafka's, for the job's own user"),
         "RCVEXIT": ("NONE", _NOT_CALLED),
         "SENDEXIT": ("NONE", _NOT_CALLED),
-    },
-    "TOPIC": {
-        "CLUSTER": ("", "subscriptions of other queue managers get nothing"),
-        "NPMSGDLV": ("ASPARENT ALLAVAIL", _EACH_BY_ITSELF),
-        "PMSGDLV": ("ASPARENT ALLDUR", _EACH_BY_ITSELF),
-        "USEDLQ": ("ASPARENT YES", _EACH_BY_ITSELF),
-        "WILDCARD": ("PASSTHRU", "subscriptions with wildcards above it get its publications too"),
-    },
-    "SUB": {
-        "EXPIRY": ("UNLIMITED", "the subscription never ends"),
-        "SELECTOR": ("", "the subscription gets every publication, selected or not"),
-        "SUBLEVEL": ("1", "all subscriptions get a publication at the same time"),
     },
     "QMGR": {
         "CLWLEXIT": ("NONE", "the exit is not called: workload management chooses without it"),
@@ -188,6 +175,9 @@ def ignored_attributes(definition: mq.Definition) -> Iterator[tuple[str, str]]:
                 yield written, consequence
     if _asks_for_trigger_messages(definition):
         yield "TRIGGER", "no trigger message is put; programs that read its topic have to run"
+    match definition:
+        case mq.LocalQueue(stream_queue=name, must_duplicate=False) if name:
+            yield f"STREAMQ({name})", "messages are put without a copy"
     match definition:
         case mq.LocalQueue(get_enabled=False) if not definition.is_transmission_queue:
             yield "GET(DISABLED)", "applications can still read its topic"

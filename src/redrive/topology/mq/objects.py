@@ -160,9 +160,9 @@ class HoldingQueue(Queue):
     by_priority: bool = _switch("MSGDLVSQ", "PRIORITY FIFO", on="PRIORITY", default=True)
     """Whether messages are delivered by priority, not in order of arrival."""
     stream_queue: str = _name("STREAMQ")
-    """The queue that gets a copy of each message; empty for none."""
+    """The queue that is to get a copy of each message; empty for none."""
     must_duplicate: bool = _switch("STRMQOS", "BESTEF MUSTDUP", on="MUSTDUP")
-    """Whether a put fails if its copy cannot be put on STREAMQ."""
+    """Whether a put fails without its copy on STREAMQ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,45 +230,6 @@ class Topic(Definition):
     """TOPIC: a topic object, which an alias may target."""
 
     keyword: ClassVar[str] = "TOPIC"
-
-    string: str = _mqsc("TOPICSTR", text(), "")
-    publishable: bool | None = _mqsc(
-        "PUB", choice({"ASPARENT": None, "ENABLED": True, "DISABLED": False}), None
-    )
-    """Whether applications may publish; None to inherit from the topic above."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription(Definition):
-    """SUB: a durable subscription that an administrator defined."""
-
-    keyword: ClassVar[str] = "SUB"
-
-    topic_object: str = _name("TOPICOBJ")
-    topic_string: str = _mqsc("TOPICSTR", text(), "")
-    """Its topic string, appended to that of the topic object if it has both."""
-    matches_characters: bool = _switch("WSCHEMA", "TOPIC CHAR", on="CHAR")
-    """Whether wildcards match characters, not levels."""
-    destination: str = _name("DEST")
-    destination_manager: str = _name("DESTQMGR")
-    """Names of the queue for its copies; without a manager, that of the subscription."""
-    is_managed: bool = _switch("DESTCLAS", "PROVIDED MANAGED", on="MANAGED")
-    """Whether the queue manager would make the queue."""
-    is_on_request: bool = _switch("REQONLY", "YES NO", on="YES")
-    """Whether it gets only retained publications, on request."""
-    correlation: str = _mqsc("DESTCORL", text(48), "")
-    """CorrelId of its copies; blank for a generated one, zeros for the publisher's."""
-    priority: int | None = _mqsc(
-        "PUBPRTY",
-        choice({"ASPUB": None, "ASQDEF": -1, **{str(one): one for one in range(10)}}),
-        None,
-    )
-    """Priority of its copies: -1 is DEFPRTY of the queue, None that of the publication."""
-
-    @property
-    def is_served(self) -> bool:
-        """Whether it can get copies here."""
-        return bool(self.destination) and not (self.is_managed or self.is_on_request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,7 +314,7 @@ ATTRIBUTES: Final[Mapping[type[Definition], Mapping[str, Attribute]]] = {
     for kind in (
         *(LocalQueue, ModelQueue, AliasQueue, RemoteQueue),
         *(QueueManagerAttributes, ClientChannel, Channel),
-        *(Namelist, Topic, Subscription),
+        *(Namelist, Topic),
     )
 }
 """Attributes that resolution uses: object type to keyword to field and form."""

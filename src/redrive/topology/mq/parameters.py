@@ -155,10 +155,7 @@ def object_name(kind: type[mq.Definition], subject: Parameter) -> str:
     if subject.value is None:
         raise ScriptProblem.at("SYNTAX", f"{subject.keyword} needs a name", subject)
     try:
-        if kind is mq.Subscription:  # any characters, unlike names of other objects
-            name = subject.value.rstrip(" ")
-        else:
-            name = check_name(subject.value, kind.longest_name)
+        name = check_name(subject.value, kind.longest_name)
     except ValueProblem as problem:
         raise bad_value(subject, problem) from None
     if not name:

@@ -82,7 +82,6 @@ class QueueManager:
     channels: Mapping[str, mq.Channel] = field(default_factory=dict)
     client_channels: Mapping[str, mq.ClientChannel] = field(default_factory=dict)
     topics: Mapping[str, mq.Topic] = field(default_factory=dict)
-    subscriptions: Mapping[str, mq.Subscription] = field(default_factory=dict)
     namelists: Mapping[str, mq.Namelist] = field(default_factory=dict)
     shared_queues: Mapping[str, mq.LocalQueue] = field(default_factory=dict)
     """Queues of the queue-sharing group by name."""

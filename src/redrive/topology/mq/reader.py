@@ -43,7 +43,7 @@ _TYPES: Final[Mapping[str, type[mq.Definition]]] = {
     **{short: _KINDS[word] for short, word in _SHORT.items()},
 }
 _OTHERS: Final = """AUTHINFO BUFFPOOL CFSTRUCT COMMINFO LISTENER LSTR LOG MAXSMSGS POLICY PRO
-PROCESS PSID SECURITY SERVICE STGCLASS STC TRACE"""
+PROCESS PSID SECURITY SERVICE STGCLASS STC SUB TRACE"""
 _OTHER_TYPES: Final = frozenset(_OTHERS.split())
 _CLIENT: Final = (("CHLTYPE", "CLNTCONN"), ("CHLTABLE", "CLNTTAB"))
 """Parameters with which a command names the client connection of a name, not the channel."""
