@@ -6,6 +6,6 @@ docs/resolution.md describes the procedure with examples.
 """
 
 __all__ = [
-    "checks", "inserts", "mqweb", "network", "objects", "puts", "queue_manager",
+    "checks", "inserts", "network", "objects", "puts", "queue_manager",
     "reader", "resolution", "resolver", "results", "script"
 ]  # fmt: skip

@@ -249,7 +249,7 @@ class Channel(Definition):
     longest_name: ClassVar[int] = 20
 
     channel_type: ChannelType = field(metadata={_KEYWORD: "CHLTYPE", "form": one_of(ChannelType)})
-    connection: str = _mqsc("CONNAME", text(), "")
+    connection: str = _mqsc("CONNAME", text, "")
     transmission_queue: str = _name("XMITQ")
     """The queue that a sender or server serves."""
     cluster: str = _name("CLUSTER")
