@@ -105,7 +105,7 @@ def test_a_definition_knows_where_it_was_read() -> None:
     assert network is not None
     hub = network.queue_managers[0]
     assert (str(hub.location), hub.location.length) == ("net.yaml:4:11", 3)
-    assert (str(hub.queues[3].location), hub.queues[3].location.length) == ("net.yaml:22:30", 5)
+    assert (str(hub.queues[3].location), hub.queues[3].location.length) == ("net.yaml:20:30", 5)
 
 
 def test_all_findings_come_at_once_and_in_order() -> None:
