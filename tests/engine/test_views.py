@@ -382,7 +382,7 @@ def check_replay_plan(
 def check_puts(job: MemoryJob, puts: Sequence[tuple[str, NewMessage, bytes]]) -> None:
     """``resolve`` and ``put`` name result, reason and topic where each message comes to rest."""
     topology = topology_of(job.definitions)
-    tracer = PutTracer(topology, job.deciders, job.facts, job.cluster.answers, {})
+    tracer = PutTracer(topology, job.deciders, job.facts, job.cluster.answers)
     places = {one.topic: one.role for one in topics_of(topology)}
     for manager in MANAGERS:
         intake, mine = put_topic(manager), [it[1:] for it in puts if it[0] == manager]
