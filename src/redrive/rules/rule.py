@@ -119,7 +119,7 @@ class Rule:
 
     line: int = field(default=0, compare=False)
     """First physical line of the rule, by which messages and the ledger name it."""
-    patterns: Mapping[str, Pattern] = field(default_factory=dict)
+    patterns: Mapping[str, Pattern] = field(default_factory=dict, hash=False)
     """Pattern keyword -> pattern; a message matches if all of them do."""
     action: Action
     forward_queue: str = ""

@@ -24,11 +24,10 @@ from tests.rules.dialect.reference import (
 )
 
 from redrive.diagnostics import Severity
-from redrive.rules import parse
+from redrive.rules import explain, parse
 from redrive.rules.analysis import analyse, compare, present_fields
 from redrive.rules.analysis.comparison import Comparison as Compared
 from redrive.rules.analysis.findings import Analysis
-from redrive.rules.explanation import explain
 
 Message: TypeAlias = Mapping[str, str | int]
 
