@@ -44,8 +44,8 @@ from redrive.rules.targets import (
 __all__ = [
     "GROUP_TOPIC", "PATTERN_KEYWORDS", "Action", "Authority", "ClauseVerdict", "Control", "Dialect",
     "Explanation", "FieldReader", "FieldValue", "Matcher", "ParseResult", "RetryTo", "Rule",
-    "RuleVerdict", "RulesTable", "Turn", "allowances", "analysis", "backoff", "decode_source",
-    "diagnosis", "explain", "explain_rule", "fields", "formatting", "group_of", "group_topic",
+    "RuleVerdict", "RulesTable", "Turn", "analysis", "backoff", "decode_source",
+    "diagnosis", "explain", "explain_rule", "fields", "group_of", "group_topic",
     "input_queue", "input_queue_manager", "is_topic_name", "keywords", "missing_insert",
     "original_target", "parse", "patterns", "resolve_target", "rules_of", "select_rule", "source",
     "targets", "values", "write_action", "write_clause", "write_rule"

@@ -144,7 +144,9 @@ class Rule:
     @property
     def selective(self) -> dict[str, Pattern]:
         """The patterns without those that match anything."""
-        return {name: it for name, it in self.patterns.items() if not it.matches_anything}
+        return {
+            name: pattern for name, pattern in self.patterns.items() if not pattern.matches_anything
+        }
 
     @property
     def forward_cluster(self) -> str:
