@@ -209,7 +209,9 @@ class CrashProgram:
         """What exists from the beginning."""
         return [
             self.topic(DEAD_LETTERS, PARTITIONS),
-            self.topic(OUTCOMES, 4, {"message.timestamp.type": "LogAppendTime"}),
+            self.topic(
+                OUTCOMES, 4, {"message.timestamp.type": "LogAppendTime", "retention.ms": "-1"}
+            ),
             self.topic(OPEN, 3),
             self.topic(SMALL, 1, {"max.message.bytes": "1000"}),
             self.topic(LAST, 2),

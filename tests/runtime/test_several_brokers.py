@@ -34,7 +34,7 @@ def test_of_three_brokers_one_may_be_lost(tmp_path: Path) -> None:
         write(cluster.bootstrap_servers, b"with two")
         assert redrive(tmp_path, "start") == 0
         assert {one.state for one in cluster.status()} == {BrokerState.RUNNING}
-        values = [one.value for one in read_records(cluster.bootstrap_servers, TOPIC)]
+        values = [record.value for record in read_records(cluster.bootstrap_servers, TOPIC)]
         assert values == [b"with three", b"with two"]
         with pytest.raises(UsageError, match="has 3 brokers"):
             EmbeddedCluster(tmp_path / "broker", 2)
@@ -65,7 +65,10 @@ def test_a_commit_is_seen_on_a_partition_whose_only_broker_was_away(tmp_path: Pa
         admin = KafkaAdminClient(bootstrap_servers=servers)
         alone = NewTopic("alone", 1, 1, topic_configs={"min.insync.replicas": "1"})
         admin.create_topics([NewTopic(TOPIC, 1, 3), alone], wait_for_metadata=True)
-        (leader,) = (one["leader_id"] for one in admin.describe_topics(["alone"])[0]["partitions"])
+        (leader,) = (
+            partition["leader_id"]
+            for partition in admin.describe_topics(["alone"])[0]["partitions"]
+        )
         admin.close()
         producer = Producer({"bootstrap.servers": servers, "transactional.id": "one"})
         producer.init_transactions(PATIENCE)
@@ -78,6 +81,8 @@ def test_a_commit_is_seen_on_a_partition_whose_only_broker_was_away(tmp_path: Pa
         cluster.brokers[leader - 1].start()
 
         def is_seen() -> bool:
-            return [one.value for one in read_records(servers, TOPIC, "alone")] == [b"both"] * 2
+            return [record.value for record in read_records(servers, TOPIC, "alone")] == [
+                b"both"
+            ] * 2
 
         eventually(is_seen, "both records are seen")

@@ -93,7 +93,7 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -
         plan_of(configuration, "back", range(12), Order(to=To.ORIGINAL)),
         plan_of(configuration, "elsewhere", range(8, 18), elsewhere),
     ]
-    threads = [threading.Thread(target=accepted, args=(configuration, one)) for one in plans]
+    threads = [threading.Thread(target=accepted, args=(configuration, plan)) for plan in plans]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -108,7 +108,7 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -
     numbers = sorted([int(one.value) for one in put] + [int(one.value[172:]) for one in sent])
     assert numbers == list(range(18))
     outcomes = jobs.outcomes(configuration)
-    told = [one for one in outcomes if "replay" in one]
+    told = [outcome for outcome in outcomes if "replay" in outcome]
     assert {(one["operator"], one["purpose"]) for one in told} == {("ann", "a test")}
     results = Counter(one["result"] for one in told)
     assert results["retried"] + results["forwarded"] == 18
@@ -187,10 +187,10 @@ def test_a_rate_is_kept_and_the_rest_can_be_cancelled(jobs: Jobs) -> None:
     wait_for(configuration, "slow")
     only.stop()
     outcomes = jobs.outcomes(configuration)
-    times = sorted(one["time"] for one in outcomes if one["result"] == "forwarded")
+    times = sorted(outcome["time"] for outcome in outcomes if outcome["result"] == "forwarded")
     # A busy machine makes it slower, and a batch may be decided some time after it was planned.
     assert len(times) <= 40 * ((times[-1] - times[0]) / 1000 + 3)
-    results = Counter(one["result"] for one in outcomes)
+    results = Counter(outcome["result"] for outcome in outcomes)
     assert results["forwarded"] == len(jobs.read(repair)) < count
     assert results["forwarded"] + results["cancelled"] == count
     assert results["remains"] == count, "the new dead letter waits"
@@ -252,7 +252,7 @@ def test_edited_messages_are_put_once_as_the_plan_showed_them(
     )
     words = ["--json-patch", str(patch), "--set-header", "fixed=1"]
     plan = redrive("replay", "plan", *words)
-    shown = {one["message"]: one for one in plan["changes"]}
+    shown = {change["message"]: change for change in plan["changes"]}
     assert '+   "currency": "EUR"' in shown[f"{dlq}:0:0"]["lines"]
     assert "the value there is different" in shown[f"{dlq}:0:1"]["problem"]
     done = redrive("replay", "now", *words, "--yes", "--because", "ticket")
@@ -266,7 +266,7 @@ def test_edited_messages_are_put_once_as_the_plan_showed_them(
     assert put.keys() == {b'{"order":%d,"currency":"EUR"}' % number for number in range(3)}
     assert put[b'{"order":0,"currency":"EUR"}']["fixed"] == b"1"
     assert "fixed" not in put[b'{"order":1,"currency":"EUR"}']
-    last = {one["message"]: one for one in jobs.outcomes(configuration)}
+    last = {outcome["message"]: outcome for outcome in jobs.outcomes(configuration)}
     assert last[f"{dlq}:0:0"]["edit"].startswith("headers fixed; value sha256:")
     assert last[f"{dlq}:0:1"]["edit"].startswith("value sha256:")
     assert last[f"{dlq}:0:1"]["purpose"] == "by hand"

@@ -74,7 +74,7 @@ class GroupCluster:
         self._group = configuration.application
         self._copies = LiveCopies(cluster)
         self._ordered = LiveOrder(cluster, configuration.application)
-        replays = {one.identity.replay_topic for one in configuration.handlers} - {""}
+        replays = {handler.identity.replay_topic for handler in configuration.handlers} - {""}
         self._replayed = FollowedReplays(cluster, configuration.outcomes_topic, replays)
         self._puts = FollowedPuts(cluster, configuration.outcomes_topic)
         self._replays: StatesFollower | None = None
@@ -91,7 +91,7 @@ class GroupCluster:
         if questions.about_order:
             # Rounds first: a message that has come back is then among what waits.
             rounds = self._ordered.rounds(questions.rounds)
-            waiting = {one: self._ordered.waiting(one) for one in questions.waiting}
+            waiting = {question: self._ordered.waiting(question) for question in questions.waiting}
             answers = replace(answers, rounds=rounds, waiting=waiting)
         if not questions.about_replays:
             return answers
@@ -101,7 +101,7 @@ class GroupCluster:
             copies={lane: self._copies.on(lane) for lane in questions.copies},
             replays={plan: accepted.get(plan) for plan in questions.replays},
             orders={lane: orders_on(lane, accepted.values()) for lane in questions.orders},
-            replayed={one: self._replayed.since(one) for one in questions.replayed},
+            replayed={place: self._replayed.since(place) for place in questions.replayed},
         )
 
     def close(self) -> None:
@@ -247,7 +247,7 @@ class Emission:
         )
         self._states = NO_STATES
         self.change_tables(order)
-        own = SchemeTable(one.scheme() for one in configuration.schemes)
+        own = SchemeTable(scheme.scheme() for scheme in configuration.schemes)
         self._decoder = DeadLetterDecoder(schemes=own)
         self.transactional_id = order.run.new_transactional_id()
         self._group = GroupCluster(self._cluster, configuration)
@@ -330,14 +330,14 @@ class Emission:
     def _emit_slice(
         self, parts: Sequence[PartitionRecords], settings: SliceSettings, emitted: Emitted
     ) -> list[Summary]:
-        one = Slice(parts, self._decoder, self._facts, settings)
+        slice_ = Slice(parts, self._decoder, self._facts, settings)
         summaries = []
-        for done in self.emitter.emit(one):
+        for done in self.emitter.emit(slice_):
             if isinstance(done, Slice):
                 summary = done.summary()
                 summaries.append(summary)
                 emitted.add(summary)
-        emitted.records += len(one)
+        emitted.records += len(slice_)
         emitted.ends.update({part.lane: part.records.offsets[-1] + 1 for part in parts})
         return summaries
 
@@ -400,8 +400,8 @@ def _next_settings(settings: SliceSettings, summaries: Iterable[Summary]) -> Sli
     for summary in summaries:
         if summary.probed:
             breakers = {
-                key: one._replace(may_probe=one.may_probe and key not in summary.probed)
-                for key, one in settings.breakers.items()
+                key: breaker._replace(may_probe=breaker.may_probe and key not in summary.probed)
+                for key, breaker in settings.breakers.items()
             }
             settings = replace(settings, breakers=breakers)
         if summary.arrivals:
