@@ -244,7 +244,7 @@ def test_a_package_exports_what_others_use() -> None:
     assert exported == used
 
 
-DECIDING = {"select_rule", "select_untried", "check_limits", "Matcher"}
+DECIDING = {"select_rule", "attempts_left", "check_limits", "Matcher"}
 """What chooses a rule or refuses a put. The language's own analysis is part of ``rules``."""
 
 
