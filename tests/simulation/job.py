@@ -374,10 +374,11 @@ class _Run:
         query: Any = self  # which tells its progress
         spark: Any = None
         invalid: Any = SimpleNamespace(look=lambda _: None)  # it only counts, in a thread
+        self._home = Cluster(settings.connection)
         self._upkeep = Upkeep(
             settings,
             instance.control,
-            Cluster(settings.connection),
+            self._home,
             spark=spark,
             start=start,
             query=query,
@@ -421,7 +422,7 @@ class _Run:
                 return False
             if planned == self._read:
                 is_over = self._instance._is_over()
-                is_over = is_over and self._restart is None and self._forwarding.is_done
+                is_over = is_over and self._restart is None and self._has_forwarded()
                 if is_over and not self._has_work():
                     with self._no_upkeep():
                         if self._upkeep.is_last_run():
@@ -608,6 +609,13 @@ class _Run:
             for lane in positions
         }
         return {**news, **free}
+
+    def _has_forwarded(self) -> bool:
+        """Nothing waits for another cluster."""
+        try:
+            return self._forwarding.completed(self._home) is not None
+        except ProtocolError:
+            return False
 
     def _has_work(self) -> bool:
         """Whether anything waits that will be free by itself."""

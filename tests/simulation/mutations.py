@@ -1146,6 +1146,18 @@ def _asked_beside_late(original: Any, self: Any, lanes: Any) -> Any:
         return original(self, lanes)
 
 
+@replaced(
+    "forwarding taken for done as of its last look",
+    forwarding.Forwarding,
+    "completed",
+    schedules=1_200,
+    among=lambda plan: plan.forwards,
+)
+def _done_at_last_look(_original: Any, self: Any, _home: Any) -> Any:
+    completed = {forwarder.lane: forwarder.completed for forwarder in self._forwarders}
+    return None if None in completed.values() else completed
+
+
 # -- changed tables ----------------------------------------------------------------------------
 
 

@@ -70,8 +70,6 @@ class HandlerConfiguration:
     """The source of the text, for messages."""
     breaker: BreakerSettings | None = None
     """When retries wait for their target; None for never."""
-    flood_limit: int = 0
-    """Maximum new dead letters to handle in a minute; 0 for no limit."""
     timestamps: TimestampMode = TimestampMode.AUTO
     """The timestamps of the records that are put."""
     held_keys: bool = False
@@ -242,11 +240,6 @@ class JobConfiguration:
         """What to do about deleted records of a topic."""
         own = (one.data_loss for one in self.handlers if one.identity.topic == topic)
         return next(filter(None, own), self.data_loss)
-
-    @property
-    def flood_limits(self) -> Mapping[str, int]:
-        """The flood limits, by handler."""
-        return {one.identity.name: one.flood_limit for one in self.handlers if one.flood_limit}
 
     @property
     def is_local(self) -> bool:

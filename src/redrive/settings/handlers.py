@@ -150,7 +150,6 @@ class HandlersReader:
             rules=source.strict_text() if source else "",
             rules_name=source.name if source else "",
             breaker=_breaker(section),
-            flood_limit=section.data.get("flood_limit", 0),
             held_keys=_held_keys(section, control),
             data_loss=DataLoss(on_data_loss) if on_data_loss else None,
             timestamps=TimestampMode(section.text("timestamp") or TimestampMode.AUTO),

@@ -88,27 +88,38 @@ class Forwarding:
         ]
         self._threads = [
             threading.Thread(
-                target=one.run, args=(self._ended,), name=f"redrive-to-{one.name}", daemon=True
+                target=forwarder.run,
+                args=(self._ended,),
+                name=f"redrive-to-{forwarder.name}",
+                daemon=True,
             )
-            for one in self._forwarders
+            for forwarder in self._forwarders
         ]
         for thread in self._threads:
             thread.start()
 
-    @property
-    def is_done(self) -> bool:
-        """Whether no message is known to wait for another cluster."""
-        return all(one.is_done for one in self._forwarders)
+    def completed(self, home: Cluster) -> Mapping[TopicPartition, int] | None:
+        """The ends of the topics of other clusters, if everything before them was forwarded.
+
+        Returns:
+            By topic, the offset after its last record; None if a message waits.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        completed = {forwarder.lane: forwarder.completed for forwarder in self._forwarders}
+        ends = home.ends(completed)
+        return ends if completed == ends else None
 
     @property
     def problem(self) -> str:
         """Why messages wait for other clusters; empty if none does."""
-        return "; ".join(one.problem for one in self._forwarders if one.problem)
+        return "; ".join(forwarder.problem for forwarder in self._forwarders if forwarder.problem)
 
     @property
     def waiting(self) -> Mapping[str, int]:
         """How many messages wait for each cluster, including transaction markers."""
-        return {one.name: one.waiting for one in self._forwarders}
+        return {forwarder.name: forwarder.waiting for forwarder in self._forwarders}
 
     def end(self) -> None:
         """Ends the threads; one that waits for an answer ends later and forwards nothing more."""
@@ -130,8 +141,8 @@ class Forwarder:
     ) -> None:
         """Prepare; clients connect in the thread that forwards."""
         self.name = name
-        self.is_done = False
-        """Whether everything was forwarded at the last check."""
+        self.completed: int | None = None
+        """The end of the topic up to which everything was forwarded; None if a message waits."""
         self.problem = ""
         """Why messages wait; empty if none does."""
         self.waiting = 0
@@ -141,7 +152,7 @@ class Forwarder:
         self._there = Cluster(configuration.clusters[name])
         self._connections = configuration.connection, configuration.clusters[name]
         self._topic = cluster_topic(configuration.application, name)
-        self._lane = TopicPartition(self._topic, 0)
+        self.lane = TopicPartition(self._topic, 0)
         self._position = 0
         """Everything before it was forwarded or returned; 0 if unknown."""
         self._timestamps = {
@@ -176,15 +187,15 @@ class Forwarder:
                     ended.wait(AGAIN)
         finally:
             watch.close()
-            for one in (self._forward, self._return):
-                one.drop_producer()
+            for emitter in (self._forward, self._return):
+                emitter.drop_producer()
             for cluster in (self._home, self._there):
                 cluster.close()
 
     def _serve(self, ended: threading.Event, watch: Watch) -> None:
         cleared_at = time.monotonic()
         while not ended.is_set():
-            first, end = self._home.extents([self._lane])[self._lane]
+            first, end = self._home.extents([self.lane])[self.lane]
             if self._position > end or self._is_recreated():
                 self._position = 0
             if self._position > first and time.monotonic() - cleared_at > _CLEAR_AGE:
@@ -193,10 +204,10 @@ class Forwarder:
             begin = max(first, self._position)
             self.waiting = max(0, end - begin)
             if end <= begin:
-                self.is_done, self.problem = True, ""
-                watch.wait({self._lane: end}, AGAIN)
+                self.completed, self.problem = end, ""
+                watch.wait({self.lane: end}, AGAIN)
                 continue
-            self.is_done = False
+            self.completed = None
             if not self._position:
                 self._begin(first)
             if records := [*self._records(end)]:
@@ -218,7 +229,7 @@ class Forwarder:
 
     def _begin(self, first: int) -> None:
         """Finds the position, and creates the topic of the same name in the other cluster."""
-        here = self._home.committed(self._application, [self._lane])[self._lane]
+        here = self._home.committed(self._application, [self.lane])[self.lane]
         if self._topic not in self._there.topics():
             if here is not None:
                 raise TransientFault(
@@ -238,17 +249,17 @@ class Forwarder:
         self._group_there = f"{self._topic}-{self._topic_id}"
         self._forward.drop_producer()
         self._forward.open()  # ends an older run's open transaction, which would hide its offset
-        self._position = max(first, self.committed([self._lane])[self._lane] or 0)
+        self._position = max(first, self.committed([self.lane])[self.lane] or 0)
         if here is None:  # from now on a missing topic there means lost offsets
             self._return.begin_batch()
-            self._return.emit(_Offset(self._lane, self._position))
+            self._return.emit(_Offset(self.lane, self._position))
 
     def _records(self, end: int) -> Iterator[StoredRecord]:
         if self._position >= end:
             return
         size = 0
-        until = {self._lane: end}
-        read = self._home.read({self._lane: self._position}, until, passes_gone=False)
+        until = {self.lane: end}
+        read = self._home.read({self.lane: self._position}, until, passes_gone=False)
         for record in islice(read, _AT_ONCE):
             yield record
             size += len(record.value or b"")
@@ -258,9 +269,11 @@ class Forwarder:
     def _move(self, records: Sequence[StoredRecord]) -> None:
         now = time.monotonic()
         self._refused_topics = {
-            it: (why, at) for it, (why, at) in self._refused_topics.items() if at > now
+            topic: (why, at) for topic, (why, at) in self._refused_topics.items() if at > now
         }
-        for is_refused, run in groupby(records, lambda one: self._refusal_of(one) is not None):
+        for is_refused, run in groupby(
+            records, lambda record: self._refusal_of(record) is not None
+        ):
             part = list(run)
             for emitter in (self._forward, self._return):
                 emitter.begin_batch()  # the other may have moved the position
@@ -310,15 +323,15 @@ class Forwarder:
             TransientFault: The other cluster did not accept them in time.
             _Refusal: It is certain which records are refused.
         """
-        for one in refused:
-            record = part[one.entry]
-            if one.reason == UNANSWERED_REASON:
-                raise TransientFault(f"cluster {self.name}: {one.detail}")
+        for refusal in refused:
+            record = part[refusal.entry]
+            if refusal.reason == UNANSWERED_REASON:
+                raise TransientFault(f"cluster {self.name}: {refusal.detail}")
             forward = _forward_of(record)
-            if one.reason in _TOPIC_REASONS and forward is not None:
-                self._refused_topics[forward.topic] = one, time.monotonic() + _TOPIC_PAUSE
+            if refusal.reason in _TOPIC_REASONS and forward is not None:
+                self._refused_topics[forward.topic] = refusal, time.monotonic() + _TOPIC_PAUSE
             elif len(part) == 1:
-                self._refused_records[record.offset] = one
+                self._refused_records[record.offset] = refusal
             else:
                 return False
         raise _Refusal
@@ -329,7 +342,7 @@ class Forwarder:
         refused = self._refusal_of(record)
         if forward is None or refused is None:
             raise TransientFault(
-                f"{self._lane} has a record without header {own.FORWARD} at offset {record.offset}",
+                f"{self.lane} has a record without header {own.FORWARD} at offset {record.offset}",
                 hint=f"let only the job write to {self._topic}",
             )
         now = time.time_ns() // 1_000_000
@@ -349,11 +362,11 @@ class Forwarder:
         The offsets are committed again, as brokers drop old ones (KIP-211).
         """
         self._return.begin_batch()
-        self._return.emit(_Offset(self._lane, self._position))
-        self._home.delete_records({self._lane: self._position})
+        self._return.emit(_Offset(self.lane, self._position))
+        self._home.delete_records({self.lane: self._position})
 
     def _note_problem(self, fault: RedriveError) -> None:
-        self.is_done = False
+        self.completed = None
         self.problem = f"messages wait for cluster {self.name}: {fault.message}"
         if time.monotonic() - self._warned_at >= _REMINDER:
             self._warned_at = time.monotonic()
@@ -406,19 +419,19 @@ class _Part:
         self._records = records
         self._written = written
         self._refused = refused
-        self._lane = records[0].lane
+        self.lane = records[0].lane
         self._begin = 0
         self.has_to_be_split = False
 
     def lanes(self) -> Sequence[TopicPartition]:
-        return [self._lane]
+        return [self.lane]
 
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
-        self._begin = committed[self._lane] or 0
+        self._begin = committed[self.lane] or 0
 
     def ends(self) -> Mapping[TopicPartition, int]:
         end = self._records[-1].offset + 1
-        return {self._lane: end} if self._begin < end else {}
+        return {self.lane: end} if self._begin < end else {}
 
     def decide(self) -> Questions:
         return Questions()
@@ -453,13 +466,13 @@ class _Offset(_Part):
     """An input without a record: only an offset."""
 
     def __init__(self, lane: TopicPartition, offset: int) -> None:
-        self._lane, self._end, self.has_to_be_split = lane, offset, False
+        self.lane, self._end, self.has_to_be_split = lane, offset, False
 
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
         """Commits the offset regardless of the committed one."""
 
     def ends(self) -> Mapping[TopicPartition, int]:
-        return {self._lane: self._end}
+        return {self.lane: self._end}
 
     @property
     def outputs(self) -> Sequence[tuple[int, OutputRecord]]:
