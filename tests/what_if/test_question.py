@@ -145,7 +145,7 @@ def test_what_cannot_be_asked_is_told(settings: Path, tmp_path: Path) -> None:
     result = plan(new, "-c", settings, "--handler", "orders", "--since", "1d", code=2)
     assert "--over history" in result.output
     result = plan(new, "-c", settings, "--html", "report.html", code=2)
-    assert "--html was removed; 0.1.0 is the last version with it" in result.output
+    assert "--html was removed; 0.1.0 was the last version with it" in result.output
     result = plan(new, "-c", settings, "--handler", "orders", code=1)
     assert "cannot be reached" in result.output
     new.write_text("DIALECT(KAFKA)\nERRCLASS(*Timeout*) ACTION(RETRY)\n")

@@ -64,16 +64,6 @@ def number_option(
     )
 
 
-def removed_option(name: str, instead: str) -> _Decorator:
-    """An option that version 0.1.0 was the last to have; its use is a ``UsageError``."""
-
-    def refuse(_context: click.Context, _option: click.Parameter, value: object) -> None:
-        if value is not None:
-            raise UsageError(f"{name} was removed; 0.1.0 is the last version with it", hint=instead)
-
-    return click.option(name, hidden=True, expose_value=False, callback=refuse)
-
-
 def choice_option(
     *names: str, values: Iterable[str], help_text: str, default: str | None = None
 ) -> _Decorator:

@@ -15,7 +15,7 @@ from typing import Final
 
 import click
 
-from redrive.command.options import EXISTING_FILE, config_option, json_option, removed_option
+from redrive.command.options import EXISTING_FILE, config_option, json_option
 from redrive.command.output import print_json, print_lines, print_notes, progress_bar
 from redrive.command.selection import parse_time
 from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -66,7 +66,6 @@ _PUTS: Final = "puts to queue managers are not included: see redrive resolve"
     default=None,
     help="Read history with Spark; by default where the ledger has over 4 GB.",
 )
-@removed_option("--html", "use --json, or try the table in the console")
 @json_option
 @click.pass_context
 def plan(
