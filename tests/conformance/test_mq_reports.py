@@ -1,4 +1,4 @@
-"""Our vectors about what a put writes beside its message: reports, and copies of STREAMQ.
+"""Our vectors about the reports that a put writes beside its message.
 
 Their form is told at the head of ``own/mq_reports.yaml`` and the other files.
 """
@@ -92,41 +92,6 @@ def test_reports(vector: Vector) -> None:
     check(vector)
 
 
-@pytest.mark.parametrize("vector", load(OWN, "mq_streams"), ids=lambda vector: vector["id"])
-def test_streams(vector: Vector) -> None:
-    """The message ends as the vector says, and its copies are those that the vector lists."""
-    case, network = check(vector)
-    final = place(case.vector["expect"]["final"])
-    copies = [
-        (topic, record)
-        for topic, records in network.lying.items()
-        for record in records
-        if topic != final and (topic, record) not in reports(network)
-    ]
-    expected = case.vector["expect"]["copies"]
-    assert len(copies) == len(expected)
-    for copy, (topic, record) in zip(expected, copies, strict=True):
-        check_report(copy, topic, record)
-
-
-@pytest.mark.parametrize("vector", load(OWN, "mq_publications"), ids=lambda vector: vector["id"])
-def test_publications(vector: Vector) -> None:
-    """Each subscription has its copy and its outcome, and no copy has another's MsgId."""
-    case = numbered("mq_routes", vector, 0)
-    network = DecidedNetwork(case.topology)
-    network.run([put_of(case)])
-    expect = case.vector["expect"]
-    results = [outcome["result"] for outcome in network.outcomes]
-    assert results == expect.get("results", results)
-    assert results[-1] == expect.get("last", results[-1])
-    copies = [(topic, record) for topic in sorted(network.lying) for record in network.lying[topic]]
-    assert len(copies) == len(expect["copies"])
-    for expected, (topic, record) in zip(expect["copies"], copies, strict=True):
-        check_report(expected, topic, record)
-    fields = [mqmd_fields(record.headers or []) for _, record in copies]
-    assert len({descriptor["MsgId"] for descriptor in fields}) == len(copies)
-
-
 def check(vector: Vector) -> tuple[Numbered, DecidedNetwork]:
     """Carries a vector out, and compares where the message is and which reports there are."""
     case = numbered("mq_routes", vector, 0)
@@ -179,8 +144,8 @@ def test_attributes(vector: Vector) -> None:
         assert len(network.lying[place(expect["waits_on"])]) == 1
 
 
-def foretold(vector: Vector) -> list[tuple[str, str]]:
-    """Where ``redrive resolve`` says that a copy or a report of a vector is: kind and place."""
+def foretold(vector: Vector) -> list[str]:
+    """Where ``redrive resolve`` says that the reports of a vector are."""
     case = numbered("mq_routes", vector, 0)
     put: Mapping[str, Any] = case.vector["put"]
     names = "@".join(filter(None, (put.get("replyq"), put.get("replyqm"))))
@@ -188,7 +153,7 @@ def foretold(vector: Vector) -> list[tuple[str, str]]:
     trace = resolved(case, *options, *([f"--reply-to={names}"] if names else []))
     is_late = put.get("waits", 0) > put.get("expiry", 600)
     return [
-        ("copy" if caused["what"].startswith("a copy") else "report", place(caused["final"]))
+        place(caused["final"])
         for caused in trace["caused"]
         if caused["final"] and is_late == ("late" in caused["what"])
     ]
@@ -198,32 +163,25 @@ def foretold(vector: Vector) -> list[tuple[str, str]]:
     "vector",
     [
         *load(OWN, "mq_reports"),
-        *load(OWN, "mq_streams"),
         *load(OWN, "mq_attributes"),
-        *load(OWN, "mq_publications")[:-2],  # nothing is published, or each copy is followed once
     ],
     ids=lambda vector: vector["id"],
 )
-def test_resolve_foretells_copies_and_reports(folder: Path, vector: Vector) -> None:
+def test_resolve_foretells_reports(folder: Path, vector: Vector) -> None:
     """Where the vector has them; what is asked for in vain is told to be not made."""
     expect = vector["expect"]
     # Names in a vector have the number that keeps its managers apart from those of others.
     numbers = numbered("mq_routes", vector, 0).vector["expect"]
-    expected = [("copy", place(copy["rests"])) for copy in numbers.get("copies", ())]
-    expected += [("report", place(report["rests"])) for report in numbers.get("reports", ())]
-    assert len(expected) == len(expect.get("copies", ())) + len(expect.get("reports", ()))
+    expected = [place(report["rests"]) for report in numbers.get("reports", ())]
+    assert len(expected) == len(expect.get("reports", ()))
     assert sorted(foretold(vector)) == sorted(expected)
 
 
 def test_every_option_that_asks_for_a_report_is_known() -> None:
-    """Without the options that ask, no report is due; the others stay as they are."""
+    """All are known by their names, and ask for the report that they name."""
     options = ReportOptions(sum(OPTIONS[name] for name in OPTIONS if "_WITH" not in name) | 0x4)
     assert all(options.asks_for(kind) for kind in ReportKind)
-    rest = ReportOptions(options.without_reports)
-    assert not any(rest.asks_for(kind) for kind in ReportKind)
     assert {f"MQRO_{name}": value for name, value in REPORT_OPTIONS.items()} == {
         **OPTIONS,
         "MQRO_ACTIVITY": 0x4,
     }
-    kept = [name for name in OPTIONS if name.startswith(("MQRO_PASS", "MQRO_DISCARD"))]
-    assert rest.value == sum(OPTIONS[name] for name in kept)

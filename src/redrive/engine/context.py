@@ -13,7 +13,6 @@ from redrive.engine.facts import DepthQuestion, Facts, TopicFacts, WaitingQuesti
 from redrive.engine.message import Message
 from redrive.engine.ordering import KeyOrder
 from redrive.engine.putter import Putter
-from redrive.engine.triggers import SliceTriggers
 from redrive.messages import OutputRecord, Refused, body_length, packed_size, wire_size
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Destination, QueueLimits, Refusal, check_limits
@@ -58,7 +57,6 @@ class SliceContext:
     """The waiting messages of a partition by key, including the effects of this slice."""
     cache: DecisionCache = field(default_factory=DecisionCache)
     breakers: SliceBreakers = field(default_factory=lambda: SliceBreakers(NO_BREAKERS, 0))
-    triggers: SliceTriggers = field(default_factory=lambda: SliceTriggers({}))
     putters: dict[int, Putter] = field(default_factory=dict)
     """Cached results about puts, by the id of their decider."""
 
@@ -70,7 +68,6 @@ class SliceContext:
         self.replayed.clear()
         self.recorded.clear()
         self.breakers.begin()
-        self.triggers.begin()
         self.orders.clear()
         # While a breaker is open, prepared puts are valid only for the slice.
         batch = object() if self.breakers else (self.now, self.late)

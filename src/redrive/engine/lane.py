@@ -211,10 +211,6 @@ class Lane:
         )
 
     def _write(self, row: int, decided: Decided) -> Iterator[Entry]:
-        triggers = self._facts.triggers
-        if triggers.by_topic and decided.records:
-            source = f"{self._prefix}{self._part.records.offsets[row]}"
-            decided = triggers.follow(decided, self._base + row, source, self._facts)
         yield from decided.records
         yield from self._copies_and_outcome(row, decided.message, decided.decision)
 

@@ -23,7 +23,6 @@ from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import Result, bounded
 from redrive.engine.pointers import restore_message
-from redrive.engine.put_copies import make_publications, make_stream_copy
 from redrive.engine.put_descriptor import as_put, is_late
 from redrive.engine.put_record import renewal_detail
 from redrive.engine.putter import Effect, Putter
@@ -40,7 +39,7 @@ from redrive.messages.reasons import TEMPORARY, Reason
 from redrive.messages.reports import ReportKind
 from redrive.printable import counted
 from redrive.topology.names import Names
-from redrive.topology.put import Destination, Publication, Refusal
+from redrive.topology.put import Destination, Refusal
 from redrive.topology.receiving import ReceivingQueueManager
 
 REMEMBERED: Final = 100_000
@@ -318,44 +317,11 @@ class _PutAttempt:
         for one in put.destination.discovered:
             if one not in self._facts.discovered:
                 self._record(one, discovered_entry(*one))
-        if put.destination.publication is not None:
-            return self._publish(put, put.destination.publication)
         record = self._putter.put(self._entry, self._message, self._descriptor, put.destination)
         if isinstance(record, Refusal):
             return record
-        stream, copies = put.destination.stream, list[Entry]()
-        problem = renewal_detail(record, self._message.own_time)
-        if stream is not None:
-            copy = make_stream_copy(stream, self._entry, record, self._descriptor, self._putter)
-            if not isinstance(copy, Refusal):
-                copies.append(copy)
-            elif stream.is_required:
-                return copy
-            else:
-                lack = f"no copy: {copy.reason} {copy.detail}"
-                problem = "; ".join(filter(None, (problem, lack)))
-        self._records += [(self._entry, record), *copies]
-        return self._decider.with_detail(put, problem)
-
-    def _publish(self, put: Put, publication: Publication) -> Decision | Refusal:
-        """A publication: a copy for each subscription, all in one transaction, or none."""
-        copies = make_publications(
-            publication,
-            self._entry,
-            self._message,
-            self._descriptor,
-            queue_manager=self._decider.receiver.queue_manager,
-            putter=self._putter,
-        )
-        if isinstance(copies, Refusal):
-            return copies
-        where = f"topic {publication.topic_string!r}"
-        if not copies:
-            nobody = Refusal(0, f"no subscription matches {where}")
-            return self._decider.end(Result.DISCARDED, self._names, nobody)
-        self._records += copies
-        names = ", ".join(one.subscription for one in publication.copies)
-        return self._decider.with_detail(put, bounded(f"published to {where} for {names}"))
+        self._records.append((self._entry, record))
+        return self._decider.with_detail(put, renewal_detail(record, self._message.own_time))
 
     def _on_failure(self, refusal: Refusal) -> Decision:
         """The decision about a failed put: MRRTY applies first."""

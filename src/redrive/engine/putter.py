@@ -49,14 +49,6 @@ class Effect(IntEnum):
     REPORT = 2
     DEAD_REPORT = 3
     """A report that is a dead letter."""
-    COPY = 4
-    """The copy for a streaming queue."""
-    PUBLICATION = 5
-    """The copy for a subscription."""
-    TRIGGER = 6
-    """A trigger message."""
-    DEAD_TRIGGER = 7
-    """A trigger message that is a dead letter."""
 
     def entry(self, entry: int) -> int:
         """The entry number of this effect of an input, which identifies its refusal."""

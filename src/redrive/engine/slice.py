@@ -22,12 +22,10 @@ from redrive.engine.lane import Lane
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import PartitionRecords
 from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
-from redrive.engine.triggers import SliceTriggers
 from redrive.errors import RecreatedFault
 from redrive.messages import INTERNAL, Refused, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.reasons import Reason
-from redrive.topology.triggers import Trigger
 
 _OF_A_BATCH: Final = (Reason.MSG_TOO_BIG_FOR_Q, Reason.FORMAT_ERROR)
 """Reasons that the client may report for a whole produce batch because of one record."""
@@ -55,10 +53,8 @@ class SliceSettings:
     """The open breakers."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of the topics that the run reads."""
-    triggers: Mapping[str, Trigger] = field(default_factory=dict)
-    """Triggers of queues with TRIGGER, by topic."""
     cache: DecisionCache = field(default_factory=DecisionCache, compare=False, repr=False)
-    """Decisions of earlier slices; puts to a queue with TRIGGER are valid for this batch."""
+    """Decisions of earlier slices."""
 
 
 class Slice:
@@ -89,7 +85,6 @@ class Slice:
             tables_topic=settings.tables_topic,
             discovered=settings.discovered,
             breakers=SliceBreakers(settings.breakers, settings.now),
-            triggers=SliceTriggers(settings.triggers),
             cache=settings.cache,
         )
         deciders = (part.decider for part in parts)

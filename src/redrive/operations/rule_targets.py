@@ -12,10 +12,9 @@ from redrive.engine.facts import NO_LIMIT, TopicFacts
 from redrive.operations.put import NewMessage
 from redrive.operations.put_trace import PutTracer
 from redrive.rules import Action, RetryTo, Rule, RulesTable
-from redrive.rules.allowances import without_allowed
 from redrive.rules.analysis import Message, Search, Undecided, bits_of, write_message
 from redrive.rules.backoff import format_seconds
-from redrive.rules.diagnosis import EntryDiagnostic
+from redrive.rules.diagnosis import EntryDiagnostic, without_allowed
 from redrive.rules.patterns import StringPattern
 from redrive.rules.source import physical_lines
 from redrive.rules.targets import inserts, known_names
