@@ -24,7 +24,8 @@ from redrive.engine.commands import To
 from redrive.engine.decision import Decision, Discard, Keep, Put, Wait
 from redrive.engine.facts import TopicFacts
 from redrive.engine.outcome import Result
-from redrive.engine.rules_decider import NO_PAYLOAD, RulesDecider
+from redrive.engine.pointers import NO_PAYLOAD
+from redrive.engine.rules_decider import RulesDecider
 from redrive.masking import NO_MASK
 from redrive.messages import Headers, OutputRecord, TopicPartition
 from redrive.messages.own_headers import GROUP_TOPIC, GroupTopic

@@ -40,15 +40,15 @@ from redrive.checkpoints.epoch import RunEntry
 from redrive.checkpoints.protocol import Emitter
 from redrive.checkpoints.states import StatesFollower
 from redrive.checkpoints.verdicts import Verdict
-from redrive.engine import breaker_guard, commands
+from redrive.engine import commands, rules_decider
 from redrive.engine import slice as slices
 from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import NO_STATES
 from redrive.engine.decision import Keep
 from redrive.engine.facts import MISSING, Answers, Facts, Questions, Replayed
-from redrive.engine.held_keys import HeldKeys
-from redrive.engine.lane import Lane
 from redrive.engine.ordering import KeyOrder
+from redrive.engine.rules_decider import HeldKeys
+from redrive.engine.slice import Lane
 from redrive.engine.sources import (
     InstructionSource,
     PartitionRecords,
@@ -1019,8 +1019,8 @@ def _counted_at_breaker() -> Iterable[AbstractContextManager[Any]]:
         counted = self._attempts.add_failure(decision.rule, attempts)
         return original(self, decision, counted, why)
 
-    original = breaker_guard.BreakerGuard._suspend
-    yield patch.object(breaker_guard.BreakerGuard, "_suspend", suspend)
+    original = rules_decider.BreakerGuard._suspend
+    yield patch.object(rules_decider.BreakerGuard, "_suspend", suspend)
 
 
 @mutation(

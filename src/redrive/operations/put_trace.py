@@ -14,7 +14,7 @@ from redrive.engine.deciders import Decider
 from redrive.engine.facts import Answers, Facts, Questions
 from redrive.engine.message import seed_of
 from redrive.engine.outcome import Result
-from redrive.engine.putter import Effect
+from redrive.engine.put_decider import Effect
 from redrive.engine.sources import SourceKind
 from redrive.engine.walk import AssumedCluster, Hop, Walk, walk
 from redrive.errors import UsageError
