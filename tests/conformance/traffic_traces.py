@@ -146,7 +146,7 @@ def _check_that_the_call_does_not_matter(case: Numbered, topology: Topology) -> 
             bind=bind_option(put.get("bind", "ON_OPEN")),
             seed=seed_of(put.get("open") or f"{put_topic(case.at)}:0:0"),
         )
-        route = follow_route(topology.mq, one.at, request, message)
+        route = follow_route(topology.mq, case.at, request, message)
         if route.end is End.OUTSIDE:
             raise InexpressibleError(f"the job has no such end: {route.end}")
         ends.add((route.end, route.final, route.reason))
