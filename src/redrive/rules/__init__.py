@@ -20,7 +20,6 @@ from redrive.rules.rule import Action, Authority, Control, RetryTo, Rule
 from redrive.rules.selection import (
     ClauseVerdict,
     Explanation,
-    RuleVerdict,
     Turn,
     explain,
     explain_rule,
@@ -44,7 +43,7 @@ from redrive.rules.targets import (
 __all__ = [
     "GROUP_TOPIC", "PATTERN_KEYWORDS", "Action", "Authority", "ClauseVerdict", "Control", "Dialect",
     "Explanation", "FieldReader", "FieldValue", "Matcher", "ParseResult", "RetryTo", "Rule",
-    "RuleVerdict", "RulesTable", "Turn", "analysis", "backoff", "decode_source",
+    "RulesTable", "Turn", "analysis", "backoff", "decode_source",
     "diagnosis", "explain", "explain_rule", "fields", "group_of", "group_topic",
     "input_queue", "input_queue_manager", "is_topic_name", "keywords", "missing_insert",
     "original_target", "parse", "patterns", "resolve_target", "rules_of", "select_rule", "source",
