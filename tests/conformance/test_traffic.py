@@ -329,4 +329,4 @@ def test_most_vectors_of_our_own_are_traffic() -> None:
         stem: sum(not why_left_out(stem, vector) for vector in load(OWN_VECTORS, stem))
         for stem in STEMS
     }
-    assert counted == {"mq_open": 62, "mq_routes": 11, "mqe_puts": 35}
+    assert counted == {"mq_open": 63, "mq_routes": 11, "mqe_puts": 35}
