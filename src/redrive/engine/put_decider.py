@@ -445,9 +445,10 @@ class PutDecider:
 
     def _putter_in(self, facts: SliceContext) -> Putter:
         """The puts in a slice; what is cached about them holds until it is decided again."""
-        if self._putter is None or self._putter[0] is not facts.begun:
-            self._putter = facts.begun, Putter(self, facts)
-        return self._putter[1]
+        last = self._putter  # another thread may decide another slice meanwhile
+        if last is None or last[0] is not facts.begun:
+            last = self._putter = facts.begun, Putter(self, facts)
+        return last[1]
 
     # -- all puts to the same names --------------------------------------------------------------
 
