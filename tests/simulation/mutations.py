@@ -57,7 +57,7 @@ from redrive.engine.sources import (
     SourceKind,
 )
 from redrive.errors import OutcomeUnknown, TransientFault
-from redrive.kafka import cluster, copies, errors, facts, producer, waiting_keys
+from redrive.kafka import cluster, compacted, errors, facts, producer, waiting_keys
 from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.reports import FailureKind, TransactionReport
 from redrive.messages import own_headers as own
@@ -770,7 +770,7 @@ def _replay_without_asking() -> Iterable[AbstractContextManager[Any]]:
 
 @replaced(
     "what remains is known from before the last transaction",
-    copies.LiveCopies,
+    compacted.LiveCopies,
     "on",
     rule="replay 1",
 )
@@ -902,7 +902,7 @@ def _tombstones_passed_over() -> Iterable[AbstractContextManager[Any]]:
                 run.messages = [message for message in run.messages if message.value() is not None]
                 yield run
 
-    yield patch.object(copies, "CompactedTopic", PassesOver)
+    yield patch.object(compacted, "CompactedTopic", PassesOver)
 
 
 @replaced("who waits on is not parked again", RetrySource, "_parked_again", schedules=1_000)

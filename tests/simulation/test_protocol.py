@@ -281,7 +281,7 @@ def test_payloads_that_are_too_large_together_are_fetched_in_several_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each dead letter that only points is put once, whatever fits into one transaction."""
-    monkeypatch.setattr("redrive.kafka.originals.LARGEST_ANSWER", 20)
+    monkeypatch.setattr("redrive.kafka.facts.LARGEST_ANSWER", 20)
     course = Course(targets=["jobs"])
     for number in range(5):
         course.cluster.append(OutputRecord("jobs", None, b"payload %d" % number, [], 1, 0))

@@ -14,7 +14,7 @@ from redrive.configuration.transforms import TransformConfiguration
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.decision import TimestampMode
 from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic, tables_topic
-from redrive.kafka.connection import Connection
+from redrive.kafka.connection import Connection, Credentials
 from redrive.messages.schemes import OwnScheme, SchemeTable, schemes_id
 from redrive.rules import GROUP_TOPIC
 from redrive.topology.files import SourceText
@@ -284,22 +284,10 @@ class JobConfiguration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryAccess:
+class RegistryAccess(Credentials):
     """The address of a schema registry, and how to sign in; not used by jobs."""
 
     url: str
     username: str = ""
     """Empty without a login."""
     password: str = field(default="", repr=False)
-    oauth_endpoint: str = ""
-    """See ``Connection``, as the next four."""
-    oauth_client_id: str = ""
-    oauth_client_secret: str = field(default="", repr=False)
-    oauth_scope: str = ""
-    oauth_ca_file: str = ""
-    ssl_ca_file: str = ""
-    """Authorities to trust; empty for those of the machine."""
-    ssl_certificate_file: str = ""
-    """See ``Connection``, as the next two."""
-    ssl_key_file: str = ""
-    ssl_key_password: str = field(default="", repr=False)

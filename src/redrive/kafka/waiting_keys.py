@@ -7,12 +7,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, not in the stub's list
-
 from redrive.engine.facts import WaitingQuestion
 from redrive.engine.ordering import SETTLED, Place, Round, Waiting, WaitingKeys, position_of
 from redrive.errors import FatalFault, TransientFault
-from redrive.kafka.cluster import Cluster, has_leader, next_offsets, settled_ends
+from redrive.kafka.cluster import Cluster, has_leader, may_read, next_offsets, settled_ends
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
@@ -98,12 +96,7 @@ class LiveOrder:
         existing = {
             name: description for name, description in described.items() if description is not None
         }
-        self._closed = {
-            name
-            for name, description in existing.items()
-            if description.authorized_operations
-            and AclOperation.READ not in description.authorized_operations
-        }
+        self._closed = {name for name, topic in existing.items() if not may_read(topic)}
         return {
             TopicPartition(name, partition.id): has_leader(partition)
             for name, description in existing.items()

@@ -11,8 +11,7 @@ from typing import Final, TypedDict, cast
 from redrive.configuration import RegistryAccess
 from redrive.diagnostics import did_you_mean
 from redrive.engine.names import HandlerIdentity, cluster_topic
-from redrive.kafka.connection import Connection
-from redrive.kafka.properties import PROPERTIES, refusal
+from redrive.kafka.connection import PROPERTIES, Connection, refusal
 from redrive.rules.keywords import CLUSTER_NAME
 from redrive.settings.certificates import check_certificate
 from redrive.settings.findings import Section
