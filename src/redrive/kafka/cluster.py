@@ -259,11 +259,7 @@ class Cluster:
 
     @property
     def identity(self) -> str:
-        """Kafka's unique id of the cluster.
-
-        Raises:
-            TransientFault: The broker did not answer in time.
-        """
+        """Kafka's unique id of the cluster."""
         if not self._identity:
             self.topics()
         return self._identity
@@ -274,12 +270,8 @@ class Cluster:
 
     def lanes(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Every partition of those topics that existed at the last query."""
-        counts = self.partitions(topics)
-        return [
-            TopicPartition(name, number)
-            for name, count in counts.items()
-            for number in range(count)
-        ]
+        counts = self.partitions(topics).items()
+        return [TopicPartition(name, number) for name, count in counts for number in range(count)]
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """Kafka's id of each topic, which changes if the topic is recreated (KIP-516).
@@ -442,11 +434,7 @@ class Cluster:
         }
 
     def delete_records(self, below: Mapping[TopicPartition, int]) -> None:
-        """Make the broker delete the records below some offsets.
-
-        Raises:
-            TransientFault: The broker refused, or did not answer in time.
-        """
+        """Make the broker delete the records below some offsets; ``TransientFault`` if refused."""
         ends = [ClientPartition(*lane, end) for lane, end in below.items() if end]
         if not ends:
             return
@@ -468,16 +456,12 @@ class Cluster:
     def members(self, application: str) -> tuple[str, ...]:
         """Client ids of the running instances; ``TransientFault`` without an answer."""
         group = instances_group(application)
-        described = self._clients.answer(
-            f"members of {group}",
-            lambda seconds: answer_of(
-                self._clients.admin.describe_consumer_groups([group], request_timeout=seconds)[
-                    group
-                ],
-                seconds,
-            ),
-        )
-        return tuple(member.client_id for member in described.members)
+
+        def ask(seconds: float) -> tuple[str, ...]:
+            answers = self._clients.admin.describe_consumer_groups([group], request_timeout=seconds)
+            return tuple(member.client_id for member in answer_of(answers[group], seconds).members)
+
+        return self._clients.answer(f"members of {group}", ask)
 
     def read(
         self,

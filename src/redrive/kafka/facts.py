@@ -179,7 +179,11 @@ class ClusterFacts:
         }
         facts = self._topic_facts({*questions.topics, *models.values()})
         return Answers(
-            facts | {name: _facts_like(facts[like]) for name, like in models.items()},
+            facts
+            | {
+                name: replace(facts[like], may_write=True, may_read=True, silent="")
+                for name, like in models.items()
+            },
             {question: self._depth(question) for question in questions.depths},
             fetch_originals(self._cluster, questions.records) if questions.records else {},
             new_topics=created,
@@ -266,11 +270,6 @@ def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: A
         partitions=len(topic.partitions),
         silent=_silence(topic.partitions, int(settings.get("min.insync.replicas") or 1)),
     )
-
-
-def _facts_like(model: TopicFacts) -> TopicFacts:
-    """The facts of a topic that was created like another one, until the cluster is asked."""
-    return replace(model, may_write=True, may_read=True, silent="")
 
 
 def retention_of(settings: Mapping[str, Any]) -> int:

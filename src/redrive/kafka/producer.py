@@ -182,19 +182,20 @@ class KafkaProducer:
 
     def close(self) -> None:
         """Drop the producer; the next one aborts an open transaction."""
+
+        def serve_all_reports() -> None:
+            # A dropped client with unserved reports keeps its threads: purge, then serve them.
+            self._producer.purge()
+            self._producer.poll(0)
+
         with contextlib.suppress(KafkaException, OutcomeUnknown):
-            self._thread.run(f"closing {self.transactional_id}", CLOSE, self._serve_all_reports)
+            self._thread.run(f"closing {self.transactional_id}", CLOSE, serve_all_reports)
         if self._thread.is_abandoned:
             # The lost call still uses the client: destroying it would end the process.
             _abandoned.append(self)
             return
         self._thread.end()
         self._group = None
-
-    def _serve_all_reports(self) -> None:
-        # A dropped client with unserved reports keeps its threads: purge, then serve them.
-        self._producer.purge()
-        self._producer.poll(0)
 
     def _initialise(self) -> None:
         # A client that is used before it is connected retries half a second later.

@@ -249,7 +249,12 @@ class Reader:
                     self._consumer.incremental_unassign([ClientPartition(*run.lane)])
             now = time.monotonic()
             if self.positions and now - last_progress > SILENCE:
-                raise TransientFault(self._stuck())
+                lane, position = next(iter(self.positions.items()))
+                count = len(self.positions) - 1
+                more = f" and {count} other partitions" if count else ""
+                raise TransientFault(
+                    f"{lane} returned nothing from offset {position} on for {SILENCE:g} s{more}"
+                )
             if self.positions and seconds is not None and now - began > seconds:
                 left = len(self.positions)
                 raise TransientFault(f"{counted(left, 'partition')} not read to the end")
@@ -279,12 +284,6 @@ class Reader:
         run.is_last = self.positions[run.lane] >= end
         if run.is_last:
             run.messages = [message for message in run.messages if _offset(message) < end]
-
-    def _stuck(self) -> str:
-        lane, position = next(iter(self.positions.items()))
-        count = len(self.positions) - 1
-        more = f" and {count} other partitions" if count else ""
-        return f"{lane} returned nothing from offset {position} on for {SILENCE:g} s{more}"
 
 
 class Readers:
@@ -362,8 +361,7 @@ def read_parts(
 
     Raises:
         TransientFault: A range cannot be read: the broker sent nothing for too long, or records
-        were
-            deleted.
+            were deleted.
     """
     for run in _runs(connection, ranges):
         messages = run.messages
@@ -402,12 +400,9 @@ def surviving_offsets(
 
 def _runs(connection: Connection, ranges: Iterable[OffsetRange]) -> Iterator[Run]:
     readers = _readers.setdefault((os.getpid(), connection), Readers(connection))
-    by_lane = {
-        TopicPartition(offsets_of_lane.topic, offsets_of_lane.partition): offsets_of_lane
-        for offsets_of_lane in ranges
-    }
-    starts = {lane: offsets_of_lane.start for lane, offsets_of_lane in by_lane.items()}
-    ends = {lane: offsets_of_lane.end for lane, offsets_of_lane in by_lane.items()}
+    by_lane = {TopicPartition(offsets.topic, offsets.partition): offsets for offsets in ranges}
+    starts = {lane: offsets.start for lane, offsets in by_lane.items()}
+    ends = {lane: offsets.end for lane, offsets in by_lane.items()}
     return readers.read(starts, ends, passes_gone=False)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from redrive.engine.facts import WaitingQuestion
@@ -70,9 +70,12 @@ class LiveOrder:
             for open_round in rounds
             if not any(_may_hold(lane, open_round) for lane in silent)
         }
+        topics_of = defaultdict[str, set[str]](set)
+        for open_round in now:
+            topics_of[open_round.group].add(open_round.target)
         passed = {
             group: self._passed_by_others(group, [lane for lane in ends if lane.topic in topics])
-            for group, topics in _processing(now).items()
+            for group, topics in topics_of.items()
         }
         processed = {
             open_round for open_round, known in now.items() if _is_processed(known, ends, passed)
@@ -138,13 +141,6 @@ class LiveOrder:
         stable = {lane: extents[lane].end for lane in starts}
         behind = {lane: at for lane, at in starts.items() if at < stable[lane]}
         return {**starts, **next_offsets(self._cluster, behind, stable)}
-
-
-def _processing(rounds: Iterable[Round]) -> Mapping[str, set[str]]:
-    targets = defaultdict[str, set[str]](set)
-    for open_round in rounds:
-        targets[open_round.group].add(open_round.target)
-    return targets
 
 
 def _may_hold(lane: TopicPartition, open_round: Round) -> bool:
