@@ -55,7 +55,10 @@ class NewTopic:
 
 
 class TopicAdministration:
-    """Lists, creates and deletes topics of one cluster."""
+    """Lists, creates and deletes topics of one cluster.
+
+    Every method raises ``EnvironmentFault`` if the cluster refuses, or does not answer in time.
+    """
 
     def __init__(self, connection: Connection) -> None:
         """Open the client, which connects on first use."""
@@ -63,11 +66,7 @@ class TopicAdministration:
         self._admin = AdminClient({**connection.librdkafka(), "log_level": 2})
 
     def partitions(self) -> dict[str, int]:
-        """Every topic that exists, with its number of partitions.
-
-        Raises:
-            EnvironmentFault: The cluster cannot be reached, or refuses this user.
-        """
+        """Every topic that exists, with its number of partitions."""
         with self._explained("does not list its topics"):
             topics = self._admin.list_topics(timeout=COORDINATOR).topics
         return {name: len(topic.partitions) for name, topic in topics.items()}
@@ -75,14 +74,7 @@ class TopicAdministration:
     def ensure(self, wanted: Iterable[NewTopic]) -> list[str]:
         """Create missing topics, and add missing partitions.
 
-        Args:
-            wanted: Topics that should exist. Settings of existing topics stay unchanged.
-
-        Returns:
-            The names of the topics that were created.
-
-        Raises:
-            EnvironmentFault: The cluster refused.
+        Settings of existing topics stay unchanged. Returns the names of the topics created.
         """
         existing, wanted = self.partitions(), list(wanted)
         missing = [topic for topic in wanted if topic.name not in existing]
@@ -106,15 +98,12 @@ class TopicAdministration:
         validate_only: bool = False,
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Create topics; existing topics are skipped.
+        """Create topics; existing topics are skipped. A refusal says how many were created.
 
         Args:
             topics: The topics.
             validate_only: Only check whether the cluster would create them.
             progress: Called with the number created, if it takes several requests.
-
-        Raises:
-            EnvironmentFault: The cluster refuses one; the message says how many were created.
         """
         size = max(1, _PARTITIONS_AT_ONCE // max((topic.partitions for topic in topics), default=1))
         for first in range(0, len(topics), size):
@@ -129,11 +118,7 @@ class TopicAdministration:
                 progress(created)
 
     def delete(self, names: Sequence[str]) -> None:
-        """Delete topics with all their records; those that do not exist are fine.
-
-        Raises:
-            EnvironmentFault: The cluster refused, or gave no answer in time.
-        """
+        """Delete topics with all their records; those that do not exist are fine."""
         if not names:
             return
         with self._explained("does not delete topics"):

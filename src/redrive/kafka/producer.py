@@ -52,7 +52,6 @@ _abandoned: Final[list[KafkaProducer]] = []
 """Producers that may not be destroyed yet; ``abandoned_calls`` counts them, and bounds them."""
 
 ClientConfig: TypeAlias = Mapping[str, str | int | float | bool]
-_Report: TypeAlias = Callable[[KafkaError | None, Message], None]
 
 
 class KafkaProducer:
@@ -112,15 +111,24 @@ class KafkaProducer:
         """Hand over records, each with the entry number that a report will carry."""
         self._with_reports = with_reports
         for entry, record in outputs:
-            report = partial(self._on_delivery, entry, record.topic) if with_reports else None
+            topic, key, value, headers, timestamp, partition = record
+            report = partial(self._on_delivery, entry, topic) if with_reports else None
             while not self._abort_required:
                 try:
-                    self._hand_over(record, report)
+                    self._producer.produce(
+                        topic,
+                        value,
+                        key,
+                        partition,
+                        report,
+                        timestamp=timestamp,
+                        headers=headers,  # type: ignore[arg-type]  # a list of pairs, invariant
+                    )
                 except BufferError:
                     self._producer.poll(0.05)
                     continue
                 except KafkaException as exception:
-                    self._note_failure(entry, record.topic, exception.args[0])
+                    self._note_failure(entry, topic, exception.args[0])
                 break
             if self._abort_required:
                 # The rest would only get the same error; the next try produces it.
@@ -226,21 +234,6 @@ class KafkaProducer:
                 return TransactionReport(tuple(self._failed), abort_required=True)
             raise
         return TransactionReport()
-
-    def _hand_over(self, record: OutputRecord, report: _Report | None) -> None:
-        topic, key, value, headers, timestamp, partition = record
-        if headers is None:
-            self._producer.produce(topic, value, key, partition, report, timestamp=timestamp)
-        else:
-            self._producer.produce(
-                topic,
-                value,
-                key,
-                partition,
-                report,
-                timestamp=timestamp,
-                headers=headers,  # type: ignore[arg-type]  # a list of pairs, invariant
-            )
 
     def _on_delivery(
         self, entry: int, topic: str, error: KafkaError | None, _message: Message
