@@ -29,7 +29,6 @@ from redrive.checkpoints import (
     control,
     epoch,
     held,
-    positions,
     protocol,
     registry,
     states,
@@ -37,7 +36,7 @@ from redrive.checkpoints import (
 )
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.epoch import RunEntry
-from redrive.checkpoints.protocol import Emitter
+from redrive.checkpoints.protocol import Emitter, PositionsOnly
 from redrive.checkpoints.states import StatesFollower
 from redrive.checkpoints.verdicts import Verdict
 from redrive.engine import commands, rules_decider
@@ -656,7 +655,7 @@ def _forgotten_is_new() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("the periodic commit moves a lane backwards")
 def _moved_back() -> Iterable[AbstractContextManager[Any]]:
-    yield patch.object(positions.PositionsOnly, "resume", lambda *_: None)
+    yield patch.object(PositionsOnly, "resume", lambda *_: None)
 
 
 @mutation("parked messages released before they are due")

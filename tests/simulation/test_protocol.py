@@ -40,8 +40,7 @@ from tests.simulation.schedules import TABLE, run_schedule
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import RunEntry, RunIdentity, instance_key
 from redrive.checkpoints.instances import Share
-from redrive.checkpoints.positions import PositionsOnly
-from redrive.checkpoints.protocol import Emitter, FailedTry, RetryPolicy
+from redrive.checkpoints.protocol import Emitter, FailedTry, PositionsOnly, RetryPolicy
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration
 from redrive.engine.names import control_topic, tables_topic
 from redrive.engine.slice import Slice
