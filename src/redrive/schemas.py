@@ -13,15 +13,15 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
-from typing import Any, Final, Self, TypeAlias, cast
-
-from jsonschema import Draft202012Validator, ValidationError, validators
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from redrive.diagnostics import did_you_mean
+from redrive.forms import Flaw, KeyPath
 
-KeyPath: TypeAlias = tuple[str | int, ...]
-"""The path of a value: ``("handlers", 0, "queue")``; numbers are indexes of lists."""
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 _CODES: Final[Mapping[str, str]] = {
     "required": "MISSING",
@@ -33,6 +33,9 @@ _CODES: Final[Mapping[str, str]] = {
     "minItems": "EMPTY",
 }
 """Codes by the schema's keyword that a value violates; ``BAD_VALUE`` for all others."""
+
+_ABOUT_KEYS: Final = frozenset({"required", "additionalProperties"})
+"""Keywords whose violation means that the key is wrong rather than its value."""
 
 _TYPES: Final[Mapping[str, str]] = {
     "array": "a list",
@@ -51,29 +54,6 @@ _TYPE_NAMES: Final = (
     (list, "a list"),
     (dt.date | dt.time, "a date or time"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Flaw:
-    """One deviation from a schema."""
-
-    path: KeyPath
-    """The path of the value; for an unknown or missing key, where its value is or would be."""
-    keyword: str
-    """The violated keyword of the schema, such as ``pattern``."""
-    message: str
-    expected: str = ""
-    hint: str = ""
-
-    @property
-    def code(self) -> str:
-        """Class of the finding."""
-        return _CODES.get(self.keyword, "BAD_VALUE")
-
-    @property
-    def concerns_key(self) -> bool:
-        """Whether the key is wrong rather than its value."""
-        return self.keyword in {"required", "additionalProperties"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +84,7 @@ class Schema:
             written: The same for use in messages; by default the data.
         """
         flaws: dict[KeyPath, Flaw] = {}
-        for error in _Validator(self.definition).iter_errors(data):
+        for error in _validator()(self.definition).iter_errors(data):
             for flaw in self._flaws(error, data if written is None else written):
                 flaws.setdefault(flaw.path, flaw)
         return tuple(flaws.values())
@@ -126,13 +106,18 @@ class Schema:
                 written = written[step]
             yield self._wrong_value(error, path, written)
 
+    @staticmethod
+    def _flaw(path: KeyPath, keyword: str, message: str, expected: str, hint: str = "") -> Flaw:
+        code, concerns_key = _CODES.get(keyword, "BAD_VALUE"), keyword in _ABOUT_KEYS
+        return Flaw(path, code, message, expected, hint, concerns_key, keyword)
+
     def _missing_key(self, path: KeyPath, schema: Mapping[str, Any]) -> Flaw:
         wanted = schema["properties"][path[-1]]
         if "$ref" in wanted:
             wanted = self.definition["$defs"][wanted["$ref"].rpartition("/")[2]]
         purpose = f": {wanted['description']}" if "description" in wanted else ""
         message = f"{schema['title']} needs {path[-1]}{purpose}"
-        return Flaw(path, "required", message, self._expected(wanted))
+        return self._flaw(path, "required", message, self._expected(wanted))
 
     def _unknown_key(self, path: KeyPath, schema: Mapping[str, Any]) -> Flaw:
         key, known = str(path[-1]), list(schema.get("properties", ()))
@@ -145,7 +130,7 @@ class Schema:
         expected = f"one of {', '.join(known)}" if known else schema.get("description", "")
         hint = f"{key} belongs in {' or '.join(elsewhere)}" if elsewhere else ""
         hint = hint or did_you_mean(key, known)
-        return Flaw(path, "additionalProperties", message, expected, hint)
+        return self._flaw(path, "additionalProperties", message, expected, hint)
 
     def _wrong_value(
         self,
@@ -168,7 +153,7 @@ class Schema:
             if keyword == "enum":
                 known = [choice for choice in schema["enum"] if choice]
                 hint = did_you_mean(str(cast("Any", error.instance)), known)
-        return Flaw(path, keyword, message, self._expected(schema), hint)
+        return self._flaw(path, keyword, message, self._expected(schema), hint)
 
     def _expected(self, schema: Mapping[str, Any]) -> str:
         kind, title = schema.get("type", ""), schema.get("title", "")
@@ -211,15 +196,21 @@ def _is_number(_checker: object, value: object) -> bool:
 def _pattern(
     _validator: object, pattern: str, instance: object, _schema: object
 ) -> Iterator[ValidationError]:
+    from jsonschema import ValidationError  # noqa: PLC0415 - as below
+
     # Python's $ also matches before a line end.
     if isinstance(instance, str) and not re.fullmatch(pattern, instance):
         yield ValidationError("another pattern")
 
 
-_Validator: Final = validators.extend(  # type: ignore[no-untyped-call]
-    Draft202012Validator,
-    validators={"pattern": _pattern},
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many(
-        {"integer": _is_integer, "number": _is_number}
-    ),
-)
+@cache
+def _validator() -> Any:  # noqa: ANN401 - a class made by the library
+    from jsonschema import Draft202012Validator, validators  # noqa: PLC0415 - slow, for few files
+
+    return validators.extend(  # type: ignore[no-untyped-call]
+        Draft202012Validator,
+        validators={"pattern": _pattern},
+        type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many(
+            {"integer": _is_integer, "number": _is_number}
+        ),
+    )

@@ -31,14 +31,19 @@ ALLOWED: Mapping[str, set[str]] = {
     "listener": set(),
     "printable": set(),
     "masking": set(),
-    "schemas": set(),
+    "forms": set(),
+    "schemas": {"forms"},
+    "settings_file": {"forms", "rules", "engine", "kafka"},
     "messages": set(),
     "rules": {"messages"},
-    "topology": {"messages", "schemas"},
+    "topology": {"messages", "schemas", "forms"},
     "engine": {"messages", "rules", "topology"},
-    "kafka": {"messages", "engine"},
+    "kafka": {"messages", "engine", "forms"},
     "checkpoints": {"messages", "engine", "kafka"},
-    "configuration": {"messages", "rules", "engine", "kafka", "topology", "checkpoints"},
+    "configuration": {
+        "messages", "rules", "engine", "kafka", "topology", "checkpoints", "forms",
+        "settings_file",
+    },
     "outcomes": {"messages", "rules", "topology", "engine", "kafka", "configuration"},
     "operations": {
         "messages", "rules", "topology", "engine", "kafka", "configuration", "outcomes",
@@ -283,7 +288,7 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
     TopologicalSorter(_graph(_run_on_import)).prepare()
 
 
-MODULES_IN_CIRCLES = 50
+MODULES_IN_CIRCLES = 48
 """This number only gets lower."""
 
 

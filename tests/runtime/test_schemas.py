@@ -10,7 +10,6 @@ from jsonschema import Draft202012Validator
 from redrive.schemas import Schema
 
 SCHEMAS = [
-    ("redrive.settings", "schema.json"),
     ("redrive.topology", "bindings.json"),
     ("redrive.topology.mqe", "schema.json"),
 ]

@@ -250,7 +250,7 @@ class DeciderFactory:
             transforms={one.name: one for one in self._configuration.transforms},
             breaker=settings.breaker,
             flood_limit=settings.flood_limit,
-            timestamps=settings.timestamps,
+            timestamps=settings.timestamp,
             puts=self._puts_at(settings.identity.queue_manager, states),
         )
 

@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.entry_point import imported
 from redrive.errors import ConfigurationError
-from redrive.schemas import Flaw, KeyPath, Schema
+from redrive.forms import FileForm, Flaw, KeyPath
 from redrive.settings.document import Document, is_secret, without_value
 
-SCHEMA: Final = Schema.load("redrive.settings", "schema.json", mapping="table")
-"""The form of ``redrive.toml``."""
+Value = TypeVar("Value")
+Inner = TypeVar("Inner")
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -130,25 +130,23 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """One table of the document, without the values that have errors."""
+class Section(Generic[Value]):
+    """One table of the document, with defaults in place of the values that have errors."""
 
     findings: Findings
     path: KeyPath
-    data: Mapping[str, Any]
+    value: Value
 
     @classmethod
     def whole(
-        cls, document: Document, environ: Mapping[str, str], schema: Schema = SCHEMA
-    ) -> Section:
-        """The whole document, checked against a schema; ``environ`` replaces ``${NAME}``."""
+        cls, document: Document, environ: Mapping[str, str], schema: FileForm[Value]
+    ) -> Section[Value]:
+        """The whole document, checked against a form; ``environ`` replaces ``${NAME}``."""
         # A missing table counts as empty, and so lacks its required keys.
-        tables: dict[str, Any] = {
-            name: {} for name, one in schema.definition["properties"].items() if "$ref" in one
-        }
+        data: dict[str, Any] = {name: {} for name, key in schema.root.keys.items() if key.is_table}
         unset: dict[KeyPath, str] = {}
         used: dict[str, str] = {}
-        data = tables | _with_variables(document.data, (), environ, unset, used)
+        data |= _with_variables(document.data, (), environ, unset, used)
         findings = Findings(document, used)
         flaws = schema.flaws(data, written=document.data)
         unknown = {flaw.path for flaw in flaws if flaw.concerns_key}
@@ -158,26 +156,15 @@ class Section:
         for flaw in flaws:
             if flaw.path not in unset or flaw.concerns_key:
                 findings.flaw(flaw)
-        for path in sorted({*unset, *(flaw.path for flaw in flaws)}, key=len, reverse=True):
-            _remove(data, path)
-        return cls(findings, (), tables | data)
+        return Section(findings, (), schema.without(data, {*unset, *(flaw.path for flaw in flaws)}))
 
-    def section(self, key: str) -> Section:
+    def inner(self, value: Inner, *steps: str | int) -> Section[Inner]:
         """A table in this one."""
-        return Section(self.findings, (*self.path, key), self.data.get(key, {}))
+        return Section(self.findings, (*self.path, *steps), value)
 
-    def sections(self, key: str) -> tuple[Section, ...]:
+    def inners(self, values: Iterable[Inner], key: str) -> tuple[Section[Inner], ...]:
         """The tables of a list of tables."""
-        path = (*self.path, key)
-        return tuple(
-            Section(self.findings, (*path, index), table)
-            for index, table in enumerate(self.data.get(key, ()))
-            if table is not None
-        )
-
-    def with_value(self, key: str, value: object) -> Section:
-        """This table with another value of a key; findings still point to the written one."""
-        return Section(self.findings, self.path, {**self.data, key: value})
+        return tuple(self.inner(value, key, index) for index, value in enumerate(values))
 
     def has(self, key: str) -> bool:
         """Whether the key is set, with a valid value or not."""
@@ -185,7 +172,7 @@ class Section:
 
     def text(self, key: str) -> str:
         """A text; empty if it is not given."""
-        return str(self.data.get(key, ""))
+        return str(getattr(self.value, key, None) or "")
 
     def written(self, key: str) -> str:
         """A text as written, with ``${NAME}``; empty if it is not given."""
@@ -193,8 +180,8 @@ class Section:
 
     def file(self, key: str) -> Path | None:
         """The path of a file or folder, relative to the document; None if it is not given."""
-        path_of = self.findings.document.path_of
-        return path_of((*self.path, key), self.text(key)) if key in self.data else None
+        path_of, text = self.findings.document.path_of, self.text(key)
+        return path_of((*self.path, key), text) if text else None
 
     def function(self, key: str, *, hint: str = "") -> str:
         """The name of a function, or empty; reports one that cannot be imported."""
@@ -264,12 +251,3 @@ def _with_variables(
                     used[name] = environ[name]
             return _VARIABLE.sub(lambda match: environ.get(match[1], ""), value)
     return value
-
-
-def _remove(data: Any, path: KeyPath) -> None:  # noqa: ANN401 - a table or a list
-    for step in path[:-1]:
-        data = data[step]
-    if isinstance(data, dict):
-        data.pop(path[-1], None)
-    else:
-        data[path[-1]] = None  # the other elements keep their indexes

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from redrive.diagnostics import UNKNOWN_LOCATION, Diagnostic, Severity, SourceLocation, in_order
-from redrive.schemas import KeyPath, Schema
+from redrive.forms import KeyPath
+from redrive.schemas import Schema
 from redrive.topology.document import Document, read_document
 from redrive.topology.names import is_reserved, topic_name
 

@@ -16,7 +16,7 @@ from typing import TypeAlias, cast
 import yaml
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
-from redrive.schemas import Flaw, KeyPath
+from redrive.forms import Flaw, KeyPath
 
 Data: TypeAlias = "str | int | bool | list[Data] | dict[str, Data] | None"
 

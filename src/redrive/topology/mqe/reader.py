@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from redrive.diagnostics import Diagnostic, has_errors, in_order
-from redrive.schemas import KeyPath, Schema
+from redrive.forms import KeyPath
+from redrive.schemas import Schema
 from redrive.topology.document import Document, read_document
 from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.checks import REFERENCES, check_network
