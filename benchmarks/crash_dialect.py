@@ -33,6 +33,8 @@ ORIGINS: Final = "jobs"
 """The topic that pointers point at."""
 ORIGINALS: Final = 3_000
 _ORIGIN_PARTITIONS: Final = 3
+_GONE: Final = 10**9
+"""An offset that no topic reaches: what failed there is not mistaken for a put of the job."""
 
 TABLE: Final = f"""* Back-off, quarantine, pointers, lists and expressions.
 DIALECT(KAFKA) RETRYINT(2)
@@ -95,7 +97,7 @@ class CrashDialect(Crash):
             pointer = [*headers, *_headers("dlq", where)]
             return Sent(DEAD_LETTERS, original % PARTITIONS, None, list(pointer))
         if told != "none":
-            headers += _connect(topic, told)
+            headers += _connect(topic, told, _GONE + number)
         value = b"%08d" % number + chance.randbytes(size)
         if told == "wrong currency":
             value = b'{"number":%d,"currency":"XX"}' % number
@@ -109,11 +111,11 @@ class CrashDialect(Crash):
         return findings
 
 
-def _connect(topic: str, message: str) -> list[tuple[str, bytes]]:
+def _connect(topic: str, message: str, offset: int) -> list[tuple[str, bytes]]:
     told = {
         "topic": topic,
         "partition": 0,
-        "offset": 7,
+        "offset": offset,
         "connector.name": "sink-1",
         "stage": "TASK_PUT",
         "exception.class.name": "org.acme.WriteException",

@@ -47,8 +47,9 @@ from benchmarks.processes import Clock, Job
 from benchmarks.reconciliation import Findings, Reader, Reconciliation
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
+from tests.several_brokers import SeveralBrokers
 
-from redrive.broker import EmbeddedBroker, EmbeddedCluster
+from redrive.broker import EmbeddedBroker
 from redrive.broker.ports import free_port
 
 if TYPE_CHECKING:
@@ -209,7 +210,9 @@ class CrashProgram:
         """What exists from the beginning."""
         return [
             self.topic(DEAD_LETTERS, PARTITIONS),
-            self.topic(OUTCOMES, 4, {"message.timestamp.type": "LogAppendTime"}),
+            self.topic(
+                OUTCOMES, 4, {"message.timestamp.type": "LogAppendTime", "retention.ms": "-1"}
+            ),
             self.topic(OPEN, 3),
             self.topic(SMALL, 1, {"max.message.bytes": "1000"}),
             self.topic(LAST, 2),
@@ -370,7 +373,7 @@ class CrashProgram:
         self, folder: Path, stack: contextlib.ExitStack
     ) -> tuple[Sequence[EmbeddedBroker], str, FaultProxy | None]:
         if self.brokers > 1:
-            cluster = stack.enter_context(EmbeddedCluster(folder / "brokers", self.brokers))
+            cluster = stack.enter_context(SeveralBrokers(folder / "brokers", self.brokers))
             return cluster.brokers, cluster.bootstrap_servers, None
         if not self.is_relayed:
             broker = stack.enter_context(EmbeddedBroker(folder / "broker"))

@@ -61,7 +61,8 @@ FAILURES: Final = (1, 2, 3, 99)
 COPIES: Final = ("connect", "streams")
 """Kinds of dead letters that have the time of the event, not that of the failure."""
 KINDS: Final = ("spring", "bare", *COPIES)
-GROUP: Final = "bench-failing"
+GROUPS: Final = {"spring": "bench-failing", "bare": "bench-bare"}
+"""By kind: programs of one scheme, topic and group count as one, and these differ."""
 KEYS: Final = {False: 9, True: 97}
 """How many keys there are, without and with ORDER(KEY)."""
 _TOPICS: Final = {GROWING: 3, STEADY: 2, LAST: 2}
@@ -117,7 +118,7 @@ class FailingConsumer:
         """Records that were read."""
         self._consumer = Consumer(
             {
-                "bootstrap.servers": servers, "group.id": GROUP, "log_level": 0,
+                "bootstrap.servers": servers, "group.id": GROUPS["spring"], "log_level": 0,
                 "isolation.level": "read_committed", "enable.auto.commit": False,
             }
         )  # fmt: skip
@@ -374,7 +375,7 @@ def dead_letter(message: Message, kind: str) -> Pairs:
                 "offset": (offset or 0).to_bytes(8, "big"),
             }
             added: Pairs = [(f"kafka_dlt-original-{name}", at) for name, at in where.items()]
-            added.append(("kafka_dlt-original-consumer-group", GROUP.encode()))
+            added.append(("kafka_dlt-original-consumer-group", GROUPS[kind].encode()))
             return [*before, *added, ("kafka_dlt-exception-fqcn", b"org.acme.WriteException")]
         case "connect":
             added = [(f"__connect.errors.{name}", at) for name, at in place.items()]

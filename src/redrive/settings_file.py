@@ -138,9 +138,6 @@ class ApplicationTable(StartTable):
 class HandlerOptions(TableForm):
     """The table ``[[handlers]]``: what holds for each of its queues."""
 
-    flood_limit: Annotated[int, number("dead letters a minute; 0 for no limit", 0, MOST)] = 0
-    """New dead letters of a minute that are handled at most, see [flood limit](#flood-limit); 0
-    for all."""
     held_keys: Flag = False
     """With ORDER(KEY): the keys that wait are written to a topic, so that [consumers keep the
     order](kafka.md#order-in-the-consumer) too."""

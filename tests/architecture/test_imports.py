@@ -87,7 +87,7 @@ IMPORTS_OF_CLIENTS = {
     # This list only gets shorter.
     # The demo reads by kafka-python, which the job's data never pass, and the broker
     # is warmed up before anything else uses it.
-    "demo/cluster.py",
+    "demo/client.py",
     "broker/warm_up.py",
 }
 """Modules outside of ``redrive.kafka`` that import a Kafka client."""

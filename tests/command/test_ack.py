@@ -49,32 +49,6 @@ def test_what_is_acknowledged_is_marked_until_that_is_undone() -> None:
     redrive("ack", "--undo", made["id"], code=2)
 
 
-@pytest.mark.usefixtures("shop")
-def test_an_owner_is_listed_and_forever_has_no_end() -> None:
-    """The list of an owner has what is theirs; groups name them."""
-    made = told("ack", "--rule", "1", "--until", "forever", "--note", "old", "--owner", "ann")
-    told("ack", "--rule", "2", "--until", "7d", "--note", "ticket")
-    assert (made["owner"], made["until"]) == ("ann", None)
-    assert told("ack", "--list", "--owner", "ann") == [made]
-    assert len(told("ack", "--list")) == 2
-    assert redrive("ack", "--list", "--owner", "bob").stdout == "Nothing is acknowledged for bob.\n"
-    assert "forever" in redrive("ack", "--list").stdout
-    assert [one["owners"] for one in told("groups")["groups"] if one["owners"]] == [["ann"]]
-    assert "owner" in redrive("groups").stdout
-
-
-@pytest.mark.usefixtures("shop")
-def test_groups_of_an_owner_are_listed() -> None:
-    """Of nobody else, and none of those of which this owner looks after nothing."""
-    for rule, owner in (("1", "ann"), ("2", "")):
-        told("ack", "--rule", rule, "--until", "7d", "--note", "old", "--owner", owner)
-    found = told("groups", "--owner", "ann")
-    assert [one["owners"] for one in found["groups"]] == [["ann"]]
-    assert found["total"] == sum(one["count"] for one in found["groups"])
-    assert told("groups", "--owner", "bob")["groups"] == []
-    assert redrive("groups", "--owner", "bob").stdout == "No dead letter matches these filters.\n"
-
-
 def test_what_makes_no_acknowledgement_is_refused(folder: Path) -> None:
     """Each with what to do instead, before the broker is asked."""
     write_settings(folder, "orders.dlq")
@@ -86,7 +60,7 @@ def test_what_makes_no_acknowledgement_is_refused(folder: Path) -> None:
         (["--until", "7d", "--note", "x", "--status", "parked"], "these raise no alert"),
         (["--list", "--undo", "5f2a"], "stand alone"),
         (["--list", "--rule", "3"], "stand alone"),
-        (["--undo", "5f2a", "--owner", "ann"], "stand alone"),
+        (["--until", "forever", "--note", "x"], "0.1.0 was the last version with forever"),
     ):
         done = redrive("ack", *arguments, code=2)
         assert problem in " ".join(done.stderr.split())

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-import tomllib
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
@@ -39,7 +38,6 @@ from redrive.broker.ports import free_port
 from redrive.command.console import open_listener
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, User
 from redrive.console.rendering import curve
-from redrive.engine.outcome import Result
 from redrive.operations.retention import Waiting
 from redrive.outcomes.inventory import State
 from redrive.settings import read_settings
@@ -554,46 +552,6 @@ def test_what_is_acknowledged_is_marked(browser: TestClient) -> None:
     assert command("ack", "--list") == []
 
 
-def test_what_an_owner_archives_is_folded_away(browser: TestClient) -> None:
-    """And listed under the owner; taken back, it is among the others again."""
-    form = {"until": "forever", "note": "old", "owner": "team <b>"}
-    assert post(browser, "/api/acknowledgements", status="open", **form).status_code == 303
-    (one,) = api(browser, "/acknowledgements", owner="team <b>")["acknowledgements"]
-    assert (one["owner"], one["until"]) == ("team <b>", None)
-    assert api(browser, "/acknowledgements", owner="ann")["acknowledgements"] == []
-    page = browser.get("/groups?whole=1").text
-    assert page.count('<details class="archived"') == 1
-    assert "team &lt;b&gt;" in page
-    assert "forever" in browser.get("/acknowledgements").text
-    post(browser, f"/api/acknowledgements/{one['id']}/undo")
-    assert '<details class="archived"' not in browser.get("/groups?whole=1").text
-
-
-def test_groups_of_an_owner_are_those_of_the_command(browser: TestClient) -> None:
-    """The name in a row leads there; nothing on that page is about messages of other groups."""
-    form = {"until": "7d", "note": "x", "owner": "team <b>", "where": "error_class = 'com.***'"}
-    assert post(browser, "/api/acknowledgements", **form).status_code == 303
-    found = api(browser, "/groups", owner="team <b>")
-    told = command("groups", "--owner", "team <b>")
-    assert [one["owners"] for one in told["groups"]] == [["team <b>"]]
-    assert told == {name: found[name] for name in told} | {
-        "groups": [
-            {name: one[name] for name in one if name not in {"condition", "trend"}}
-            for one in found["groups"]
-        ]
-    }
-    assert api(browser, "/groups", owner="ann")["groups"] == []
-    link = "/groups?status=remaining&owner=team+%3Cb%3E"
-    every = html.unescape(browser.get("/groups?status=remaining", headers=BY_SCRIPT).text)
-    assert f'href="{link}"' in every
-    assert "/api/plans" in every
-    page = browser.get(link, headers=BY_SCRIPT).text
-    assert "owner: team &lt;b&gt; <span" in page
-    assert 'name="owner" size="14" value="team &lt;b&gt;"' in page
-    assert "/api/" not in page
-    assert "No dead letter matches" in browser.get("/groups?owner=ann", headers=BY_SCRIPT).text
-
-
 def test_an_acknowledgement_leads_to_the_messages_of_its_selection(browser: TestClient) -> None:
     """By the filters of the list; not if one of them has a secret."""
     chosen = {"status": "remaining", "rule": "2", "where": "hop = 0", "destq": HOSTILE}
@@ -823,21 +781,6 @@ def test_channels_and_puts_are_stopped_and_started(
     entries = [json.loads(line) for line in lines]
     told = [(one["action"], one["about"]) for one in entries]
     assert told[:2] == [(f"{it} a channel", f"TO/B of {manager}") for it in ("stop", "start")]
-
-
-def test_both_languages_have_every_text(browser: TestClient) -> None:
-    """German has each text of the templates, each state, each result, and each role."""
-    folder = files("redrive.console")
-    german = tomllib.loads(folder.joinpath("texts", "de.toml").read_text(encoding="utf-8"))
-    english = {*State, *Result, *(one.name.lower() for one in Role)}
-    for template in folder.joinpath("templates").iterdir():
-        english |= {*re.findall(r"_\([\"']([^\"']+)[\"']", template.read_text(encoding="utf-8"))}
-    assert english - {*german} == set()
-    page = browser.get("/groups", headers={"Accept-Language": "fr, de-AT;q=0.8"}).text
-    assert '<html lang="de">' in page
-    assert "Gruppen von Dead Letters" in page
-    browser.get("/language/en")
-    assert '<html lang="en">' in browser.get("/", headers={"Accept-Language": "de"}).text
 
 
 def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_headers() -> None:

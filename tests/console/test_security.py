@@ -37,7 +37,6 @@ from redrive.console.logins import Limit, Logins
 from redrive.console.server import console_application
 from redrive.engine.breaker import BreakerState
 from redrive.engine.commands import Replay, Span
-from redrive.engine.flood import FloodState
 from redrive.listener import BACKLOG
 from redrive.messages import TopicPartition
 from redrive.operations.restart import RestartAnswer
@@ -367,7 +366,6 @@ def told_of(topic: str) -> SupervisionState:
         lane=f"{topic}:0", cause=f"hidden body of {topic}", clusters="hidden body",
         forwards={"hidden body": 1}, refused="hidden body", stopped={topic: "com.Hidden"},
         breakers=(breaker,),
-        floods=(FloodState(handler="billing", limit=1, rate=2, kept=1, since=1.0),),
     )  # fmt: skip
 
 

@@ -1,215 +1,193 @@
-"""The whole demos, small and fast, as a user starts them."""
+"""The whole demos, small and fast, as a user starts them; and how they wait and report."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from benchmarks.fault_proxy import HOST
+from rich.console import Console
 from tests.commands import redrive
-from tests.demo.delayed import late_answers
-from tests.demo.oracle import Walk
-from tests.demo.world import sample_table
 
 from redrive.broker import EmbeddedBroker
 from redrive.broker.process import is_alive
-from redrive.demo.cluster import Cluster, Observation
-from redrive.demo.messages import Message
-from redrive.demo.reconciliation import trace
-from redrive.demo.scripts import NETWORKS, Orders
-from redrive.demo.scripts.samples import LONGEST_AGE, generate
-from redrive.settings import read_settings
+from redrive.demo import MqDeadLetters
+from redrive.demo.client import Outcome, Record, StoredRecord
+from redrive.demo.demonstration import Demonstration, Play, Report
+from redrive.demo.reconciliation import End, Message, Trace
+from redrive.errors import EnvironmentFault
 
-DEMO = [sys.executable, "-m", "redrive", "demo"]
-SMALL = ["--messages", "100", "--fast", "--seed", "7"]
-DELAY = 0.03
-"""Seconds by which every answer of a slow broker is late."""
+SMALL = ["--messages", "60", "--fast", "--seed", "7"]
 
 
-def _run(
-    *arguments: str, folder: Path, program: list[str] = DEMO
-) -> subprocess.CompletedProcess[str]:
-    """Run a demo; what it leaves in its temporary folder is seen."""
-    return subprocess.run(
-        [*program, *arguments],
+def _start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """A demo in a session of its own; what it leaves in its temporary folder is seen."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "redrive", "demo", *SMALL, *arguments],
         env={**os.environ, "TMPDIR": str(folder)},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
+        start_new_session=True,
     )
 
 
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind((HOST, 0))
-        port: int = listening.getsockname()[1]
-        return port
-
-
-@pytest.fixture(scope="module")
-def slow_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Observation]:
-    """The result of a demo with a slow broker, and everything that lies on the broker after it."""
-    folder = tmp_path_factory.mktemp("slow") / "demo"
-    port, advertised = _free_port(), _free_port()
-    program = [sys.executable, "-m", "tests.demo.delayed", str(port), str(advertised), "demo"]
-    with late_answers(advertised, port, DELAY) as proxy:
-        try:
-            options = ["--json", "--directory", str(folder), "--keep"]
-            done = _run(*SMALL, *options, folder=folder.parent, program=program)
-            assert done.returncode == 0, done.stdout + done.stderr
-            job = read_settings(folder / "redrive.toml").job
-            with Cluster(job) as cluster:
-                seen = cluster.observe({"DEAD.LETTERS"}, lambda _: None)
-        finally:
-            EmbeddedBroker(folder / "broker").stop()
-    assert len(proxy.clients) > 10
-    return json.loads(done.stdout), seen
-
-
-def test_the_demo_adds_up_on_a_slow_broker(slow_demo: tuple[dict[str, Any], Observation]) -> None:
-    """With the same figures as on any other; every kind of outcome occurs, no retry is early."""
-    result, _ = slow_demo
+def _result(folder: Path, *arguments: str) -> dict[str, Any]:
+    demo = _start(folder, "--json", *arguments)
+    out, error = demo.communicate()
+    assert demo.returncode == 0, out + error
+    assert list(folder.glob("redrive-demo-*")) == []
+    result: dict[str, Any] = json.loads(out)
     assert result["adds_up"]
-    assert result["problems"] == []
-    ends = {end: result[end] for end in ("forwarded", "retried", "discarded", "remaining")}
-    assert ends == {"forwarded": 28, "retried": 44, "discarded": 13, "remaining": 15}
-    assert result["in"] == 100
-    assert result["retries"]["early"] == 0
-    failures = {reason for rule in result["rules"] for reason in rule["failures"]}
-    assert failures == {
-        "MQRC_Q_FULL",
+    assert (result["in"], result["lost"], result["duplicated"]) == (60, 0, 0)
+    assert (result["problems"], result["retries"]["early"]) == ([], 0)
+    return result
+
+
+def test_demo_of_mq_adds_up(tmp_path: Path) -> None:
+    """Every kind of outcome and of failure occurs, and nothing stays behind."""
+    result = _result(tmp_path)
+    ends = [result[end] for end in ("forwarded", "retried", "discarded", "remaining")]
+    assert ends == [14, 30, 8, 8]
+    assert {reason for kind in result["kinds"] for reason in kind["failures"]} >= {
         "MQRC_UNKNOWN_OBJECT_NAME",
         "MQRC_MSG_TOO_BIG_FOR_Q",
-        "MQRC_LOOPING_PUBLICATION",
+        "MQRC_Q_FULL",
     }
 
 
-def test_every_attempt_is_the_one_that_the_specification_wants(
-    slow_demo: tuple[dict[str, Any], Observation],
-) -> None:
-    """The rule, its order, the result, the reason, and every byte of what was written."""
-    _, seen = slow_demo
-    walk = Walk(sample_table())
-    traces = trace(_samples(seen), seen, Orders(100, 7, fast=True).end_of)
-    assert len(traces) == 100
-    problems = [(one.message.number, it) for one in traces for it in walk.problems(one)]
-    assert problems == []
-
-
-def _samples(seen: Observation) -> list[Message]:
-    """The dead letters of that demo, made again from its seed and its time."""
-    [first] = [one for one in seen.inputs if one.number == 0]
-    return list(generate(100, 7, first.record.timestamp + LONGEST_AGE))
-
-
-@pytest.mark.parametrize("network", sorted(NETWORKS))
-def test_the_demo_of_a_network_adds_up(network: str, tmp_path: Path) -> None:
-    """On a real broker, with a channel that stands still; nothing stays behind."""
-    options = ["--messages", "60", "--seed", "7", "--json"]
-    done = _run(network, *options, folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads(done.stdout)
-    assert result["adds_up"]
-    assert result["put"] == sum(result["ends"].values()) == 60
-    assert {end for end, count in result["ends"].items() if count} == {
-        "on queues", "dead letters", "expired", "remaining",
-    }  # fmt: skip
-    assert "redrive channel stop" in done.stderr
-    assert list(tmp_path.glob("redrive-demo-*")) == []
-
-
-def test_the_demo_of_kafka_adds_up(tmp_path: Path) -> None:
-    """With a topic that is away, and an application that fails: no round is early, none missing."""
-    options = ["--messages", "60", "--fast", "--seed", "7", "--json"]
-    done = _run("kafka", *options, folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads(done.stdout)
-    assert result["adds_up"]
-    assert (result["in"], result["lost"], result["duplicated"]) == (60, 0, 0)
-    away = next(one for one in result["kinds"] if one["place"] == "invoices")
-    assert away["failures"]["MQRC_UNKNOWN_OBJECT_NAME"] >= away["messages"] > 0
-    rounds = result["rounds"]
-    number = {one["what"]: one["messages"] for one in result["kinds"]}
-    assert (rounds["early"], rounds["poison"]) == (0, {"3": number["a poison message"]})
-    recovered = number["a gateway that answers again after some rounds"]
-    assert rounds["count"] >= 2 * number["a poison message"] + recovered
-    assert list(tmp_path.glob("redrive-demo-*")) == []
+def test_demo_of_kafka_adds_up(tmp_path: Path) -> None:
+    """With a topic that is missing, and an application that fails: no round is early or missing."""
+    kinds = {kind["what"]: kind for kind in _result(tmp_path, "kafka")["kinds"]}
+    late = kinds["a listener whose topic does not exist"]
+    assert late["failures"]["MQRC_UNKNOWN_OBJECT_NAME"] >= late["messages"] > 0
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start demos in sessions of their own, so that signals reach all their processes.
-
-    Everything that they leave in their temporary folder is seen.
-    """
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*options: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [*DEMO, *SMALL, *options],
-            env={**os.environ, "TMPDIR": str(tmp_path)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.terminate()  # the broker has to be stopped if a test failed
-        process.communicate()
+def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    demo = _start(tmp_path)
+    yield demo
+    demo.terminate()  # the broker has to be stopped if a test failed
+    demo.communicate()
 
 
-@pytest.mark.parametrize("after", ["Dead letters: ", " done, "])
-def test_ctrl_c_stops_everything(
-    start: Callable[..., subprocess.Popen[str]], after: str, tmp_path: Path
-) -> None:
-    """While the job starts, and while it runs: no process stays, no folder, no trace."""
-    process = start()
-    assert process.stderr is not None
-    for line in process.stderr:
-        if after in line:
+def test_ctrl_c_stops_everything(running: subprocess.Popen[str], tmp_path: Path) -> None:
+    """No process stays, no folder, no trace."""
+    assert running.stderr is not None
+    for line in running.stderr:
+        if "redrive run" in line:
             break
     [folder] = tmp_path.glob("redrive-demo-*")
     broker = EmbeddedBroker(folder / "broker").status()
     assert broker.pid
     time.sleep(1)  # somewhere in what comes next
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, rest = process.communicate()
-    assert process.returncode == 130, rest
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+    _, rest = running.communicate()
+    assert running.returncode == 130, rest
     assert "interrupted" in rest
     assert "Traceback" not in rest
     assert not is_alive(broker.pid, "broker.properties")
     assert list(tmp_path.glob("redrive-demo-*")) == []
 
 
-def test_a_folder_in_use_is_a_usage_error(tmp_path: Path) -> None:
-    """At once, and with what to do."""
+def test_folder_in_use_is_a_usage_error(tmp_path: Path) -> None:
+    """Two demos on one broker would count each other's messages."""
     (tmp_path / "data").touch()
-    refused = redrive("demo", "--directory", tmp_path, code=2)
+    refused = redrive("demo", "-n", "50", "--directory", tmp_path, code=2)
     assert "is not empty" in refused.stderr
     assert "hint: name a new folder" in refused.stderr
 
 
-def test_keeping_needs_a_folder() -> None:
-    """A temporary one would stay for ever."""
+def test_keeping_the_broker_needs_a_folder() -> None:
     refused = redrive("demo", "--keep", code=2)
     assert "redrive demo --keep --directory demo" in refused.stderr
 
 
-def test_a_network_has_no_fast_demo() -> None:
-    """The option would have no effect, and an unknown network no demo."""
-    refused = redrive("demo", "mq", "--fast", code=2)
-    assert "hint: --messages 100" in refused.stderr
-    redrive("demo", "mqq", code=2)
+def test_removed_demo_names_what_remains_of_it() -> None:
+    refused = redrive("demo", "mqe", code=2)
+    assert "the last version that has it is 0.1.0" in refused.stderr
+    assert "examples/mqe/README.md" in refused.stderr
+    assert "is not a demo" in redrive("demo", "mqq", code=2).stderr
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    """A play for which every look takes a minute that nobody waits for."""
+    now = [0.0]
+    clock = "redrive.demo.demonstration.time"
+    monkeypatch.setattr(f"{clock}.monotonic", lambda: now[0])
+    monkeypatch.setattr(f"{clock}.sleep", lambda _: now.__setitem__(0, now[0] + 60))
+    script = MqDeadLetters(50, 1)
+    script.messages = ()
+    silent = cast("Any", Demonstration(script, directory=None, keep=False))
+    silent.say = lambda _: None
+    client = cast("Any", type("Client", (), {"outcomes": lambda _: {}})())
+    return Play(script, cast("Any", None), client, silent)
+
+
+def test_wait_lasts_as_long_as_there_is_progress(play: Play) -> None:
+    """On a slow machine an hour, if need be."""
+    left = iter([[str(it) for it in range(count)] for count in range(60, -1, -1)])
+    play._wait_until("came", lambda: next(left))
+    assert list(left) == []
+
+
+def test_wait_in_vain_says_what_it_waited_for(play: Play) -> None:
+    with pytest.raises(EnvironmentFault, match="2 messages never came, such as A:0:1") as caught:
+        play._wait_until("came", lambda: ["A:0:2", "A:0:1"])
+    assert "log" in caught.value.hint
+
+
+def _trace(*outcomes: tuple[int, str, int], again: int | None = None) -> Trace:
+    """A message with time, reason and attempt of each outcome, and when it failed again."""
+    record = Record(None, None, ())
+    letters = [record, *([Record(None, None, (), again)] if again is not None else [])]
+    return Trace(
+        Message(0, "any", "A", record, record, End("retried", "A"), None, len(letters) - 1),
+        [StoredRecord("DLQ", 0, offset, letter) for offset, letter in enumerate(letters)],
+        [("retried", StoredRecord("A", 0, 0, record))],
+        [
+            Outcome("a", at, "parked" if reason else "retried", 1, attempt, reason)
+            for at, reason, attempt in outcomes
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("trace", "early"),
+    [
+        (_trace((0, "MQRC_Q_FULL", 1), (6_000, "MQRC_Q_FULL", 2), (12_000, "", 3)), 0),
+        (_trace((0, "MQRC_Q_FULL", 1), (5_999, "", 2)), 1),
+        (_trace((0, "", 1), (26_000, "", 2), again=20_000), 0),
+        (_trace((0, "", 1), (25_999, "", 2), again=20_000), 1),
+    ],
+)
+def test_retry_before_its_time_is_early(trace: Trace, early: int) -> None:
+    """Counted from the failed attempt before it, or from the failure that brought it back."""
+    report = Report(MqDeadLetters(50, 1), [trace])
+    assert report.document()["retries"]["early"] == early
+    assert report.adds_up is not bool(early)
+
+
+def test_report_says_where_each_kind_ended_and_how_late_retries_were() -> None:
+    steps = [_trace((0, "MQRC_Q_FULL", 1), (6_000 + it * 10, "", 2)) for it in range(1, 101)]
+    console = Console(file=(stream := io.StringIO()), width=120)
+    Report(MqDeadLetters(50, 1), steps).show(console)
+    text = stream.getvalue()
+    assert "100 failed: Q_FULL" in text
+    assert "retried A" in text
+    assert (
+        "100 retries, none early, after their earliest time by 0.01 s (least), 0.50 s (p50),"
+        in text
+    )
+    assert "0.99 s (p99)" in text
+    assert "100 in = 0 forwarded + 100 retried" in text
+    assert "every byte is as it must be" in text

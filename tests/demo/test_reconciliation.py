@@ -2,185 +2,196 @@
 
 from __future__ import annotations
 
-import random
+import ast
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tests.demo.world import ORDERS_DEMO, observation, place_of, sample_walk, samples_of, traces
 
-from redrive.demo.cluster import Observation
-from redrive.demo.messages import End, Found, Outcome, Record, State
-from redrive.demo.reconciliation import Reconciliation, reconcile
+from redrive.demo import client
+from redrive.demo.client import (
+    NUMBER_HEADER,
+    Observation,
+    Outcome,
+    Record,
+    StoredRecord,
+    remaining_among,
+)
+from redrive.demo.reconciliation import End, Message, Reconciliation, trace
 
-WALK = sample_walk()
-SAMPLES = samples_of(5)
-
+HEADER = ("dead letter", b"why")
 Damage = Callable[[Observation], Observation]
 
 
-def _reconciled(damage: Damage, seed: int = 5) -> Reconciliation:
-    samples = samples_of(seed)
-    seen = damage(observation(WALK, samples, random.Random(seed)))
-    return reconcile(traces(samples, seen), ORDERS_DEMO.ends, counted="in")
+def _number(number: int) -> tuple[str, bytes]:
+    return (NUMBER_HEADER, b"%d" % number)
 
 
-@given(st.integers(0, 2**32))
-@settings(max_examples=20, deadline=None)
-def test_a_faultless_job_adds_up(seed: int) -> None:
-    """Whatever is refused now and then on the way."""
-    result = _reconciled(lambda seen: seen, seed)
-    assert result.problems == ()
-    assert result.adds_up
-    assert sum(result.ends.values()) == result.inputs == 100
+def _message(number: int, what: str, place: str, *, keeps_header: bool = False) -> Message:
+    original = Record(b"key", b"value %d" % number, (_number(number),), 7)
+    letter = replace(original, headers=(*original.headers, HEADER))
+    end = End(what, place, keeps_header)
+    refusals = 1 if what == "retried" else 0
+    return Message(number, what, "DLQ", letter, original, end, refusals)
 
 
-def test_the_line_shows_the_sum() -> None:
-    """In the words and the order of the manual."""
-    ends = {"forwarded": 4, "retried": 3, "discarded": 2, "remaining": 1}
-    result = Reconciliation(expected=10, inputs=10, counted="in", ends=ends, lost=0, duplicated=0)
-    assert result.adds_up
-    assert str(result) == (
-        "10 in = 4 forwarded + 3 retried + 2 discarded + 1 remaining, 0 lost, 0 duplicated"
+MESSAGES = [
+    _message(0, "forwarded", "ASIDE", keeps_header=True),
+    _message(1, "retried", "ORDERS:0"),
+    _message(2, "discarded", ""),
+    _message(3, "remaining", "DLQ"),
+]
+OWN = (("redrive.rule", b"3"), ("redrive.timestamp", b"7"))
+
+
+def _outcome(number: int, result: str, reason: str = "") -> Outcome:
+    return Outcome(f"DLQ:0:{number}", 0, result, 3, 1, reason)
+
+
+def _observation() -> Observation:
+    """What is on the broker after a job without a fault."""
+    forwarded, retried, _, remaining = MESSAGES
+    headers = (*forwarded.record.headers, *OWN)
+    return Observation(
+        inputs=[StoredRecord("DLQ", 0, it.number, it.record) for it in MESSAGES],
+        ends=[
+            ("arrived", StoredRecord("ASIDE", 0, 5, replace(forwarded.record, headers=headers))),
+            ("arrived", StoredRecord("ORDERS", 0, 6, retried.original)),
+            ("remaining", StoredRecord("DLQ", 0, 3, remaining.record)),
+            ("arrived", StoredRecord("ORDERS", 0, 0, Record(None, b"none of the demo's", ()))),
+        ],
+        outcomes={
+            "DLQ:0:0": [_outcome(0, "forwarded")],
+            "DLQ:0:1": [_outcome(1, "parked", "MQRC_Q_FULL"), _outcome(1, "retried")],
+            "DLQ:0:2": [_outcome(2, "discarded")],
+            "DLQ:0:3": [_outcome(3, "remains")],
+        },
     )
 
 
-def test_messages_of_others_do_not_count() -> None:
-    """The full queue is full of messages that are none of the demo's."""
-    other = Found("ORDERS:0:0", "ORDERS", None, Record(None, b"ordinary", ()))
-    assert _reconciled(lambda seen: replace(seen, found=[other, *seen.found])).adds_up
+def _reconciled(damage: Damage) -> Reconciliation:
+    return Reconciliation(trace(MESSAGES, damage(_observation())))
 
 
-def _first(seen: Observation, state: State) -> Found:
-    return next(found for found in seen.found if found.state is state)
+def test_faultless_job_adds_up_whatever_else_is_on_its_queues() -> None:
+    result = _reconciled(lambda seen: seen)
+    assert result.problems == []
+    assert result.adds_up
+    assert str(result) == (
+        "4 in = 1 forwarded + 1 retried + 1 discarded + 1 remaining, 0 lost, 0 duplicated"
+    )
 
 
-@pytest.mark.parametrize("state", [State.LEFT, State.REMAINING])
-def test_a_message_that_is_nowhere_is_lost(state: State) -> None:
-    """Even though its outcome says where it should be."""
-
-    def damage(seen: Observation) -> Observation:
-        gone = _first(seen, state)
-        return replace(seen, found=[found for found in seen.found if found is not gone])
-
-    result = _reconciled(damage)
-    assert (result.lost, result.duplicated) == (1, 0)
-    assert not result.adds_up
+def _without_end(index: int) -> Damage:
+    return lambda seen: replace(seen, ends=[*seen.ends[:index], *seen.ends[index + 1 :]])
 
 
-def _discarded_too(seen: Observation) -> Observation:
-    """A discard of a message that was put as well."""
-    put = _first(seen, State.LEFT)
-    place = place_of(SAMPLES[put.number or 0])
-    outcomes = [
-        *seen.outcomes[place],
-        replace(seen.outcomes[place][-1], result="discarded", topic=""),
-    ]
-    return replace(seen, outcomes={**seen.outcomes, place: outcomes})
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_message_that_is_nowhere_is_lost(index: int) -> None:
+    result = _reconciled(_without_end(index))
+    assert (result.lost, result.duplicated, result.adds_up) == (1, 0, False)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda seen: replace(seen, found=[*seen.found, _first(seen, State.LEFT)]),
-        lambda seen: replace(seen, found=[*seen.found, _first(seen, State.REMAINING)]),
-        lambda seen: replace(
-            seen, found=[*seen.found, replace(_first(seen, State.LEFT), state=State.REMAINING)]
-        ),
-        _discarded_too,
-    ],
-)
-def test_a_message_with_two_ends_is_duplicated(damage: Damage) -> None:
-    """Twice on a queue, twice remaining, on a queue and remaining, on a queue and discarded."""
-    result = _reconciled(damage)
-    assert (result.lost, result.duplicated) == (0, 1)
-    assert not result.adds_up
+def _with_end(what: str, number: int) -> Damage:
+    stored = StoredRecord("DLQ", 0, 9, MESSAGES[number].record)
+    return lambda seen: replace(seen, ends=[*seen.ends, (what, stored)])
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("what", ["arrived", "remaining", "waiting"])
+def test_message_with_two_ends_is_duplicated(what: str, number: int) -> None:
+    result = _reconciled(_with_end(what, number))
+    assert (result.lost, result.duplicated, result.adds_up) == (0, 1, False)
 
 
 def test_one_lost_and_one_duplicated_do_not_cancel_out() -> None:
-    """Totals would hide it: both counts of the queue are the same."""
+    result = _reconciled(lambda seen: _with_end("remaining", 3)(_without_end(0)(seen)))
+    assert (result.lost, result.duplicated, result.adds_up) == (1, 1, False)
 
+
+def _with_first_end(topic: str = "ASIDE", what: str = "arrived", **changes: object) -> Damage:
     def damage(seen: Observation) -> Observation:
-        first, second = [one for one in seen.found if one.topic == "ORDERS"][:2]
-        rest = [found for found in seen.found if found is not first]
-        return replace(seen, found=[second, *rest])
-
-    result = _reconciled(damage)
-    assert (result.lost, result.duplicated) == (1, 1)
-
-
-def _changed(**changes: object) -> Damage:
-    def damage(seen: Observation) -> Observation:
-        first = _first(seen, State.LEFT)
-        record = replace(first.record, **changes)  # type: ignore[arg-type]
-        rest = [found for found in seen.found if found is not first]
-        return replace(seen, found=[replace(first, record=record), *rest])
+        record = replace(seen.ends[0][1].record, **changes)  # type: ignore[arg-type]
+        return replace(seen, ends=[(what, StoredRecord(topic, 0, 5, record)), *seen.ends[1:]])
 
     return damage
 
 
-def _elsewhere(seen: Observation) -> Observation:
-    first = _first(seen, State.LEFT)
-    rest = [found for found in seen.found if found is not first]
-    return replace(seen, found=[replace(first, topic="ELSEWHERE"), *rest])
+def _with_outcomes(number: int, *outcomes: Outcome) -> Damage:
+    return lambda seen: replace(seen, outcomes={**seen.outcomes, f"DLQ:0:{number}": outcomes})
 
 
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (_changed(value=b"other"), "the value on"),
-        (_changed(key=b"other"), "the key on"),
-        (_changed(headers=()), "the headers on"),
-        (_changed(timestamp=1), "the timestamp on"),
-        (_elsewhere, "ELSEWHERE, not"),
-        (lambda seen: replace(seen, inputs=seen.inputs[1:]), "was put 0 times"),
-        (lambda seen: replace(seen, inputs=[seen.inputs[0], *seen.inputs]), "was put 2 times"),
+        (_with_first_end(value=b"other"), "the value on ASIDE:0:5 changed"),
+        (_with_first_end(key=b"other"), "the key on ASIDE:0:5 changed"),
+        (_with_first_end(headers=(_number(0),)), "the headers on ASIDE:0:5 changed"),
+        (
+            _with_first_end(headers=MESSAGES[0].record.headers, timestamp=1),
+            "the timestamp on ASIDE:0:5 changed",
+        ),
+        (_with_first_end("ELSEWHERE"), "ended forwarded ELSEWHERE:0:5, not forwarded ASIDE"),
+        (_with_first_end(what="waiting"), "ended waiting ASIDE:0:5, not forwarded ASIDE"),
+        (lambda seen: replace(seen, inputs=seen.inputs[1:]), "was put 0 times, not 1"),
+        (
+            lambda seen: replace(seen, inputs=[seen.inputs[0], *seen.inputs]),
+            "was put 2 times, not 1",
+        ),
+        (_with_outcomes(0, _outcome(0, "retried")), "ended retried ASIDE:0:5, not forwarded"),
+        (_with_outcomes(1, _outcome(1, "retried")), "0 attempts failed, not 1"),
     ],
 )
 def test_whatever_else_is_wrong_is_named(damage: Damage, problem: str) -> None:
-    """A byte, a place, an input: the sum does not come out, and says why."""
     result = _reconciled(damage)
     assert not result.adds_up
-    assert any(problem in one for one in result.problems)
+    assert any(problem in text for text in result.problems)
 
 
-def test_a_message_comes_back_as_often_as_its_processing_fails() -> None:
-    """It is one message all the same; once less or once more is wrong."""
-    message = replace(SAMPLES[0], failures=1)
-    seen = observation(WALK, [message], random.Random(5))
-    for returns, adds_up in ((0, False), (1, True), (2, False)):
-        again = [replace(seen.inputs[0], place=f"DEAD.LETTERS:0:9{it}") for it in range(returns)]
-        came = traces([message], replace(seen, inputs=[*seen.inputs, *again]))
-        result = reconcile(came, ORDERS_DEMO.ends, counted="in")
-        assert result.adds_up == adds_up
-        problem = f"message 0 ({message.kind}): was put {1 + returns} times, not 2"
-        assert result.problems == (() if adds_up else (problem,))
+@pytest.mark.parametrize(("returns", "adds_up"), [(0, False), (1, True), (2, False)])
+def test_message_comes_back_as_often_as_its_processing_fails(returns: int, adds_up: bool) -> None:  # noqa: FBT001
+    """It remains as its last dead letter was."""
+    message = replace(MESSAGES[3], failures=1)
+    seen = _observation()
+    again = [
+        StoredRecord("DLQ", 0, 90 + it, replace(message.record, key=b"again", timestamp=90 + it))
+        for it in range(returns)
+    ]
+    last = (*[message.record], *(stored.record for stored in again))[-1]
+    ends = [("remaining", StoredRecord("DLQ", 0, 3, last))]
+    traces = trace([message], replace(seen, inputs=[*seen.inputs, *again], ends=ends))
+    result = Reconciliation(traces)
+    assert result.adds_up == adds_up
+    problem = f"message 3 (remaining): was put {1 + returns} times, not 2"
+    assert result.problems == ([] if adds_up else [problem])
 
 
-def test_a_message_that_still_waits_does_not_add_up() -> None:
-    """It is neither lost nor duplicated, and the job ended too early."""
-
-    def damage(seen: Observation) -> Observation:
-        first = _first(seen, State.LEFT)
-        rest = [found for found in seen.found if found is not first]
-        return replace(seen, found=[replace(first, state=State.WAITING), *rest])
-
-    result = _reconciled(damage)
-    assert (result.lost, result.duplicated) == (0, 0)
-    assert not result.adds_up
-    assert "+ 1 waiting" in str(result)
+def test_record_that_the_application_dead_lettered_again_is_no_end() -> None:
+    assert _reconciled(_with_end("arrived", 1)).duplicated == 1
+    seen = _with_end("arrived", 1)(_observation())
+    assert Reconciliation(trace(MESSAGES, seen, {"DLQ:0:9"})).adds_up
 
 
-def test_a_dead_letter_for_another_reason_is_found() -> None:
-    """It is in the right place, and why it is there is wrong."""
-    [one] = traces(SAMPLES[:1], observation(WALK, SAMPLES[:1], random.Random(5)))
-    [(end, found)] = one.ends
-    outcome = Outcome(message="m", time=0, result="", topic="", rule_line=0, attempt=1, reason=2053)
-    wanted = End(end.what, end.place, reason=2030)
-    wrong = replace(
-        one, message=replace(one.message, ends=(wanted,)), ends=[(end, found)], outcomes=[outcome]
-    )
-    [problem] = wrong.problems()
-    assert "with reasons [2053], not 2030" in problem
+def test_last_copy_of_each_key_remains_unless_it_is_a_tombstone() -> None:
+    """A message that was placed later left a tombstone; the record itself is in the headers."""
+    own = (("redrive.key", b"customer"), ("redrive.timestamp", b"5"), ("redrive.null", b""))
+    copies = [
+        Record(b"A:0:0", b"first", (_number(7),)),
+        Record(b"A:0:1", b"placed later", ()),
+        Record(b"A:0:0", b"", (_number(7), *own)),
+        Record(b"A:0:1", None, ()),
+    ]
+    [stored] = remaining_among(copies)
+    assert (stored.position, stored.number) == ("A:0:0", 7)
+    assert stored.record.without_own_headers() == Record(b"customer", None, (_number(7),), 5)
+
+
+def test_client_knows_none_of_our_code() -> None:
+    """Else a fault of the job could be a fault of its audit."""
+    tree = ast.parse(inspect.getsource(client))
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    modules |= {
+        it.name for node in ast.walk(tree) if isinstance(node, ast.Import) for it in node.names
+    }
+    assert not any(str(module).startswith("redrive") for module in modules)

@@ -40,7 +40,7 @@ def test_every_command_on_the_pages_exists_with_its_options() -> None:
             while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
                 command = command.get_command(context, rest.pop(0))
             assert command is not None, f"{page}: redrive {shlex.join(words)}"
-            options = {name for one in command.params for name in one.opts} | {"--help"}
+            options = {name for param in command.params for name in param.opts} | {"--help"}
             given = {word for word in rest if word.startswith("-")}
             assert given <= options | {"--version"}, f"{page}: redrive {shlex.join(words)}"
     assert {words[0] for _, words in known} <= {*SUBCOMMANDS, "--version"}

@@ -173,12 +173,10 @@ def decided(
     records: Records,
     target: Target,
     opened: OpenBreaker | None = None,
-    *,
-    flood_limit: int = 0,
     **more: object,
 ) -> Slice:
     """A slice of records under breakers, decided."""
-    handler = handler_of(TABLE, target.resolve, breaker=BreakerSettings(N), flood_limit=flood_limit)
+    handler = handler_of(TABLE, target.resolve, breaker=BreakerSettings(N))
     one = slice_of(records, handler, **more)  # type: ignore[arg-type]
     breakers = {} if opened is None else {KEY: opened}
     settings = SliceSettings(outcomes_topic="OUT", now=90_000, breakers=breakers)
@@ -241,15 +239,6 @@ def test_a_probe_counts_no_round_and_is_known_when_it_comes_back() -> None:
     rows = [row_of(value, 0, 0, number) for number, value in enumerate(values)]
     told = attempts_of([row for row in rows if row], parse(TABLE).required())
     assert (told.failures, told.by_rule) == (0, ())
-
-
-def test_a_probe_that_a_flood_keeps_has_come_back() -> None:
-    """Else the breaker would close although the consumer is down."""
-    there = own.Rounds("", ((0, 0),), 1, 90_000, "DLQ", "ORDERS")
-    rounds = there._replace(table=handler_of(TABLE).table_id)
-    again = decided(letters(5, rounds=rounds), Target(), RETURNED, flood_limit=2)
-    assert results(again)["remains"] == 3
-    assert again.summary().breakers[KEY].returned == {90_000: 5}
 
 
 def test_a_parked_message_keeps_its_failures() -> None:

@@ -224,6 +224,25 @@ def test_a_program_that_copies_headers_is_not_asked_again() -> None:
         assert cluster.records_asked.count(RecordQuestion("orders", 0, place)) == asked
 
 
+@pytest.mark.parametrize(
+    ("key", "body", "is_round"),
+    [(b"other", b"[]", False), (b"other", b"{}", True), (b"k", b"[]", True), (None, b"[]", True)],
+)
+def test_dead_letter_about_another_record_is_no_round_of_the_one_at_its_place(
+    key: bytes | None, body: bytes, *, is_round: bool
+) -> None:
+    """A copy from another cluster names a place of that cluster; key and body tell."""
+    application = Application(dropping(spring), since=0)
+    application.run(rounds=2)
+    place = len(application.topics.topics["orders"]) - 1
+    foreign = OutputRecord("orders", key, body, [], 5)
+    application.topics.topics["DLQ"].append(application.fail(foreign, place, 10**7))
+    application.driver.cluster = replace(application.driver.cluster, records=application.known())
+    application.driver.step(10**4)
+    outcome = [outcome for outcome in application.outcomes if outcome["topic"] == "DLQ"][-1]
+    assert (outcome["message"] != outcome["outcome"]) == is_round
+
+
 def test_one_dead_letter_without_headers_outweighs_others_that_have_them() -> None:
     """Instances of a program may differ, and only asking is always safe."""
     facts, program = Facts(lambda: 0.0), Program("spring-dlt", "orders", "billing")
@@ -343,7 +362,7 @@ def test_a_changed_table_counts_from_the_beginning() -> None:
 
 
 def test_what_a_changed_table_sets_free_waits_for_the_delays_of_that_table() -> None:
-    """Counted from the failure: what is parked or remains is no flood at a restart."""
+    """Counted from the failure: what is parked or remains is not put at once at a restart."""
     application = Application(spring)
     application.driver.step(BEGIN + 1)
     application.started(TABLE.replace("30s", "90s"))

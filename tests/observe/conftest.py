@@ -14,7 +14,6 @@ from tests.configurations import handled, job_of
 from redrive.checkpoints.protocol import EmissionFigures
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.engine.breaker import BreakerState
-from redrive.engine.flood import FloodState
 from redrive.engine.statistics import (
     AGE_BOUNDS,
     LATENESS_BOUNDS,
@@ -82,7 +81,7 @@ def state(activity: Activity, *, age: float = 0.0, since: float | None = None) -
         time=now - age, pid=os.getpid(), state=activity, lane="orders.dlq:2", step="commit",
         since=None if since is None else now - since, cause="no answer in time",
         breakers=(BreakerState("orders", 2, "ORDERS", "", "open", now, "20 of 20 came back"),),
-        floods=(FloodState("orders", 600, 812, 212, now),), forwards={"eu": 3},
+        forwards={"eu": 3},
         hidden=(HiddenRecords(topic="orders.dlq", partition=2, records=30, since=now - 90),),
     )  # fmt: skip
 

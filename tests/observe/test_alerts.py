@@ -147,12 +147,6 @@ CASES = [
         '{handler="A",instance="1"}',
     ),
     Case(
-        "RedriveFlood", 9,
-        {'redrive_flood_messages{handler="A",instance="1"}': "0x4 9 0x15"},
-        {'redrive_flood_messages{handler="B",instance="1"}': "9 0x15"},
-        '{handler="A",instance="1"}',
-    ),
-    Case(
         "RedriveRetriesLate", 30,
         {'redrive_retry_lateness_seconds_bucket{handler="A",le="30"}': "0+1x40",
          'redrive_retry_lateness_seconds_bucket{handler="A",le="60"}': "0+2x40",

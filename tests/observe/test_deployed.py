@@ -133,7 +133,7 @@ def test_the_alerts_of_the_reference_are_there() -> None:
     """What an operator has to hear of without looking."""
     assert {alert["alert"] for alert in ALERTS} >= {
         "RedriveDown", "RedriveStalled", "RedriveRemainingTooLong", "RedriveMessagesExpire",
-        "RedriveTargetFails", "RedriveBreakerOpen", "RedriveFlood",
+        "RedriveTargetFails", "RedriveBreakerOpen",
     }  # fmt: skip
 
 

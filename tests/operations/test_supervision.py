@@ -12,7 +12,6 @@ import pytest
 from tests.conftest import ended_process
 
 from redrive.engine.breaker import BreakerState
-from redrive.engine.flood import FloodState
 from redrive.operations.supervision import Activity, SupervisionState, problem_of, read, write
 
 NOW = datetime(2026, 3, 2, 12, 7, 7, tzinfo=UTC).timestamp()
@@ -26,13 +25,10 @@ STALLED = SupervisionState(
     lane="orders.dlq:2",
     cause="the coordinator gave no answer",
 )
-FLOOD = FloodState("orders.dlq", 600, 812, 212, NOW - 30)
 OPEN = BreakerState("orders.dlq", 2, "orders", "billing", "open", NOW - 60, "20 of 20 came back")
 
 
-@pytest.mark.parametrize(
-    "state", [RUNNING, STALLED, replace(RUNNING, breakers=(OPEN,), floods=(FLOOD,))]
-)
+@pytest.mark.parametrize("state", [RUNNING, STALLED, replace(RUNNING, breakers=(OPEN,))])
 def test_what_was_written_is_read(tmp_path: Path, state: SupervisionState) -> None:
     """A state survives the file, folder and all."""
     path = tmp_path / "1-of-1" / "supervision.json"

@@ -295,34 +295,13 @@ def test_a_condition_reaches_a_column_however_it_names_it(tmp_path: Path, where:
         assert len(inventory.places(Selection(where=where), limit=None)) == 2
 
 
-def test_groups_name_owners_and_archived_ones_come_last(tmp_path: Path) -> None:
-    """A group is archived if all of it is acknowledged without end; a date archives nothing."""
-    told = [
-        outcome(
-            number, origin=f"d:0:{number}", outcome=f"d:0:{number}", message=f"d:0:{number}",
-            result="remains", handler="orders", fields={"DESTQ": queue}, time=START,
-            reason_name="", form="headers", error_class="", consumer_group="",
-        )
-        for number, queue in enumerate(["A", "A", "A", "B", "B", "C"])
-    ]  # fmt: skip
-    append(tmp_path / "ledger", list(rows(told, partitions=1)))
-    made = [
-        replace(acknowledgement(destination=queue), id=f"{queue}{until}", until=until, owner=owner)
-        for queue, until, owner in (
-            ("A", None, "ann"), ("B", moment(START + 10**9), "bob"), ("B", None, ""),
-            ("C", moment(START + 10**9), ""),
-        )
-    ]  # fmt: skip
-    read = acknowledgements_of({one.id: one.entry()[1] for one in made}, moment(START))
-    assert [one.until is None for one in read] == [False, False, True, True]
-    with Inventory(Ledger(LedgerTable.open(tmp_path / "ledger")), read) as inventory:
-        groups, total = inventory.groups(Selection(), limit=9)
-        of_ann, number = inventory.groups(Selection(), limit=9, owner="ann")
-        of_nobody, _ = inventory.groups(Selection(), limit=9, owner="it's")
-    shown = [(one.destination, list(one.owners), one.is_archived) for one in groups]
-    assert shown == [("C", [], False), ("A", ["ann"], True), ("B", ["bob"], True)]
-    assert (of_ann, number, total) == ([groups[1]], groups[1].count, 6)
-    assert of_nobody == []
+def test_acknowledgement_of_an_earlier_version_without_end_stays_in_effect() -> None:
+    key, value = acknowledgement(covers_new=True).entry()
+    entry = {**value, "until": None, "owner": "ann"}
+    entries = {key.removeprefix(ACKNOWLEDGED): entry}
+    assert acknowledgements_of(entries, moment(START)) == (
+        replace(acknowledgement(covers_new=True), until=None),
+    )
 
 
 def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:

@@ -49,7 +49,7 @@ def test_rules_table_agrees_with_the_reference(work: Work) -> None:
     matcher, found = Matcher(table), []
     for number in RECORDS:
         fields = dict(profiles(work.form, work.count)[number])
-        one = {name: int(it) if name == "REASON" else it for name, it in fields.items()}
+        one = {name: int(field) if name == "REASON" else field for name, field in fields.items()}
         is_kafka = table.control.dialect is Dialect.KAFKA
         first = (
             matcher.first_of(one) if is_kafka else select_rule(table, matcher.candidates_of(one), 0)
@@ -111,7 +111,10 @@ def test_record_is_a_dead_letter_that_redrive_reads(form: Form) -> None:
 
 def test_contestants_name_their_versions() -> None:
     """Every lock names the package of its contestant."""
-    assert all(it.versions and it.name == name for name, it in contestants().items())
+    assert all(
+        contestant.versions and contestant.name == name
+        for name, contestant in contestants().items()
+    )
 
 
 def test_order_of_headers_is_told_apart_from_changed_headers() -> None:
@@ -121,7 +124,7 @@ def test_order_of_headers_is_told_apart_from_changed_headers() -> None:
     fields = profiles(work.form, work.count)[3]
     rule = expected(work.rules, fields)
     value, headers = record(work.form, 3, fields)
-    kept = [it for it in headers if it[0] != STACK_TRACE]
+    kept = [header for header in headers if header[0] != STACK_TRACE]
     added = [("redrive.rule", b"%d" % rule.line), ("redrive.id", b"dlq.in:3:0")]
     for given, kind in (
         ([*kept, *added], ""),
@@ -179,7 +182,10 @@ def test_report_keeps_what_was_measured_before(tmp_path: Path) -> None:
     again.put("sets", work, {"name": "a", "runs": [2]})
     sets = json.loads(file.read_text())["sets"]
     assert [it["rules"] for it in sets] == [200, 20]
-    assert {it["name"]: it["runs"] for it in sets[1]["contestants"]} == {"a": [2], "b": []}
+    assert {contestant["name"]: contestant["runs"] for contestant in sets[1]["contestants"]} == {
+        "a": [2],
+        "b": [],
+    }
 
 
 @pytest.mark.parametrize("percent", [0, 10, 100])

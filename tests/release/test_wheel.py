@@ -25,11 +25,11 @@ print(redrive.__file__)
 
 
 def test_the_wheel_holds_what_the_code_reads(wheel: Path) -> None:
-    """The lock of the jars, the mark of typed code and the examples are in it, and no test."""
+    """The lock of the jars, the mark of typed code and the demos' tables are in it, and no test."""
     names = zipfile.ZipFile(wheel).namelist()
     assert {"redrive/jars.lock", "redrive/py.typed"} <= set(names)
-    examples = {"mq/redrive.toml", "mq/DEPOT.mqsc", "mqe/redrive.toml", "mqe/network.yaml"}
-    assert {f"redrive/demo/networks/{name}" for name in examples} <= set(names)
+    files = {"sample.rul", "kafka.rul", "mq.yaml", "kafka.yaml"}
+    assert {f"redrive/demo/{name}" for name in files} <= set(names)
     assert {name.split("/")[0] for name in names} == {
         "redrive",
         f"redrive-{redrive.__version__}.dist-info",

@@ -139,3 +139,11 @@ def test_a_process_with_a_client_left_behind_ends_without_taking_its_memory_away
     assert done.returncode == 2
     assert "No such command" in done.stderr
     assert ("cleaned up" in done.stdout) == (client == "answers")
+
+
+@pytest.mark.parametrize(
+    "words", [("broker", "start", "--brokers", "3"), ("groups", "--owner", "ann")]
+)
+def test_removed_option_is_refused_with_the_last_version_that_had_it(words: list[str]) -> None:
+    error = " ".join(redrive(*words, code=2).stderr.split())
+    assert f"{words[-2]} was removed; 0.1.0 was the last version with it: " in error

@@ -76,13 +76,13 @@ def found(
 ) -> Findings:
     """What is found in records, all at once or with a decision after each of them."""
     clock = Clock()
-    one = Reconciliation(2.0, tables_change=tables_change, offsets=offsets, clock=clock)
+    reconciliation = Reconciliation(2.0, tables_change=tables_change, offsets=offsets, clock=clock)
     for record in records:
-        one.take(record)
+        reconciliation.take(record)
         if is_settled:
             clock.now += LONG
-            one.settle()
-    return one.finish({0: 4})
+            reconciliation.settle()
+    return reconciliation.finish({0: 4})
 
 
 @pytest.fixture(params=[False, True], ids=["all at once", "bit by bit"])

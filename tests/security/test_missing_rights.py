@@ -82,7 +82,7 @@ def test_with_the_least_rights_a_job_does_its_work_once(
     outcomes = [
         json.loads(record.value) for record in read_records(secure.open_servers, job.outcomes_topic)
     ]
-    results = Counter((one["attempt"], one["result"]) for one in outcomes)
+    results = Counter((outcome["attempt"], outcome["result"]) for outcome in outcomes)
     assert results == {(1, "forwarded"): 1, (1, "parked"): 1, (2, "remains"): 1, (0, "remains"): 1}
     (record,) = read_records(secure.open_servers, "least.target")
     assert record.value.endswith(b"forwarded")
@@ -125,5 +125,5 @@ def test_without_the_right_on_a_target_only_its_own_messages_fail(
     outcomes = [
         json.loads(record.value) for record in read_records(secure.open_servers, job.outcomes_topic)
     ]
-    (failed,) = (one for one in outcomes if one["target_queue"] == "describer.target")
+    (failed,) = (outcome for outcome in outcomes if outcome["target_queue"] == "describer.target")
     assert (failed["reason"], failed["result"]) == (2035, "remains")

@@ -22,8 +22,10 @@ def test_every_client_takes_every_property(
 ) -> None:
     """With the first and the last of its values, or the least; each client reaches the broker."""
     properties = {
-        name: one.choices[which] if one.choices else str(one.minimum or "anything")
-        for name, one in PROPERTIES.items()
+        name: property_.choices[which]
+        if property_.choices
+        else str(property_.minimum or "anything")
+        for name, property_ in PROPERTIES.items()
     }
     connection = replace(secure.certified("client.pem", "client.key"), properties=properties)
     check_access(connection)

@@ -150,7 +150,7 @@ def test_a_secret_is_in_no_log_file_ledger_topic_or_process_list(
     topics = [topic for topic in admin.list_topics() if topic.startswith(f"redrive-{name}-")]
     records = read_records(secure.open_servers, *topics)
     assert records
-    held = [(one.value or b"") + (one.key or b"") for one in records]
+    held = [(record.value or b"") + (record.key or b"") for record in records]
     assert not any(one in text for text in held for one in SECRETS)
     admin.close()
 

@@ -41,6 +41,7 @@ def underlined(finding: Diagnostic) -> str:
         ("hop_limit = 1\n" + GOOD, "UNKNOWN_KEY", "hop_limit", "hop_limit belongs in [job]"),
         (IN_APPLICATION.format("put = 1"), "UNKNOWN_KEY", "put", 'belongs in [queues."NAME"]'),
         (IN_APPLICATION.format("nam = 1"), "UNKNOWN_KEY", "nam", "[application] has no key nam"),
+        (IN_HANDLER.format("flood_limit = 1"), "UNKNOWN_KEY", "flood_limit", "0.1.0 was the last"),
         (GOOD + "[job]\nhop_limt = 1", "UNKNOWN_KEY", "hop_limt", "did you mean hop_limit?"),
         (GOOD + "[log]\nlevl = 1", "UNKNOWN_KEY", "levl", "expected: one of format, level, file"),
         (GOOD + "[ledger]\nfolder = 1", "UNKNOWN_KEY", "folder", "enabled, path, interval"),

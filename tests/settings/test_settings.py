@@ -76,7 +76,6 @@ rules = "orders.rul"
 name = "first"
 breaker = 20
 probe_interval = 5.5
-flood_limit = 600
 held_keys = false
 on_data_loss = "stop"
 timestamp = "keep"
@@ -244,7 +243,7 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert job.handlers[0].identity.name == "first"
     assert job.handlers[0].identity.queue_manager == "QM1"
     assert job.handlers[0].breaker == BreakerSettings(20, probe_interval=5.5)
-    assert (job.flood_limits, job.handlers[0].timestamp) == ({"first": 600}, TimestampMode.KEEP)
+    assert job.handlers[0].timestamp == TimestampMode.KEEP
     assert job.queue_managers == ("QM1", "QM2")
     limits = QueueLimits(
         put_enabled=False, max_message_length=4194304, max_depth=5000, consumer_group="billing"
@@ -533,10 +532,10 @@ def test_a_topic_that_is_gone_keeps_its_handler_while_messages_may_wait(folder: 
 def test_a_handler_of_its_own_wins_over_a_subscription(folder: Path) -> None:
     """The topic has one handler, with the settings that name it."""
     del folder
-    own = '[[handlers]]\nqueue = "a.dlq"\nrules = "orders.rul"\nflood_limit = 7\n'
+    own = '[[handlers]]\nqueue = "a.dlq"\nrules = "orders.rul"\ntimestamp = "now"\n'
     job = read_settings(_written(FLEET + own), asks=False).job.with_topics(["a.dlq", "b.dlq"])
-    limits = {one.identity.topic: one.flood_limit for one in job.handlers}
-    assert limits == {"plain": 0, "a.dlq": 7, "b.dlq": 0}
+    modes = {handler.identity.topic: handler.timestamp.value for handler in job.handlers}
+    assert modes == {"plain": "auto", "a.dlq": "now", "b.dlq": "auto"}
 
 
 def test_a_cluster_that_does_not_answer_leaves_subscriptions_without_topics(folder: Path) -> None:

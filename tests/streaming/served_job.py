@@ -83,8 +83,8 @@ class ServedJob:
 
     def health(self) -> dict[str, Any]:
         """How it is, as its checks tell."""
-        told: dict[str, Any] = json.loads(self.get("/readyz")[1])
-        return told
+        loads: dict[str, Any] = json.loads(self.get("/readyz")[1])
+        return loads
 
     def ended(self) -> int:
         """Its exit code, once it has ended."""

@@ -110,7 +110,7 @@ def test_a_topic_that_may_not_be_read_stops_its_handler_only(jobs: Jobs, guarded
     placed({b"open 1"})
     assert is_said(1)
     every = ResourcePatternFilter(ResourceType.TOPIC, "secret.dlq", ACLResourcePatternType.ANY)
-    listed = {one.topic: one.is_denied for one in read_topics(configuration)}
+    listed = {topic.topic: topic.is_denied for topic in read_topics(configuration)}
     assert listed == {"open.dlq": False, "secret.dlq": True}
     admin.delete_acls([ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, every)])
     placed({b"open 1", b"secret 1"})

@@ -215,7 +215,7 @@ def test_an_open_breaker_outlives_its_run(tmp_path: Path) -> None:
         )
         if is_first:
             breakers.learn({key: BreakerCounts(refused=1)}, int(time.time() * 1000))
-        assert [one.key for one in processor.breakers()] == [key]
+        assert [breaker.key for breaker in processor.breakers()] == [key]
         processor.close()
 
 

@@ -98,9 +98,9 @@ class Prometheus:
 
     def offers(self, query: str, values: list[str]) -> bool:
         """Whether Grafana offers these values for a variable with this query."""
-        found = re.fullmatch(r"label_values\((.+), (\w+)\)", query)
-        assert found is not None, query
-        return bool(self.ask(f"label/{found[2]}/values", **{"match[]": found[1]}) == values)
+        match = re.fullmatch(r"label_values\((.+), (\w+)\)", query)
+        assert match is not None, query
+        return bool(self.ask(f"label/{match[2]}/values", **{"match[]": match[1]}) == values)
 
     def alerts(self) -> dict[str, str]:
         """How the evaluation of each alert went."""
@@ -160,7 +160,7 @@ def configuration(jobs: Jobs, tmp_path: Path) -> JobConfiguration:
         listen="127.0.0.1:0",
     )
     breaker = BreakerSettings(failures=1)
-    handlers = tuple(replace(one, breaker=breaker) for one in configuration.handlers)
+    handlers = tuple(replace(handler, breaker=breaker) for handler in configuration.handlers)
     return replace(configuration, handlers=handlers)
 
 
@@ -198,7 +198,7 @@ def test_every_query_of_the_dashboard_has_an_answer_and_every_alert_is_evaluated
     jobs: Jobs, configuration: JobConfiguration, page: int, tmp_path: Path
 ) -> None:
     """Series with a number, and with the labels that the legend names; PICTURE=FILE draws them."""
-    handlers = [one.identity.name for one in configuration.handlers]
+    handlers = [handler.identity.name for handler in configuration.handlers]
     records = letters(jobs.topic("orders"), f"{handlers[0]}.none")
     offers = {"job": ["redrive"], "application": [configuration.application], "handler": handlers}
     with prometheus(tmp_path, page) as answers:

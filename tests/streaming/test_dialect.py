@@ -118,7 +118,11 @@ def test_age_moves_a_message_on_and_quarantine_outlasts_the_table(jobs: Jobs) ->
     jobs.start(first).join()
     (forwarded,) = jobs.read(old)
     assert forwarded.key == b"young"
-    course = [it for it in jobs.outcomes(first) if it["offset"] >= 0 and it["attempt"] > 0]
+    course = [
+        outcome
+        for outcome in jobs.outcomes(first)
+        if outcome["offset"] >= 0 and outcome["attempt"] > 0
+    ]
     assert [it["result"] for it in course][-1] == "forwarded"
     assert course[-1]["time"] - now > 4000
     (handler,) = first.handlers
@@ -145,9 +149,9 @@ def test_each_delay_of_a_backoff_is_on_time_and_a_new_table_waits_for_none(jobs:
         + 1000 * waited.seconds(it.partition)
         for it in jobs.read(handler.identity.backoff_topic)
     }
-    told = jobs.outcomes(first)
-    assert Counter(it["attempt"] for it in told) == {1: letters, 2: letters, 3: letters}
-    late = [it["time"] - due[it["outcome"]] for it in told if it["outcome"] in due]
+    outcomes = jobs.outcomes(first)
+    assert Counter(it["attempt"] for it in outcomes) == {1: letters, 2: letters, 3: letters}
+    late = [it["time"] - due[it["outcome"]] for it in outcomes if it["outcome"] in due]
     assert len(late) == 2 * letters
     assert min(late) >= 0
 
@@ -158,7 +162,7 @@ def test_each_delay_of_a_backoff_is_on_time_and_a_new_table_waits_for_none(jobs:
     eventually(lambda: len(jobs.outcomes(first)) == 4 * letters, "all wait for an hour")
     running.stop()
     jobs.start(with_table("WAIT(NO)\nACTION(DISCARD)\n")).join()
-    results = Counter(it["result"] for it in jobs.outcomes(first))
+    results = Counter(outcome["result"] for outcome in jobs.outcomes(first))
     # Twice by the first table; what then remained once more by the second, until the third came.
     assert results == {"parked": 3 * letters, "remains": letters, "discarded": letters}
 
@@ -190,8 +194,10 @@ def test_under_order_a_message_waits_behind_an_earlier_one_of_its_key(jobs: Jobs
         found[record.key].append(record.value)
     assert found.pop(None) == [b"second", b"first"]
     assert found == {key: [b"first", b"second"] for key in keys if key}
-    told = jobs.outcomes(configuration)
-    held = Counter(it["message"] for it in told if "waits behind" in it["detail"])
+    outcomes = jobs.outcomes(configuration)
+    held = Counter(
+        outcome["message"] for outcome in outcomes if "waits behind" in outcome["detail"]
+    )
     assert len(held) == len(keys) - 1
     assert set(held.values()) == {1}
 
@@ -213,12 +219,17 @@ def failing_consumer(
     is_over = Event()
 
     def dead_letters(records: Sequence[Any]) -> Iterator[OutputRecord]:
-        for it in records if is_well is None or not is_well.is_set() else ():
-            known, (scheme, how_often, *_) = failures[it.topic, it.value], it.value.decode().split()
+        for record in records if is_well is None or not is_well.is_set() else ():
+            known, (scheme, how_often, *_) = (
+                failures[record.topic, record.value],
+                record.value.decode().split(),
+            )
             if how_often == "always" or len(known) < 2:
                 known.append(int(time.time() * 1000))
-                failed = OutputRecord(it.topic, it.key, it.value, list(it.headers), it.timestamp)
-                yield schemes[scheme](failed, it.offset, known[-1])
+                failed = OutputRecord(
+                    record.topic, record.key, record.value, list(record.headers), record.timestamp
+                )
+                yield schemes[scheme](failed, record.offset, known[-1])
 
     def run() -> Failures:
         producer = Producer({"bootstrap.servers": servers, "log_level": 0})
@@ -233,9 +244,12 @@ def failing_consumer(
         with closing(consumer):
             while not is_over.is_set():
                 for records in consumer.poll(timeout_ms=100).values():
-                    for it in dead_letters(records):
-                        more: Any = {"headers": it.headers, "timestamp": it.timestamp}
-                        producer.produce(dlq, it.value, it.key, **more)
+                    for dead_letter in dead_letters(records):
+                        more: Any = {
+                            "headers": dead_letter.headers,
+                            "timestamp": dead_letter.timestamp,
+                        }
+                        producer.produce(dlq, dead_letter.value, dead_letter.key, **more)
                 producer.flush()
         return failures
 
@@ -299,7 +313,7 @@ def test_only_the_group_that_failed_sees_its_rounds(jobs: Jobs) -> None:
     )
     groups = {one.__name__: group for one, group in GROUPS.items() if one in SCHEMES}
     values = [f"{name} always".encode() for name in groups]
-    jobs.produce(orders, [{"key": b"k", "value": it, "partition": 0} for it in values])
+    jobs.produce(orders, [{"key": b"k", "value": value, "partition": 0} for value in values])
     theirs = [f"{orders}.{group}.retry" for group in sorted({*groups.values()})]
     configuration = jobs.configure({dlq: table})
     running = jobs.start(configuration)
@@ -316,10 +330,14 @@ def test_only_the_group_that_failed_sees_its_rounds(jobs: Jobs) -> None:
     assert {(it.topic, it.value) for it in rounds} == {
         (f"{orders}.{group}.retry", f"{name} always".encode()) for name, group in groups.items()
     }
-    told = jobs.outcomes(configuration)
-    put = Counter(it["message"] for it in told if it["result"] == "retried")
+    outcomes = jobs.outcomes(configuration)
+    put = Counter(outcome["message"] for outcome in outcomes if outcome["result"] == "retried")
     # A broker that is busy may not have the new topic in time: that put is a failed attempt.
-    failed = Counter(it["message"] for it in told if it["result"] == "parked" and it["reason"])
+    failed = Counter(
+        outcome["message"]
+        for outcome in outcomes
+        if outcome["result"] == "parked" and outcome["reason"]
+    )
     assert put == Counter(own.read_own(it.headers).identity for it in rounds)
     assert put + failed == dict.fromkeys(put, 3)
     assert {(it.partition, it.key) for it in rounds} == {(0, b"k")}
@@ -365,10 +383,10 @@ def test_while_a_target_is_away_its_retries_wait_and_use_up_no_attempt(
     assert Counter(it.value for it in placed) == {b"%d" % n: 1 for n in range(letters)}
     rounds = [own.read_own(it.headers).rounds for it in placed]
     assert {one and one.by_rule for one in rounds} == {((0, 1),)}
-    told = jobs.outcomes(configuration)
-    assert Counter(it["result"] for it in told)["retried"] == letters
-    assert {it["reason"] for it in told} == {0}
-    waited = [it["detail"] for it in told if it["result"] == "parked"]
+    outcomes = jobs.outcomes(configuration)
+    assert Counter(outcome["result"] for outcome in outcomes)["retried"] == letters
+    assert {outcome["reason"] for outcome in outcomes} == {0}
+    waited = [outcome["detail"] for outcome in outcomes if outcome["result"] == "parked"]
     assert all(
         "breaker open since" in why and "puts in a row were refused" in why for why in waited
     )
@@ -380,17 +398,17 @@ def test_while_all_rounds_of_a_group_fail_only_probes_go(jobs: Jobs) -> None:
     """However long the consumer fails, no message runs out of rounds; then all are processed."""
     dlq, dead, orders = jobs.topic("dlq"), jobs.topic("dead"), jobs.topic("orders")
     values = [b"spring always %d" % number for number in range(30)]
-    jobs.produce(orders, [{"key": b"k", "value": it} for it in values])
+    jobs.produce(orders, [{"key": b"k", "value": value} for value in values])
     table = f"DIALECT(KAFKA) RETRYINT(1)\nACTION(RETRY) RETRY(4)\nACTION(FWD) FWDT('{dead}')\n"
     configuration = with_breaker(jobs.configure({dlq: table}), 10)
     running, is_well = jobs.start(configuration), Event()
 
     def all_were_put() -> bool:
-        last = {it["message"]: it["result"] for it in jobs.outcomes(configuration)}
+        last = {outcome["message"]: outcome["result"] for outcome in jobs.outcomes(configuration)}
         return set(last.values()) == {"retried"}
 
     def probes() -> int:
-        return sum("probe" in it["detail"] for it in jobs.outcomes(configuration))
+        return sum("probe" in outcome["detail"] for outcome in jobs.outcomes(configuration))
 
     with failing_consumer(jobs.bootstrap_servers, dlq, orders, is_well=is_well) as processing:
         eventually(lambda: probes() >= 3 or running.error or processing.done(), "probes went")

@@ -70,7 +70,7 @@ def test_replies_come_to_a_dynamic_queue_until_its_lease_ends(
 
     def reasons() -> list[int]:
         letters = jobs.read("DYN.A--DEAD.Q")
-        headers = [decode_dead_letter(one.value, one.headers).header for one in letters]
+        headers = [decode_dead_letter(letter.value, letter.headers).header for letter in letters]
         return [header.reason for header in headers if header]
 
     assert reasons() == [2048]

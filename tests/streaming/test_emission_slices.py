@@ -150,7 +150,7 @@ def test_rows_of_several_lanes_in_one_batch_keep_their_lanes(emit: Emit) -> None
     assert emitted.records == 6
     assert emitted.size > 6
     assert emitted.figures.transactions == [0.5]
-    assert {name: one.counts for name, one in emitted.ages.ages.items()} == {
+    assert {name: age.counts for name, age in emitted.ages.ages.items()} == {
         "DLQ": [0, 5, *[0] * 10],  # attempted at 1,000 ms, written at 77 ms
         "OTHER": [0, 1, *[0] * 10],
     }

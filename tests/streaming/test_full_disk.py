@@ -179,7 +179,7 @@ def audit(job: Place, count: int, jobs: Jobs) -> None:
     eventually(lambda: len(jobs.read(job.target)) >= count, "all were put", every=1)
     assert sorted(map(int, jobs.values(job.target))) == list(range(count))
     outcomes = map(json.loads, jobs.values(outcomes_topic(job.application)))
-    origins = [one["origin"] for one in outcomes]
+    origins = [outcome["origin"] for outcome in outcomes]
     assert len(origins) == len(set(origins)) == count
 
 

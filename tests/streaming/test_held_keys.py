@@ -63,12 +63,12 @@ def test_the_consumer_of_the_page_processes_each_key_in_order(folder: Path, jobs
     """Through failures, and a consumer that begins anew without what it knew."""
     main, letters = jobs.topic("orders", partitions=2), jobs.topic("dlq", partitions=2)
     application = main.replace(".", "")
-    scheme = next(one for one in blocks("toml") if "[schemes.billing]" in one)
+    scheme = next(block for block in blocks("toml") if "[schemes.billing]" in block)
     write_settings(
         folder, letters, rules=TABLE, application=application, servers=jobs.bootstrap_servers,
         more=f"held_keys = true\n[ledger]\nenabled = false\n{scheme}",
     )  # fmt: skip
-    (program,) = [one for one in blocks("python") if "must_wait" in one]
+    (program,) = [block for block in blocks("python") if "must_wait" in block]
     program = program.replace("redrive-orders-held-keys", f"redrive-{application}-held-keys")
     program = program.replace('"orders.dlq', f'"{letters}').replace('["orders"]', f'["{main}"]')
     program = program.replace("localhost:9092", jobs.bootstrap_servers).replace(

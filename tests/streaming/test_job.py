@@ -114,7 +114,7 @@ def test_each_dead_letter_goes_where_the_table_says_exactly_once(
         job, told = jobs.start(configuration), MetricsObserver(configuration)
         job.control.add_observer(told)
         job.wait_for_records(42)
-        handled = {one.batch: one.rows for one in job.batches}
+        handled = {batch.batch: batch.rows for batch in job.batches}
         # While the job runs: a query that is stopped behind a batch may not tell of it any more.
         eventually(lambda: read == handled, f"Spark's progress tells of the rows {handled}")
         job.stop()
@@ -261,7 +261,7 @@ def test_changed_tables_decide_while_the_query_goes_on(jobs: Jobs, emitter: Emit
     jobs.produce(dlq, [letter(2, "y")])
     eventually(lambda: len(jobs.read(dead)) == 11, "the new run goes on")
     job.stop()
-    retried = [one for one in jobs.outcomes(first) if one["action"] == "RETRY"]
+    retried = [outcome for outcome in jobs.outcomes(first) if outcome["action"] == "RETRY"]
     under_quick = [one for one in retried if one["rule_line"] == 3]
     for origin in {one["origin"] for one in under_quick}:
         early, late = sorted(one["time"] for one in under_quick if one["origin"] == origin)
@@ -548,7 +548,7 @@ def test_a_folder_that_cannot_be_written_is_waited_for(jobs: Jobs) -> None:
 def _open_clients() -> int:
     """The clients of librdkafka in this process, where the kernel names its threads."""
     threads = Path("/proc/self/task").glob("*/comm")
-    return sum(_name_in(one) == "rdk:main" for one in threads)
+    return sum(_name_in(thread) == "rdk:main" for thread in threads)
 
 
 def _name_in(file: Path) -> str:

@@ -171,7 +171,7 @@ def _steps(block: str) -> Iterator[Step]:
 
 def run(step: Step, servers: str) -> str:
     """Types a command; what it prints, with the page's broker for the real one."""
-    arguments = [one.replace(SERVERS, servers) for one in step.arguments]
+    arguments = [argument.replace(SERVERS, servers) for argument in step.arguments]
     done = redrive(*arguments, code=0)
     return done.stdout.replace(servers, SERVERS)
 
@@ -223,7 +223,7 @@ def test_what_is_typed_prints_what_the_page_shows(jobs: Jobs, folder: Path) -> N
     )
     (folder / "all.toml").write_text(text, encoding="utf-8")
     job = read_settings(folder / "all.toml").job
-    assert {one.identity.topic for one in job.handlers} == set(DEAD_LETTERS)
+    assert {handler.identity.topic for handler in job.handlers} == set(DEAD_LETTERS)
     job = replace(job, ledger=replace(job.ledger, enabled=False))
     running = jobs.start(job)
     running.wait_for_records(sum(map(len, DEAD_LETTERS.values())))

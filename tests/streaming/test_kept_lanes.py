@@ -60,7 +60,7 @@ def test_each_own_partition_belongs_to_one_share_whatever_became_of_its_source(
     own = {"retry": 4, "remaining": 4, "replay": 4, "retry-backoff": 64}
     layout = {"dlq": partitions} if partitions else {}
     job = job_of(handler)
-    wanted = {one.name: one.partitions for one in own_topics(job, layout, own)}
+    wanted = {topic.name: topic.partitions for topic in own_topics(job, layout, own)}
     lanes = Counter(
         lane
         for number in range(1, total + 1)

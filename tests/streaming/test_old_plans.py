@@ -42,7 +42,7 @@ class Cleaner:
 
     def wait_for(self, origins: list[str]) -> None:
         """Waits until neither a copy nor a tombstone is left of some messages."""
-        keys = {one.encode() for one in origins}
+        keys = {origin.encode() for origin in origins}
         deadline = time.monotonic() + CLEANED
         while keys & {one.key for one in self._jobs.read(self._topic)}:
             assert time.monotonic() < deadline, "the broker's cleaner did its work"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +16,7 @@ from tests.configurations import write_settings
 from tests.conftest import eventually
 from tests.streaming.conftest import Jobs, letter
 
-from redrive.configuration import EmitterChoice, JobConfiguration
+from redrive.configuration import JobConfiguration
 from redrive.engine.commands import Replay, To
 from redrive.kafka.cluster import Cluster
 from redrive.operations.replay.applying import Instructions
@@ -93,7 +92,7 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -
         plan_of(configuration, "back", range(12), Order(to=To.ORIGINAL)),
         plan_of(configuration, "elsewhere", range(8, 18), elsewhere),
     ]
-    threads = [threading.Thread(target=accepted, args=(configuration, one)) for one in plans]
+    threads = [threading.Thread(target=accepted, args=(configuration, plan)) for plan in plans]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -108,7 +107,7 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -
     numbers = sorted([int(one.value) for one in put] + [int(one.value[172:]) for one in sent])
     assert numbers == list(range(18))
     outcomes = jobs.outcomes(configuration)
-    told = [one for one in outcomes if "replay" in one]
+    told = [outcome for outcome in outcomes if "replay" in outcome]
     assert {(one["operator"], one["purpose"]) for one in told} == {("ann", "a test")}
     results = Counter(one["result"] for one in told)
     assert results["retried"] + results["forwarded"] == 18
@@ -187,10 +186,10 @@ def test_a_rate_is_kept_and_the_rest_can_be_cancelled(jobs: Jobs) -> None:
     wait_for(configuration, "slow")
     only.stop()
     outcomes = jobs.outcomes(configuration)
-    times = sorted(one["time"] for one in outcomes if one["result"] == "forwarded")
+    times = sorted(outcome["time"] for outcome in outcomes if outcome["result"] == "forwarded")
     # A busy machine makes it slower, and a batch may be decided some time after it was planned.
     assert len(times) <= 40 * ((times[-1] - times[0]) / 1000 + 3)
-    results = Counter(one["result"] for one in outcomes)
+    results = Counter(outcome["result"] for outcome in outcomes)
     assert results["forwarded"] == len(jobs.read(repair)) < count
     assert results["forwarded"] + results["cancelled"] == count
     assert results["remains"] == count, "the new dead letter waits"
@@ -252,7 +251,7 @@ def test_edited_messages_are_put_once_as_the_plan_showed_them(
     )
     words = ["--json-patch", str(patch), "--set-header", "fixed=1"]
     plan = redrive("replay", "plan", *words)
-    shown = {one["message"]: one for one in plan["changes"]}
+    shown = {change["message"]: change for change in plan["changes"]}
     assert '+   "currency": "EUR"' in shown[f"{dlq}:0:0"]["lines"]
     assert "the value there is different" in shown[f"{dlq}:0:1"]["problem"]
     done = redrive("replay", "now", *words, "--yes", "--because", "ticket")
@@ -266,32 +265,7 @@ def test_edited_messages_are_put_once_as_the_plan_showed_them(
     assert put.keys() == {b'{"order":%d,"currency":"EUR"}' % number for number in range(3)}
     assert put[b'{"order":0,"currency":"EUR"}']["fixed"] == b"1"
     assert "fixed" not in put[b'{"order":1,"currency":"EUR"}']
-    last = {one["message"]: one for one in jobs.outcomes(configuration)}
+    last = {outcome["message"]: outcome for outcome in jobs.outcomes(configuration)}
     assert last[f"{dlq}:0:0"]["edit"].startswith("headers fixed; value sha256:")
     assert last[f"{dlq}:0:1"]["edit"].startswith("value sha256:")
     assert last[f"{dlq}:0:1"]["purpose"] == "by hand"
-
-
-@pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
-def test_a_flood_remains_until_a_person_releases_it(
-    jobs: Jobs, emitter: EmitterChoice, tmp_path: Path
-) -> None:
-    """The first ones of the minute are handled; a replay hands the rest to the same table."""
-    dlq, repair = jobs.topic("dlq"), jobs.topic("repair")
-    minute = int(time.time() // 60 - 60) * 60_000  # older ones the broker may delete
-    jobs.produce(dlq, [letter(1, "x", b"%d" % n, timestamp_ms=minute + n) for n in range(50)])
-    rules = f"ACTION(FWD) FWDQ('{repair}') HEADER(NO)\n"
-    configuration = jobs.configure({dlq: rules}, emitter=emitter)
-    (handler,) = configuration.handlers
-    limited = replace(configuration, handlers=(replace(handler, flood_limit=30),))
-    job = jobs.start(limited)
-    job.wait_for_records(50)
-    redrive = commands(limited, dlq, rules, tmp_path)
-    assert job.results() == {"forwarded": 30, "remains": 20}
-    assert [int(one.value) for one in jobs.read(repair)] == [*range(30)]
-    eventually(lambda: job.warnings, "the alarm is in the log")
-    assert [facts["kept"] for message, facts in job.warnings if "flood" in message] == [20]
-    done = redrive("replay", "now", "--to", "rules", "--because", "looked at", "--yes")
-    assert (done["planned"], done["results"]) == (20, {"forwarded": 20})
-    job.stop()
-    assert sorted(int(one.value) for one in jobs.read(repair)) == [*range(50)]

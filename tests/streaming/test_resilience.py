@@ -31,10 +31,11 @@ from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.conftest import PATIENCE, RawName, eventually, read_records
 from tests.engine.failed_processing import ENVELOPE, NAMELESS, connect, envelope, spring, streams
+from tests.several_brokers import SeveralBrokers
 from tests.streaming.conftest import Jobs, RunningJob, configuration_of, letter
 from tests.streaming.test_dialect import DROPPING, failing_consumer
 
-from redrive.broker import EmbeddedBroker, EmbeddedCluster
+from redrive.broker import EmbeddedBroker
 from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.instances import Share
@@ -149,7 +150,7 @@ class Traffic:
         numbers = range(self._sent)
         eventually(lambda: self._finished() >= self._sent, "everything handled", every=1)
         assert self.job.is_alive
-        tries = Counter((one["origin"], one["attempt"]) for one in self._outcomes())
+        tries = Counter((outcome["origin"], outcome["attempt"]) for outcome in self._outcomes())
         assert set(tries.values()) == {1}
         assert bodies(self._read(self.ORDERS)) == sorted(b"%d" % n for n in numbers if n % 5)
         dead = self._read(self.DEAD)
@@ -162,7 +163,7 @@ class Traffic:
 
     def _finished(self) -> int:
         self.job.check()
-        return sum(one["result"] in {"retried", "forwarded"} for one in self._outcomes())
+        return sum(outcome["result"] in {"retried", "forwarded"} for outcome in self._outcomes())
 
     def _delivered(self, error: object, _: object) -> None:
         if error is not None:
@@ -229,7 +230,7 @@ def test_a_partition_without_a_leader_holds_its_own_lane_and_no_other(
 
     What comes there when its broker is back is handled by the same job.
     """
-    with EmbeddedCluster(tmp_path / "brokers", 3, properties={"num.io.threads": "2"}) as cluster:
+    with SeveralBrokers(tmp_path / "brokers", 3, properties={"num.io.threads": "2"}) as cluster:
         servers = cluster.bootstrap_servers
         admin = KafkaAdminClient(bootstrap_servers=servers)
         topics = [
@@ -358,7 +359,7 @@ def test_a_command_that_dies_in_its_transaction_holds_nobody(
         run = RunIdentity("", Share(1, 1), entries["instance/1/1"]["run"])
         RunEntry(cluster, configuration.control_topic, run).check_current()
         assert is_open(configuration)
-        longest = max(one.seconds for one in job.batches[first:])
+        longest = max(batch.seconds for batch in job.batches[first:])
         gaps = [(late.time - early.time) / 1000 for early, late in pairwise(job.batches[first:])]
         assert max(longest, *gaps) < TRANSACTION / 4  # some 0.5 s on a free machine
         job.stop()
@@ -419,9 +420,9 @@ def test_forgotten_offsets_of_a_topic_made_anew_are_found_in_its_own_outcomes(jo
     assert bodies(jobs.read(orders)) == expected
     for incarnation, count in ((1, 6), (2, 8)):
         places = [
-            one["offset"]
-            for one in jobs.outcomes(configuration)
-            if (one["topic"], one["incarnation"]) == (dlq, incarnation)
+            outcome["offset"]
+            for outcome in jobs.outcomes(configuration)
+            if (outcome["topic"], outcome["incarnation"]) == (dlq, incarnation)
         ]
         assert sorted(places) == list(range(count))
 
@@ -485,7 +486,9 @@ def test_latest_loses_no_record_of_what_is_born_later(jobs: Jobs) -> None:
     second = jobs.start(configuration)
     second.wait_for_records(1)
     second.stop()
-    handled = Counter((one["topic"], one["partition"]) for one in jobs.outcomes(configuration))
+    handled = Counter(
+        (outcome["topic"], outcome["partition"]) for outcome in jobs.outcomes(configuration)
+    )
     assert handled == {(later, 0): 5, (later, 1): 5, (old, 1): 1, (old, 2): 1}
 
 
@@ -634,9 +637,9 @@ def _handled(
 ) -> dict[int, list[int]]:
     """By partition, the offsets of a topic that have outcomes."""
     offsets: dict[int, list[int]] = {}
-    for one in jobs.outcomes(configuration):
-        if (one["topic"], one["incarnation"]) == (topic, incarnation):
-            offsets.setdefault(one["partition"], []).append(one["offset"])
+    for outcome in jobs.outcomes(configuration):
+        if (outcome["topic"], outcome["incarnation"]) == (topic, incarnation):
+            offsets.setdefault(outcome["partition"], []).append(outcome["offset"])
     return offsets
 
 
@@ -690,7 +693,7 @@ def test_a_target_may_be_deleted_and_made_again(jobs: Jobs) -> None:
     eventually(lambda: job.results().get("retried", 0) >= 25 or job.error, "all were delivered")
     job.stop()
     assert bodies(jobs.read(orders)) == sorted(b"%d" % number for number in range(20))
-    reasons = Counter(one["reason"] for one in jobs.outcomes(configuration))
+    reasons = Counter(outcome["reason"] for outcome in jobs.outcomes(configuration))
     assert reasons.keys() == {0, 2085}
     assert reasons[0] == 25
 
@@ -714,7 +717,7 @@ def test_a_target_may_be_made_smaller(jobs: Jobs) -> None:
     job.stop()
     arrived = [body for body in bodies(jobs.read(orders)) if len(body) < 2000]
     assert arrived == sorted([b"first", *small])
-    reasons = [one["reason"] for one in jobs.outcomes(configuration)]
+    reasons = [outcome["reason"] for outcome in jobs.outcomes(configuration)]
     assert Counter(reasons) == {0: 21, 2030: 20}
 
 
@@ -750,8 +753,8 @@ def test_what_was_large_enough_to_be_compressed_is_put_back_compressed(jobs: Job
     assert values(orders) == [body, b"small"]
     told = map(json.loads, values(configuration.outcomes_topic))
     outcomes = sorted(told, key=lambda one: one["offset"])
-    assert [one["reason"] for one in outcomes] == [0, 2030, 2030, 0, 0, 0]
-    assert [one["size"] > 5_000_000 for one in outcomes] == [True] * 3 + [False] * 3
+    assert [outcome["reason"] for outcome in outcomes] == [0, 2030, 2030, 0, 0, 0]
+    assert [outcome["size"] > 5_000_000 for outcome in outcomes] == [True] * 3 + [False] * 3
     assert "MSG_SIZE_TOO_LARGE" in outcomes[1]["detail"]
     assert f"more than the 1048588 of topic {plain}" in outcomes[2]["detail"]
 
@@ -771,8 +774,13 @@ def test_a_compacted_target_refuses_only_what_has_no_key(jobs: Jobs) -> None:
     keys = [None, b"a", None, b"b"]
     jobs.produce(dlq, [letter(2053, latest, key=key) for key in keys])
     jobs.start(configuration).join()
-    outcomes = sorted(jobs.outcomes(configuration), key=lambda one: one["offset"])
-    assert [one["reason"] for one in outcomes if one["attempt"] == 1] == [2110, 0, 2110, 0]
+    outcomes = sorted(jobs.outcomes(configuration), key=lambda outcome: outcome["offset"])
+    assert [outcome["reason"] for outcome in outcomes if outcome["attempt"] == 1] == [
+        2110,
+        0,
+        2110,
+        0,
+    ]
     assert [record.key for record in jobs.read(latest)] == [b"a", b"b"]
 
 
@@ -815,10 +823,12 @@ def test_records_of_any_shape_have_an_outcome(jobs: Jobs, emitter: EmitterChoice
     assert put.keys() == {b"key", b"header", b"wide", b"", b"last"}
     assert put[b"key"].key == key
     assert ("large", value) in put[b"header"].headers
-    assert [one for one in put[b"wide"].headers if one[0].startswith("h")] == wide
+    assert [header for header in put[b"wide"].headers if header[0].startswith("h")] == wide
     assert [record.value[-len(body) :] for record in jobs.read(big)] == [body]
-    outcomes = sorted(jobs.outcomes(configuration), key=lambda one: (one["offset"], one["attempt"]))
-    first = [one for one in outcomes if one["topic"] == dlq]
+    outcomes = sorted(
+        jobs.outcomes(configuration), key=lambda outcome: (outcome["offset"], outcome["attempt"])
+    )
+    first = [outcome for outcome in outcomes if outcome["topic"] == dlq]
     assert [(one["result"], one["reason"]) for one in first] == [
         ("retried", 0), ("retried", 0), ("retried", 0), ("parked", 2030), ("retried", 0),
         ("remains", 0), ("remains", 0), ("remains", 0), ("retried", 0),
@@ -860,7 +870,7 @@ def test_header_names_that_are_not_utf_8_have_an_outcome(
     fresh, even = jobs.read(orders)
     assert (fresh.value, even.value) == (b"fresh", b"even")
     assert ("caf\ufffd", b"2") in fresh.headers
-    outcomes = {one["offset"]: one for one in jobs.outcomes(configuration)}
+    outcomes = {outcome["offset"]: outcome for outcome in jobs.outcomes(configuration)}
     results = [outcomes[number]["result"] for number in range(3)]
     assert results == ["forwarded", "remains", "forwarded"]
     assert r"the name of header 1 (caf\xe9) is not UTF-8" in outcomes[1]["detail"]
@@ -895,12 +905,12 @@ def test_a_message_too_large_to_be_kept_waits_as_a_pointer_and_blocks_nothing(
     jobs.start(configuration).join()
     assert bodies(jobs.read(orders)) == [b"last"]
     outcomes = sorted(
-        (one for one in jobs.outcomes(configuration) if one["origin"] == f"{dlq}:0:0"),
+        (outcome for outcome in jobs.outcomes(configuration) if outcome["origin"] == f"{dlq}:0:0"),
         key=lambda one: int(one["attempt"]),
     )
-    assert [one["result"] for one in outcomes] == ["parked", "remains"]
-    for one in outcomes:
-        assert one["detail"].endswith(f"the original is at {dlq}:0:0")
+    assert [outcome["result"] for outcome in outcomes] == ["parked", "remains"]
+    for outcome in outcomes:
+        assert outcome["detail"].endswith(f"the original is at {dlq}:0:0")
     (copy,) = jobs.read(identity.remaining_topic)
     assert len(copy.value) < 100_000
     again = replace(
@@ -950,7 +960,7 @@ def test_workers_keep_counts_and_order_over_slices_and_refusals(jobs: Jobs) -> N
     assert job.results() == {
         "retried": 900 - len(refused), "parked": len(refused), "remains": len(refused),
     }  # fmt: skip
-    reasons = Counter(one["reason"] for one in jobs.outcomes(configuration))
+    reasons = Counter(outcome["reason"] for outcome in jobs.outcomes(configuration))
     assert reasons == {0: 900 - len(refused), 2110: 2 * len(refused)}
 
 
@@ -1088,7 +1098,7 @@ def test_puts_of_old_dead_letters_are_not_deleted_unread(
             for name in (*topics, "parking", group)
         }
         outcomes = map(json.loads, bodies(read_records(servers, configuration.outcomes_topic)))
-        retried = [one for one in outcomes if one["result"] == "retried"]
+        retried = [outcome for outcome in outcomes if outcome["result"] == "retried"]
     assert settings == DAY
     counts = {name: len(records) for name, records in puts.items()}
     ends = {"orders.days": 0, "parking": 9, group: 3}
@@ -1227,7 +1237,7 @@ def test_a_clock_set_forward_makes_nothing_early_whatever_begins_anew(
             assert producer.flush(PATIENCE) == 0
             sent.append(partition)
             eventually(lambda: len(outcomes()) >= len(sent), "it is handled")
-        assert [one["attempt"] for one in outcomes()] == [1] * len(sent)
+        assert [outcome["attempt"] for outcome in outcomes()] == [1] * len(sent)
 
     def outcomes() -> list[dict[str, Any]]:
         records = read_records(servers, "redrive-clock-outcomes")
@@ -1563,7 +1573,7 @@ def test_a_program_that_drops_headers_has_its_rounds_and_no_more(
     values = [f"{one.__name__} always {n}".encode() for one in DROPPING for n in range(5)]
     configuration = jobs.configure({dlq: table}, schemes=(ENVELOPE, NAMELESS), emitter=emitter)
     running = jobs.start(configuration)
-    jobs.produce(orders, [{"key": b"k", "value": it} for it in values])
+    jobs.produce(orders, [{"key": b"k", "value": value} for value in values])
     with failing_consumer(jobs.bootstrap_servers, dlq, orders) as processing:
         eventually(
             lambda: len(jobs.read(orders)) >= 3 * len(values) or running.error or processing.done(),

@@ -44,7 +44,7 @@ def test_a_topic_made_anew_stops_its_own_handler_only(
     eventually(lambda: "a handler is stopped" in str(job.warnings), "the handler stopped")
 
     def is_stopped() -> dict[str, bool]:
-        return {one.topic: bool(one.lost) for one in read_topics(configuration)}
+        return {topic.topic: bool(topic.lost) for topic in read_topics(configuration)}
 
     assert is_stopped() == {payments: True, orders: False}
     jobs.produce(orders, [letter(2053, target, b"other")])
@@ -119,12 +119,14 @@ def test_a_resume_answers_one_loss(jobs: Jobs) -> None:
     assert "the job stands at 0: offsets 0 to 0 no longer exist" in cut_off(before=1)
     (lost,) = resume(configuration, payments, ResumeFrom.LATEST, "").values()
     assert lost.gone == 1
-    assert [one.is_resumed for one in read_topics(configuration)] == [True, False]
+    assert [topic.is_resumed for topic in read_topics(configuration)] == [True, False]
     job = jobs.start(configuration)
     job.join()
     (resumed,) = [facts for said, facts in job.warnings if said == "a stopped handler resumes"]
     assert (resumed["gone"], resumed["skipped"]) == (1, 1)
     assert "the job stands at 2" in cut_off(before=3)
-    handlers = [replace(one, on_data_loss=DataLoss.CONTINUE) for one in configuration.handlers]
+    handlers = [
+        replace(handler, on_data_loss=DataLoss.CONTINUE) for handler in configuration.handlers
+    ]
     jobs.start(replace(configuration, handlers=tuple(handlers))).join()
     assert sorted(jobs.values(target)) == [b"kept", b"other", b"other"]

@@ -71,7 +71,9 @@ class Kafka:
     def open_transactions(
         self, _: object, lanes: Collection[TopicPartition]
     ) -> dict[TopicPartition, OpenTransaction]:
-        return {lane: one for lane, one in self.transactions.items() if lane in lanes}
+        return {
+            lane: transaction for lane, transaction in self.transactions.items() if lane in lanes
+        }
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {

@@ -205,8 +205,8 @@ def test_a_message_with_a_header_name_that_is_not_utf_8_stays_and_holds_no_chann
     jobs.produce(queue, [odd, even])
     traffic.run(2)
     assert traffic.bodies("ORDERS", b) == [b"even"]
-    outcomes = sorted(traffic.outcomes(), key=lambda one: int(one["offset"]))
-    assert [one["result"] for one in outcomes] == ["remains", "routed"]
+    outcomes = sorted(traffic.outcomes(), key=lambda outcome: int(outcome["offset"]))
+    assert [outcome["result"] for outcome in outcomes] == ["remains", "routed"]
     assert r"the name of header 4 (caf\xe9) is not UTF-8" in outcomes[0]["detail"]
     (copy,) = jobs.read(remaining_topic(traffic.configuration.application, queue))
     assert copy.value == b"odd"
@@ -391,10 +391,14 @@ def test_a_receiver_tries_again_before_it_makes_a_dead_letter(network: Network) 
     assert (header.reason, header.dest_q_name) == (2051, "ORDERS")
     assert traffic.bodies("OTHER", b) == [b"behind"]
     outcomes = traffic.outcomes()
-    mine = [one for one in outcomes if one["message"] == f"{put_topic(a)}:0:0"]
+    mine = [outcome for outcome in outcomes if outcome["message"] == f"{put_topic(a)}:0:0"]
     assert [one["result"] for one in mine] == ["routed", *["parked"] * 3, "dead-lettered"]
     assert [one["attempt"] for one in mine[1:]] == [1, 2, 3, 4]
-    times = {one["message"]: one["time"] for one in outcomes if one["target_queue"] == "OTHER"}
+    times = {
+        outcome["message"]: outcome["time"]
+        for outcome in outcomes
+        if outcome["target_queue"] == "OTHER"
+    }
     assert max(times.values()) >= mine[-1]["time"]
 
 

@@ -34,11 +34,11 @@ def port() -> int:
 @pytest.fixture
 def job(tmp_path: Path, port: int) -> Iterator[ServedJob]:
     """A job whose broker does not run yet; ends with the test."""
-    one = ServedJob(tmp_path, f"127.0.0.1:{port}", "--wait")
+    served_job = ServedJob(tmp_path, f"127.0.0.1:{port}", "--wait")
     (tmp_path / "orders.rul").write_text("ACTION(FWD) FWDQ(orders)\n")
-    (tmp_path / "redrive.toml").write_text(one.settings())
-    yield one
-    one.kill()
+    (tmp_path / "redrive.toml").write_text(served_job.settings())
+    yield served_job
+    served_job.kill()
 
 
 def test_a_job_that_is_started_before_its_broker_handles_what_comes(
@@ -63,7 +63,7 @@ def test_a_job_that_is_started_before_its_broker_handles_what_comes(
         eventually(lambda: job.get("/readyz")[0] == 200, "it is ready")
         kept = "redrive-job-2Dof-2Dorders.dlq-orders.dlq-remaining"
         eventually(
-            lambda: [one.value for one in read_records(broker.bootstrap_servers, kept)],
+            lambda: [record.value for record in read_records(broker.bootstrap_servers, kept)],
             "the dead letter is handled",
         )
         job.stopped()

@@ -41,9 +41,9 @@ class ConfigMap:
 @pytest.fixture
 def job(tmp_path: Path, bootstrap_servers: str) -> Iterator[ServedJob]:
     """A job that watches its files."""
-    one = ServedJob(tmp_path, bootstrap_servers, "--watch")
-    yield one
-    one.kill()
+    served_job = ServedJob(tmp_path, bootstrap_servers, "--watch")
+    yield served_job
+    served_job.kill()
 
 
 def test_a_table_that_a_config_map_brings_decides_and_a_broken_one_does_not(

@@ -62,8 +62,10 @@ class Upgraded:
 
     def run(self, table: str = TABLE) -> None:
         """Runs the job until nothing is left to do."""
-        one = Instance("i0", self.network, self.settings(table), workers=0, is_over=lambda: True)
-        one.start()
+        instance = Instance(
+            "i0", self.network, self.settings(table), workers=0, is_over=lambda: True
+        )
+        instance.start()
         with simulated_clients(), simulated_clock(self.scheduler):
             self.scheduler.run()
         self.cluster.settle()

@@ -1,9 +1,7 @@
 """An embedded Kafka broker: a real one, on this machine only, for trials and tests."""
 
 from redrive.broker.embedded import BrokerState, BrokerStatus, EmbeddedBroker
-from redrive.broker.several import EmbeddedCluster
 
 __all__ = [
-    "BrokerState", "BrokerStatus", "EmbeddedBroker", "EmbeddedCluster", "kafka_programs", "ports",
-    "process"
+    "BrokerState", "BrokerStatus", "EmbeddedBroker", "kafka_programs", "ports", "process"
 ]  # fmt: skip

@@ -63,7 +63,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "ledger": "Maintain the ledger, while no job runs.",
         "console": "Serve a web console: browse groups, inspect messages, replay them.",
         "demo": "Run the whole job on sample dead letters and an embedded broker.",
-        "broker": "Run a Kafka broker, or a cluster of brokers, in the background.",
+        "broker": "Run a Kafka broker in the background.",
         "acls": "Print the kafka-acls commands that grant a job the rights it needs.",
         "setup": "Fetch and verify the jars that Spark and the broker need.",
     }
@@ -75,6 +75,14 @@ _MODULES: Mapping[str, str] = {
     "discard": "replay", "parked": "replay",
 }  # fmt: skip
 """Subcommands that share the module of another one."""
+
+_REMOVED: Mapping[tuple[str, str], str] = {
+    ("start", "--brokers"): "it starts one broker; several are beyond trials and tests",
+    ("ack", "--owner"): "name the owner in --note",
+    ("ack", "--include-new"): "acknowledge later messages once they are there",
+    ("groups", "--owner"): "redrive ack --list shows who acknowledged what, and why",
+}
+"""Options that version 0.1.0 was the last to have, by their command, and what to do instead."""
 
 _ERROR = 1
 
@@ -104,6 +112,8 @@ class _CommandLine(click.Group):
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise _explained(error) from None
         except RedriveError as error:
             if ctx.params["debug"]:
                 traceback.print_exception(error)
@@ -122,6 +132,16 @@ class _CommandLine(click.Group):
                 )
             )
             ctx.exit(_ERROR)
+
+
+def _explained(error: click.NoSuchOption) -> click.UsageError:
+    """The error; of an option that was removed, with what to do instead."""
+    command = "" if error.ctx is None else error.ctx.info_name or ""
+    instead = _REMOVED.get((command, error.option_name))
+    if instead is None:
+        return error
+    message = f"{error.option_name} was removed; 0.1.0 was the last version with it: {instead}"
+    return click.UsageError(message, error.ctx)
 
 
 def report_error(error: RedriveError) -> None:

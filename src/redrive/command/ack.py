@@ -31,26 +31,17 @@ _REMAINING: Final = Selection(state=State.REMAINING)
 @click.command()
 @config_option
 @selection_options
-@click.option("--until", metavar="TIME", help="When it ends: 12h, 7d, 4w, a date, or forever.")
+@click.option("--until", default="", metavar="TIME", help="When it ends: 12h, 7d, 4w, or a date.")
 @click.option("--note", default="", metavar="TEXT", help="Why they are kept.")
-@click.option("--owner", default="", metavar="NAME", help="Who looks after them.")
-@click.option("--include-new", is_flag=True, help="Cover later messages too.")
-@click.option(
-    "--list",
-    "lists",
-    is_flag=True,
-    help="List the acknowledgements in effect, all or those of --owner.",
-)
+@click.option("--list", "lists", is_flag=True, help="List the acknowledgements in effect.")
 @click.option("--undo", default="", metavar="ID", help="End this acknowledgement now.")
 @table_options
 def ack(
     *,
     config: Path,
     selection: Selection,
-    until: str | None,
+    until: str,
     note: str,
-    owner: str,
-    include_new: bool,
     lists: bool,
     undo: str,
     as_json: bool,
@@ -59,26 +50,22 @@ def ack(
 
     \b
     redrive ack --handler orders.dlq --rule 12 --until 7d --note "kept for the audit"
-    redrive ack --rule 12 --include-new --until 2027-01-31 --note "ACTION(IGNORE) is meant"
-    redrive ack --destq billing --until 4w --owner team-billing --note "ticket 4711"
-    redrive ack --since 2026-03-01 --older-than 2026-03-02 --until forever --note "archived"
+    redrive ack --destq billing --until 2027-01-31 --note "ticket 4711"
     redrive ack --list
     redrive ack --undo 5f2ac9d0
 
     The messages stay as they are: rules and replays treat them as before, and ls, groups and status
-    mark them. It covers those that remain now and match the options, as of redrive ls; with
-    --include-new also later ones. The metrics of unacknowledged messages leave them out, and so do
-    the alerts. With --until forever they are archived: groups list them last.
+    mark them. It covers those that remain now and match the options, as of redrive ls. The metrics
+    of unacknowledged messages leave them out, and so do the alerts.
 
     Exit codes: 0 done, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    given = selection != Selection() or until or note or include_new or (owner and not lists)
     if lists or undo:
-        if given or (lists and undo):
+        if selection != Selection() or until or note or (lists and undo):
             raise UsageError("--list and --undo stand alone", hint="leave out the other options")
         if lists:
-            _list(settings, owner, as_json=as_json)
+            _list(settings, as_json=as_json)
         else:
             take_back(settings, undo, this_user())
             if as_json:
@@ -86,17 +73,13 @@ def ack(
             else:
                 click.echo(f"{undo}: removed; these messages raise alerts again")
         return
-    one, answer = acknowledge(
-        settings, selection, operator=this_user(), until=until or "", note=note, owner=owner,
-        covers_new=include_new,
-    )  # fmt: skip
+    made, answer = acknowledge(settings, selection, operator=this_user(), until=until, note=note)
     if as_json:
-        print_json(_document(settings, one, answer.found))
+        print_json(_document(settings, made, answer.found))
     else:
-        until = "forever" if one.until is None else f"until {_moment(one.until)} UTC"
         click.echo(
-            f"{one.id}: {counted(answer.found, 'remaining message')} acknowledged"
-            f" {until}; redrive ack --undo {one.id} removes it"
+            f"{made.id}: {counted(answer.found, 'remaining message')} acknowledged"
+            f" until {_end(made)} UTC; redrive ack --undo {made.id} removes it"
         )
         print_notes(answer.all_notes())
 
@@ -106,14 +89,7 @@ class NothingRemains(UsageError):
 
 
 def acknowledge(
-    settings: Settings,
-    selection: Selection,
-    *,
-    operator: str,
-    until: str,
-    note: str,
-    owner: str,
-    covers_new: bool,
+    settings: Settings, selection: Selection, *, operator: str, until: str, note: str
 ) -> tuple[Acknowledgement, Answer[int]]:
     """Acknowledge remaining messages.
 
@@ -130,25 +106,22 @@ def acknowledge(
         )
     if not until or not note:
         raise UsageError("an acknowledgement needs --until and --note")
-    one = Acknowledgement(
+    made = Acknowledgement(
         id=secrets.token_hex(4),
         operator=operator,
         note=note,
-        owner=owner,
         made=datetime.now(UTC),
         until=_time(until),
-        covers_new=covers_new,
         selection=replace(selection, state=State.REMAINING),
     )
-    answer = ask_inventory(settings, one.selection, lambda it: it.covered(one))
-    if not answer.found and not covers_new:
+    answer = ask_inventory(settings, made.selection, lambda inventory: inventory.covered(made))
+    if not answer.found:
         raise NothingRemains(
             "no remaining message matches these options",
-            hint="redrive ls --status remaining lists remaining messages; --include-new"
-            " covers later ones",
+            hint="redrive ls --status remaining lists remaining messages",
         )
-    write_states(settings.job, [one.entry()])
-    return one, answer
+    write_states(settings.job, [made.entry()])
+    return made, answer
 
 
 class Acknowledgements(NamedTuple):
@@ -159,41 +132,41 @@ class Acknowledgements(NamedTuple):
     """Why messages may be missing."""
 
     @classmethod
-    def of(cls, settings: Settings, owner: str = "") -> Self:
+    def of(cls, settings: Settings) -> Self:
         """Those of a job; errors as for ``Inventory.covered``."""
-        found = [one for one in _in_effect(settings) if not owner or one.owner == owner]
-        answer = ask_inventory(settings, _REMAINING, lambda it: [*map(it.covered, found)])
-        return cls([*zip(found, answer.found, strict=True)], answer.notes)
+        current = _in_effect(settings)
+        answer = ask_inventory(
+            settings, _REMAINING, lambda inventory: [*map(inventory.covered, current)]
+        )
+        return cls([*zip(current, answer.found, strict=True)], answer.notes)
 
     def document(self, settings: Settings) -> list[dict[str, Any]]:
         """What ``redrive ack --list --json`` prints."""
         return [_document(settings, one, number) for one, number in self.pairs]
 
 
-def _list(settings: Settings, owner: str, *, as_json: bool) -> None:
-    pairs, notes = found = Acknowledgements.of(settings, owner)
+def _list(settings: Settings, *, as_json: bool) -> None:
+    current = Acknowledgements.of(settings)
     if as_json:
-        print_json(found.document(settings))
+        print_json(current.document(settings))
         return
-    if not pairs:
-        click.echo(f"Nothing is acknowledged{f' for {owner}' if owner else ''}.")
+    if not current.pairs:
+        click.echo("Nothing is acknowledged.")
         return
-    hide, has_owners = settings.mask.text, any(one.owner for one, _ in pairs)
+    hide = settings.mask.text
     rows = [
         {
-            "id": one.id,
+            "id": acknowledgement.id,
             "messages": number,
-            "new ones": "yes" if one.covers_new else "no",
-            "until (UTC)": "forever" if one.until is None else _moment(one.until),
-            **({"owner": one.owner} if has_owners else {}),
-            "by": one.operator,
-            "note": hide(one.note),
-            "selection": hide(selection_text(one.selection)) or "everything",
+            "until (UTC)": _end(acknowledgement),
+            "by": acknowledgement.operator,
+            "note": hide(acknowledgement.note),
+            "selection": hide(selection_text(acknowledgement.selection)) or "everything",
         }
-        for one, number in pairs
+        for acknowledgement, number in current.pairs
     ]
-    print_table(rows, right=["messages"], folded=["owner", "by", "note", "selection"])
-    print_notes(notes)
+    print_table(rows, right=["messages"], folded=["by", "note", "selection"])
+    print_notes(current.notes)
 
 
 def take_back(settings: Settings, name: str, operator: str) -> None:
@@ -214,31 +187,31 @@ def _in_effect(settings: Settings) -> Sequence[Acknowledgement]:
     return [one for one in found if only is None or one.selection.handler in only]
 
 
-def _time(text: str) -> datetime | None:
-    if text == "forever":
-        return None
+def _time(text: str) -> datetime:
     try:
         return parse_until(text, datetime.now(UTC))
     except ValueError as error:
         raise UsageError(
-            f"--until {text} is not a future time", hint="give 12h, 7d, 4w, 2027-01-31, or forever"
+            f"--until {text} is not a future time",
+            hint="give 12h, 7d, 4w, or 2027-01-31; 0.1.0 was the last version with forever",
         ) from error
 
 
-def _moment(time: datetime) -> str:
-    return clock(time)[:-7]
+def _end(acknowledgement: Acknowledgement) -> str:
+    until = acknowledgement.until
+    return "forever" if until is None else clock(until)[:-7]
 
 
-def _document(settings: Settings, one: Acknowledgement, messages: int) -> dict[str, Any]:
+def _document(
+    settings: Settings, acknowledgement: Acknowledgement, messages: int
+) -> dict[str, Any]:
     hide = settings.mask.text
     return {
-        "id": one.id,
+        "id": acknowledgement.id,
         "messages": messages,
-        "operator": one.operator,
-        "owner": one.owner,
-        "note": hide(one.note),
-        "made": one.made,
-        "until": one.until,
-        "covers_new": one.covers_new,
-        "selection": hide(selection_text(one.selection)),
+        "operator": acknowledgement.operator,
+        "note": hide(acknowledgement.note),
+        "made": acknowledgement.made,
+        "until": acknowledgement.until,
+        "selection": hide(selection_text(acknowledgement.selection)),
     }

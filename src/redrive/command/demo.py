@@ -17,32 +17,38 @@ from redrive.broker.ports import free_port
 from redrive.command.console import check_console, serve_console
 from redrive.command.options import json_option
 from redrive.command.output import print_json
-from redrive.demo import Demonstration
-from redrive.demo.script import Script
-from redrive.demo.scripts import NETWORKS, KafkaTeams, NetworkScript, Orders
+from redrive.demo import Demonstration, KafkaDeadLetters, MqDeadLetters
 from redrive.errors import UsageError
 
 _FEWEST: Final = 50
 """Minimum number of messages; with fewer some kinds would be missing."""
-_DEAD_LETTERS: Final = 10_000
+_OF_MQ: Final = 10_000
 _OF_KAFKA: Final = 2_000
-"""Dead letters of the Kafka demo, many of which wait for half a minute."""
+"""Fewer, since many of them wait for half a minute."""
 _KAFKA: Final = "kafka"
-_PUTS: Final = 600
-"""Default number of puts to a network."""
+_REMOVED: Final = ("mq", "mqe")
+"""Demos of networks; Redrive 0.1.0 was the last version that had them."""
 _INTERRUPTED: Final = 130
 """Exit code after Ctrl+C, as in shells."""
 
 
+def _known(context: click.Context, parameter: click.Parameter, which: str | None) -> str | None:
+    del context, parameter
+    if which in _REMOVED:
+        message = f"redrive demo {which} was removed: the last version that has it is 0.1.0"
+        raise UsageError(message, hint=f"examples/{which}/README.md has its network to try by hand")
+    if which not in {None, _KAFKA}:
+        raise UsageError(f"{which} is not a demo", hint=f"redrive demo, or redrive demo {_KAFKA}")
+    return which
+
+
 @click.command()
-@click.argument(
-    "which", metavar="[kafka|mq|mqe]", type=click.Choice([_KAFKA, *NETWORKS]), required=False
-)
+@click.argument("which", metavar="[kafka]", required=False, callback=_known)
 @click.option(
     "--messages",
     "-n",
     type=click.IntRange(_FEWEST, 1_000_000),
-    show_default=f"{_DEAD_LETTERS}; {_OF_KAFKA} for kafka, {_PUTS} for a network",
+    show_default=f"{_OF_MQ}; {_OF_KAFKA} for kafka",
     help="How many messages to make.",
 )
 @click.option("--seed", type=click.IntRange(0), help="Random seed, to repeat a demo.")
@@ -76,30 +82,29 @@ def demo(
 ) -> None:
     """Run the whole job on sample dead letters and an embedded broker.
 
-    A generator makes dead letters of many kinds; the job handles them by a sample table while you
-    watch. At the end kafka-python reads all topics, and the demo checks every
-    message. Everything is removed afterwards, except with --keep or --directory.
+    A generator makes dead letters of IBM MQ of many kinds, and the job handles them by a sample
+    table: a queue is full, another one is missing for a minute. At the end kafka-python reads all
+    topics, and the demo checks every message. Everything is removed afterwards, except with --keep
+    or --directory.
 
     With kafka, they are dead letters of Kafka Connect, Spring and Kafka Streams in four schemes,
     under one table with back-off. A topic that many return to is missing for half a minute,
     and an application fails again, for some messages in every round.
-
-    With a network, mq or mqe, they are puts to three queue managers of IBM MQ or MQ Everyplace:
-    channels are stopped and started, a queue is disabled and enabled, and each message must end
-    where redrive resolve says.
 
     \b
     redrive demo
     redrive demo --messages 300 --fast
     redrive demo --keep --directory demo
     redrive demo kafka
-    redrive demo mq
 
     Exit codes: 0 every message as expected, 1 not, 2 usage, 130 interrupted.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if keep and directory is None:
         raise UsageError("--keep needs --directory", hint="redrive demo --keep --directory demo")
-    script = _script(which, messages, secrets.randbelow(1_000_000) if seed is None else seed, fast)
+    make, default = (KafkaDeadLetters, _OF_KAFKA) if which else (MqDeadLetters, _OF_MQ)
+    script = make(
+        messages or default, secrets.randbelow(1_000_000) if seed is None else seed, fast=fast
+    )
     with ExitStack() as stack:
         if shows_console:
             check_console()
@@ -120,18 +125,6 @@ def demo(
         elif directory is not None and not as_json:
             _name_places(directory, keep=keep)
     context.exit(0 if report.adds_up else 1)
-
-
-def _script(which: str | None, messages: int | None, seed: int, fast: bool) -> Script:  # noqa: FBT001
-    if which is None:
-        return Orders(messages or _DEAD_LETTERS, seed, fast=fast)
-    if which == _KAFKA:
-        return KafkaTeams(messages or _OF_KAFKA, seed, fast=fast)
-    if fast:
-        raise UsageError(
-            "--fast is for the demos with dead letters", hint="--messages 100 makes a small demo"
-        )
-    return NetworkScript(NETWORKS[which], messages or _PUTS, seed)
 
 
 def _name_places(directory: Path, *, keep: bool) -> None:

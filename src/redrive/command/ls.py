@@ -156,32 +156,27 @@ def _next_text(step: Next | None) -> str:
 @click.command()
 @config_option
 @selection_options
-@click.option("--owner", default="", metavar="NAME", help="Only groups that NAME owns.")
 @number_option("--limit", "How many groups to list, the largest ones.", default=20, most=1000)
 @mq_option
 @table_options
-def groups(
-    *, config: Path, selection: Selection, owner: str, limit: int, mq: bool, as_json: bool
-) -> None:
+def groups(*, config: Path, selection: Selection, limit: int, mq: bool, as_json: bool) -> None:
     """Count dead letters by cause: reason, exception, destination, and what failed.
 
     \b
     redrive groups
     redrive groups --status all --since 1d
-    redrive groups --owner team-billing
 
     Each group has its count and share, when the first and the last was seen, and one message as an
-    example for redrive show. --owner lists groups in which redrive ack --owner acknowledged
-    messages, and counts all of their messages.
+    example for redrive show.
 
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    found = Groups.of(settings, selection, limit=limit, owner=owner)
+    found = Groups.of(settings, selection, limit=limit)
     if as_json:
         print_json(found.document())
         return
-    _show_groups(found, selection, owner, mq=shows_mq(settings.job, mq=mq))
+    _show_groups(found, selection, mq=shows_mq(settings.job, mq=mq))
     print_notes(found.answer.all_notes())
 
 
@@ -204,19 +199,16 @@ class Groups(NamedTuple):
         selection: Selection,
         *,
         limit: int,
-        owner: str = "",
         bars: int = 0,
     ) -> Self:
         """The largest groups, with trends of ``bars`` values; errors as ``Inventory.groups``."""
 
         def ask(inventory: Inventory) -> tuple[Sequence[Group], int, Sequence[Sequence[int]]]:
-            groups, total = inventory.groups(selection, limit=limit, owner=owner)
+            groups, total = inventory.groups(selection, limit=limit)
             return groups, total, _trends(inventory, selection, groups, bars)
 
         answer = ask_inventory(settings, selection, ask)
         groups, total, trends = answer.found
-        if owner:
-            answer = answer._replace(quarantined=0)  # nobody acknowledges these
         hide, found, conditions = settings.mask.text, [], []
         for one in groups:
             shown: dict[str, Any] = {it: hide(getattr(one, it)) for it in _HIDDEN}
@@ -238,8 +230,7 @@ def _trends(
     since = min(one.first for one in groups)
     seconds = max(1.0, (max(one.last for one in groups) - since).total_seconds() / bars)
     trends: dict[str, list[int]] = {one.condition(): [0] * bars for one in groups}
-    about = {"first": since, "last": since, "example": "", "acknowledged": 0}
-    about |= {"archived": 0, "owners": None, "repeated": 0}
+    about = {"first": since, "last": since, "example": "", "acknowledged": 0, "repeated": 0}
     for row in inventory.arrivals(selection, since, seconds):
         trend = trends.get(Group.of({**row, **about}).condition())
         if trend is not None:
@@ -247,14 +238,13 @@ def _trends(
     return [trends[one.condition()] for one in groups]
 
 
-def _show_groups(found: Groups, selection: Selection, owner: str, *, mq: bool) -> None:
+def _show_groups(found: Groups, selection: Selection, *, mq: bool) -> None:
     groups, total, is_complete = found.groups, found.total, not found.answer.notes
     if not groups:
-        click.echo(none_in_words(selection, owner, is_complete=is_complete))
+        click.echo(none_in_words(selection, is_complete=is_complete))
         return
     has_exceptions = any(group.error_class for group in groups)  # dead letters of MQ have none
     has_acknowledged = any(group.acknowledged for group in groups)
-    has_owners = any(group.owners for group in groups)
     has_repeated = any(group.repeated for group in groups)
     rows = [
         {
@@ -262,7 +252,6 @@ def _show_groups(found: Groups, selection: Selection, owner: str, *, mq: bool) -
             "share": f"{100 * group.count / total:.1f} %",
             **({"acknowledged": group.acknowledged} if has_acknowledged else {}),
             **({"repeated": group.repeated} if has_repeated else {}),
-            **({"owner": ", ".join(group.owners)} if has_owners else {}),
             **_cause(group, mq=mq, has_exceptions=has_exceptions),
             "last failure": failure_text(group.failure, mq=mq),
             "first (UTC)": clock(group.first)[:-4],

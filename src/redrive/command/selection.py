@@ -84,9 +84,9 @@ def reserve(*, is_complete: bool) -> str:
     return "" if is_complete else ", as far as could be read"
 
 
-def none_in_words(selection: Selection, owner: str = "", *, is_complete: bool) -> str:
-    """The text for an empty list, or for an owner without groups."""
-    if selection.is_narrowed or owner:
+def none_in_words(selection: Selection, *, is_complete: bool) -> str:
+    """The text for an empty list."""
+    if selection.is_narrowed:
         found = "No dead letter matches these filters"
     elif selection.state is State.OPEN:
         found = "No dead letters are parked or remain"

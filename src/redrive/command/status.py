@@ -29,8 +29,6 @@ from redrive.command.options import (
 from redrive.command.output import console, print_json, print_uncut, table
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import read_topics, sources_of
-from redrive.engine.breaker import BreakerState
-from redrive.engine.flood import FloodState
 from redrive.engine.outcome import Result
 from redrive.errors import TransientFault, UsageError
 from redrive.kafka.cluster import Cluster
@@ -242,11 +240,9 @@ class StatusView:
         """Problems that need a person while the job itself is healthy."""
         now = self.now.time.timestamp()
         state = self.supervision
-        alarms: list[BreakerState | FloodState] = []
         if self._vacancy:
             yield self._vacancy
         if state is not None:
-            alarms = [*state.breakers, *state.floods]
             if state.refused:
                 yield (
                     "changed settings or tables were refused, the old ones stay in use:"
@@ -256,8 +252,8 @@ class StatusView:
                 yield f"the handler of {topic} is stopped: {why}; see redrive handler list"
         yield from (one.why_held for one in self.now.handlers if one.why_held)
         yield from map(str, self.held)
-        for alarm in alarms:
-            yield f"{alarm.sentence} (for {duration(now - alarm.since)})"
+        for breaker in () if state is None else state.breakers:
+            yield f"{breaker.sentence} (for {duration(now - breaker.since)})"
         for hidden in self.hidden:
             yield hidden.sentence(now)
         for one in self.expiring:

@@ -160,11 +160,6 @@ class JobConfiguration(StartTable, JobTable, RetryTable, SupervisionTable, Obser
         return next(filter(None, own), self.on_data_loss)
 
     @property
-    def flood_limits(self) -> Mapping[str, int]:
-        """The flood limits, by handler."""
-        return {one.identity.name: one.flood_limit for one in self.handlers if one.flood_limit}
-
-    @property
     def is_local(self) -> bool:
         """Whether Spark's executors are threads of the driver."""
         return not self.master or self.master.startswith("local")

@@ -249,7 +249,6 @@ class DeciderFactory:
             schemes=self._configuration.scheme_table,
             transforms={one.name: one for one in self._configuration.transforms},
             breaker=settings.breaker,
-            flood_limit=settings.flood_limit,
             timestamps=settings.timestamp,
             puts=self._puts_at(settings.identity.queue_manager, states),
         )

@@ -96,12 +96,7 @@ def _add_acknowledgement_actions(app: FastAPI, console: Console) -> None:
     def acknowledge(request: Request, form: Annotated[Acknowledged, Form()]) -> Response:
         """Acknowledge remaining messages, to suppress alerts about them."""
         found = actions.acknowledge(
-            current_user(request),
-            form.selection(),
-            until=form.until,
-            note=form.note,
-            owner=form.owner,
-            covers_new=form.covers_new,
+            current_user(request), form.selection(), until=form.until, note=form.note
         )
         return done(request, found, "/groups")
 

@@ -171,14 +171,7 @@ class Actions:
             cancel(job, cluster, plan, canceller)
 
     def acknowledge(
-        self,
-        user: User,
-        selection: Selection,
-        *,
-        until: str,
-        note: str,
-        owner: str,
-        covers_new: bool,
+        self, user: User, selection: Selection, *, until: str, note: str
     ) -> dict[str, Any]:
         """Acknowledge remaining messages; errors as for ``redrive ack``.
 
@@ -188,11 +181,10 @@ class Actions:
         nothing: NothingRemains | None = None
         for part in _parts(settings.job, selection):
             try:
-                one, answer = acknowledge(
-                    settings, part, operator=user.name, until=until, note=note,
-                    owner=owner, covers_new=covers_new,
-                )  # fmt: skip
-                done[one.id] = answer.found
+                made, answer = acknowledge(
+                    settings, part, operator=user.name, until=until, note=note
+                )
+                done[made.id] = answer.found
             except NothingRemains as error:
                 nothing = error
         if nothing is not None and not done:

@@ -95,10 +95,10 @@ class Documents:
             else {"hour": _curves(rates, now, _HOUR), "day": _curves(rates, now, _DAY)},
         }
 
-    def groups(self, selection: Selection, limit: int, owner: str) -> dict[str, Any]:
+    def groups(self, selection: Selection, limit: int) -> dict[str, Any]:
         """What ``redrive groups --json`` prints, and trends of the groups."""
         settings = self.settings()
-        found = Groups.of(settings, selection, limit=limit, owner=owner, bars=_BARS // 2)
+        found = Groups.of(settings, selection, limit=limit, bars=_BARS // 2)
         document = found.document()
         for one, condition, trend in zip(
             document["groups"], found.conditions, found.trends, strict=True
@@ -139,15 +139,15 @@ class Documents:
             raise RedriveError(f"the body was deleted: {found.reason}")
         return settings.mask.data(found.value or b"")
 
-    def acknowledgements(self, owner: str) -> dict[str, Any]:
+    def acknowledgements(self) -> dict[str, Any]:
         """What ``redrive ack --list --json`` prints."""
         settings = self.settings()
-        found = Acknowledgements.of(settings, owner)
+        found = Acknowledgements.of(settings)
         rows = [
             {**row, "chosen": _list_parameters(settings, one.selection)}
             for row, (one, _) in zip(found.document(settings), found.pairs, strict=True)
         ]
-        return {"acknowledgements": rows, "notes": found.notes, "owner": owner}
+        return {"acknowledgements": rows, "notes": found.notes}
 
     def completions(self, selection: Selection) -> dict[str, Any]:
         """Completions of the condition in a selection: columns, or values of one."""

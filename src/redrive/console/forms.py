@@ -47,12 +47,6 @@ class Chosen(BaseModel):
         return self.model_dump(exclude_defaults=True, exclude={"page"})
 
 
-class ChosenGroups(Chosen):
-    """The options of ``redrive groups``."""
-
-    owner: str = ""
-
-
 class ListedPage(Chosen):
     """One page of a list."""
 
@@ -111,8 +105,6 @@ class Acknowledged(Chosen):
 
     until: str
     note: str
-    owner: str = ""
-    covers_new: bool = False
 
 
 class Named(BaseModel):

@@ -6,29 +6,22 @@ Annotations are values here, not strings: FastAPI evaluates them, and some are l
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from http import HTTPStatus
 from importlib.resources import files
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, Query, Request
 from fastapi.responses import (
     HTMLResponse,
     PlainTextResponse,
-    RedirectResponse,
     StreamingResponse,
 )
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import Response
 
 from redrive.console.access import Role, current_user
-from redrive.console.forms import Chosen, ChosenGroups, ListedPage
+from redrive.console.forms import Chosen, ListedPage
 from redrive.console.logins import LIVE
-from redrive.console.rendering import LANGUAGES
 from redrive.console.routing import Console, Seen, allowed_for, as_json, recorded
-from redrive.console.security import is_secure
-
-_YEAR: Final = 365 * 24 * 3600
-"""Seconds for which a browser keeps the chosen language."""
 
 
 def add_pages(app: FastAPI, console: Console) -> None:
@@ -83,9 +76,9 @@ def _add_pages(app: FastAPI, console: Console) -> None:
         """What ``redrive status --json`` prints, with the rates of the last hour and day."""
         return await live.status(scope)
 
-    def groups(chosen: Annotated[ChosenGroups, Query()], scope: Seen) -> dict[str, Any]:
+    def groups(chosen: Annotated[Chosen, Query()], scope: Seen) -> dict[str, Any]:
         """What ``redrive groups --json`` prints, with the trend of each group."""
-        found = within(scope).groups(chosen.selection(), chosen.limit, chosen.owner)
+        found = within(scope).groups(chosen.selection(), chosen.limit)
         return {**found, "chosen": chosen.parameters()}
 
     def messages(chosen: Annotated[ListedPage, Query()], scope: Seen) -> dict[str, Any]:
@@ -94,9 +87,9 @@ def _add_pages(app: FastAPI, console: Console) -> None:
         before = (chosen.page - 1) * chosen.limit
         return {**found, "page": chosen.page, "before": before, "chosen": chosen.parameters()}
 
-    def acknowledgements(scope: Seen, owner: str = "") -> dict[str, Any]:
+    def acknowledgements(scope: Seen) -> dict[str, Any]:
         """What ``redrive ack --list --json`` prints."""
-        return within(scope).acknowledgements(owner)
+        return within(scope).acknowledgements()
 
     def completions(chosen: Annotated[Chosen, Query()], scope: Seen) -> dict[str, Any]:
         """Completions of a condition in SQL."""
@@ -120,7 +113,7 @@ def _add_pages(app: FastAPI, console: Console) -> None:
         return outline_or_list
 
     add("/status", "now.html", status)
-    add("/groups", "groups.html", groups, on_page=list_on_page(groups, ChosenGroups))
+    add("/groups", "groups.html", groups, on_page=list_on_page(groups, Chosen))
     add("/messages", "messages.html", messages, on_page=list_on_page(messages, ListedPage))
     add("/acknowledgements", "acknowledgements.html", acknowledgements)
     add("/completions", "completions.html", completions)
@@ -199,20 +192,6 @@ def _add_others(app: FastAPI, console: Console) -> None:
             media_type="application/octet-stream",
             headers={"Content-Disposition": 'attachment; filename="body"'},
         )
-
-    @app.get("/language/{language}", **viewer, include_in_schema=False)
-    def choose_language(language: str, request: Request) -> Response:
-        answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
-        if language in LANGUAGES:
-            answer.set_cookie(
-                "redrive-language",
-                language,
-                max_age=_YEAR,
-                httponly=True,
-                samesite="strict",
-                secure=is_secure(request),
-            )
-        return answer
 
     @app.get(LIVE, include_in_schema=False)
     async def is_live() -> Response:

@@ -1,11 +1,9 @@
-"""Pages from documents: templates, their filters, and the texts of both languages."""
+"""Pages from documents: templates and their filters."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -28,9 +26,8 @@ from redrive.operations.durations import clock, duration
 from redrive.outcomes.inventory import State, state_of
 from redrive.printable import printable
 
-__all__ = ["LANGUAGES", "Pages"]
+__all__ = ["Pages"]
 
-LANGUAGES: Final = ("en", "de")
 _SHOWN: Final = 64 * 1024
 """Characters of a body that a page shows; the whole can be downloaded."""
 _HEX_SHOWN: Final = 8 * 1024
@@ -48,10 +45,9 @@ _RESULTS: Final = (
 
 
 class Pages:
-    """Renders templates in the reader's language."""
+    """Renders templates."""
 
     def __init__(self) -> None:
-        self._texts = {one: _texts(one) for one in LANGUAGES if one != "en"}
         self._environment = Environment(
             loader=PackageLoader("redrive.console"),
             autoescape=True,
@@ -81,18 +77,10 @@ class Pages:
             "depth": depth,
         }
 
-    def render(self, template: str, language: str, user: User, **content: Any) -> str:  # noqa: ANN401
+    def render(self, template: str, user: User, **content: Any) -> str:  # noqa: ANN401
         """A page."""
-        texts = self._texts.get(language, {})
-
-        def text(english: str, **values: object) -> str:
-            found = texts.get(english, english)
-            return found.format_map(values) if values else found
-
         return self._environment.get_template(template).render(
             **content,
-            _=text,
-            language=language,
             user=user,
             Role=Role,
             states=[*State],
@@ -100,23 +88,6 @@ class Pages:
             version=__version__,
             now=datetime.now(UTC),
         )
-
-
-def language_of(chosen: str | None, accepted: str) -> str:
-    """The language of a page: the reader's choice, else by Accept-Language (RFC 9110, 12.5.4)."""
-    if chosen in LANGUAGES:
-        return chosen
-    for part in accepted.split(","):
-        language = part.partition(";")[0].strip().lower().partition("-")[0]
-        if language in LANGUAGES:
-            return language
-    return LANGUAGES[0]
-
-
-def _texts(language: str) -> Mapping[str, str]:
-    source = files("redrive.console").joinpath("texts", f"{language}.toml")
-    texts: dict[str, str] = tomllib.loads(source.read_text(encoding="utf-8"))
-    return texts
 
 
 def _finalize(value: object) -> object:

@@ -18,7 +18,7 @@ from redrive.console.actions import Actions
 from redrive.console.audit import Audit
 from redrive.console.documents import Documents
 from redrive.console.live import Live
-from redrive.console.rendering import Pages, language_of
+from redrive.console.rendering import Pages
 from redrive.console.security import refuse_forgery
 from redrive.console.tables import RulesTables
 
@@ -46,12 +46,9 @@ class Console:
         seen: str = "",
     ) -> HTMLResponse:
         """Render a document, with the job's state (``Live.state``) that it shows."""
-        accepted = request.headers.get("Accept-Language", "")
-        language = language_of(request.cookies.get("redrive-language"), accepted)
         parameters = dict(request.query_params)
         text = self.pages.render(
             template,
-            language,
             current_user(request),
             doc=content,
             path=request.url.path,

@@ -1,10 +1,12 @@
-"""The demos: the whole job on sample messages, and a check of where each one ended.
+"""The demos: the whole job on sample dead letters, and a check of where each one ended.
 
-Demonstration  one engine: environment, job, script, reconciliation, report
-Script         the messages, and what an operator does while the job runs; see ``scripts``
-reconcile      every message by its number, against the records on the broker
+Demonstration     one engine: environment, job, script, reconciliation, report
+MqDeadLetters     the dead letters of IBM MQ
+KafkaDeadLetters  those of Kafka's own programs
 """
 
 from redrive.demo.demonstration import Demonstration
+from redrive.demo.kafka import KafkaDeadLetters
+from redrive.demo.mq import MqDeadLetters
 
-__all__ = ["Demonstration", "script", "scripts"]
+__all__ = ["Demonstration", "KafkaDeadLetters", "MqDeadLetters"]

@@ -1,144 +1,149 @@
 """The reconciliation: every message by its number, against every record on the broker.
 
-It does not ask the job, but compares with an independent reader of committed records.
+It does not ask the job, but compares with what the independent client has read.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from redrive.demo.cluster import Observation
-from redrive.demo.messages import WAITING, End, Found, Message, Outcome
-from redrive.messages import decode_dead_letter, remove_header
-
-_GONE = frozenset({"discarded", "expired"})
-"""Results after which a message is rightly nowhere."""
+from redrive.demo.client import Observation, Outcome, Record, StoredRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where a message must end."""
+
+    what: str
+    """forwarded, retried, discarded or remaining."""
+    place: str = ""
+    """``topic`` or ``topic:partition``; for a remaining message its dead-letter queue."""
+    keeps_header: bool = False
+    """Whether a forwarded dead letter must arrive as it is; one that remains always does."""
+
+    def is_at(self, what: str, position: str) -> bool:
+        """Whether this is the end of a message that was found at a position."""
+        return self.what == what and f"{position}:".startswith(f"{self.place}:")
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.place}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a demo."""
+
+    number: int
+    """From 0, unique."""
+    kind: str
+    topic: str
+    record: Record
+    original: Record
+    """What has to arrive once the dead-letter header is removed."""
+    end: End
+    refusals: int | None = 0
+    """How many attempts must fail; None for any number."""
+    failures: int = 0
+    """How often an application fails again to process it, and dead-letters it again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """One message, its records and its outcomes."""
 
     message: Message
-    inputs: Sequence[Found]
-    """Where it was put, initially and after each failure."""
-    ends: Sequence[tuple[End, Found | None]]
-    """Where it was found; without a record if an outcome says that it no longer exists."""
+    inputs: Sequence[StoredRecord]
+    """Where it was put, initially and after each failure, in the order of time."""
+    ends: Sequence[tuple[str, StoredRecord | None]]
+    """How it ended and where; without a record if an outcome says that it was discarded."""
     outcomes: Sequence[Outcome]
-
-    @property
-    def reasons(self) -> list[int]:
-        """Reason codes of its failed attempts, in order of time, each once."""
-        return list(dict.fromkeys(one.reason for one in self.outcomes if one.reason))
 
     def problems(self) -> Iterator[str]:
         """What is wrong with it, apart from being lost or duplicated."""
-        if len(self.inputs) != 1 + self.message.failures:
-            yield f"was put {len(self.inputs)} times, not {1 + self.message.failures}"
-        for end, found in self.ends:
-            wanted = next((one for one in self.message.ends if one == end), None)
-            if wanted is None:
-                yield f"ended {end}, not {' or '.join(map(str, self.message.ends))}"
-            elif wanted.reason and self.reasons[-1:] != [wanted.reason]:
-                yield f"ended {end} with reasons {self.reasons}, not {wanted.reason}"
-            if found is not None:
-                yield from self._changes(found)
+        message = self.message
+        if len(self.inputs) != 1 + message.failures:
+            yield f"was put {len(self.inputs)} times, not {1 + message.failures}"
+        refusals = sum(bool(outcome.reason_name) for outcome in self.outcomes)
+        if message.refusals not in {None, refusals}:
+            yield f"{refusals} attempts failed, not {message.refusals}"
+        for what, stored in self.ends:
+            position = stored.position if stored else ""
+            if not message.end.is_at(what, position):
+                yield f"ended {what} {position}".strip() + f", not {message.end}"
+            if stored is not None:
+                yield from self._changes(stored)
 
-    def _changes(self, found: Found) -> Iterator[str]:
-        record, where = found.record, f"on {found.place}"
-        original, headers = self.message.original, list(record.headers)
-        letter = decode_dead_letter(record.value, headers)
-        value, headers = remove_header(letter, record.value, headers)
-        if record.key != original.key:
-            yield f"the key {where} changed"
-        if value != original.value:
-            yield f"the value {where} changed"
-        # Dead-letter header fields that return to the descriptor may change the order.
-        given = [pair for pair in headers if pair[0] not in self.message.made]
-        has_made = len(headers) - len(given) == len(self.message.made)
-        if Counter(given) != Counter(original.headers) or not has_made:
-            yield f"the headers {where} changed"
-        times = {letter.record.timestamp for letter in self.inputs}
-        own_time = record.timestamp if found.own_time is None else found.own_time
-        if own_time not in times | {original.timestamp}:
-            yield f"the timestamp {where} changed"
+    def _changes(self, stored: StoredRecord) -> Iterator[str]:
+        arrived, wanted = stored.record.without_own_headers(), self.message.original
+        end, times = self.message.end, {letter.record.timestamp for letter in self.inputs}
+        if self.inputs and (end.keeps_header or end.what == "remaining"):
+            wanted = self.inputs[-1].record.without_own_headers()
+        if end.what == "forwarded":  # a forwarded dead letter arrives without its stack traces
+            kept = (header for header in wanted.headers if not header[0].endswith("stacktrace"))
+            wanted = replace(wanted, headers=tuple(kept))
+        for part in ("key", "value", "headers"):
+            if getattr(arrived, part) != getattr(wanted, part):
+                yield f"the {part} on {stored.position} changed"
+        if arrived.timestamp not in times | {wanted.timestamp}:
+            yield f"the timestamp on {stored.position} changed"
 
 
-@dataclass(frozen=True, kw_only=True)
 class Reconciliation:
     """The totals of all messages."""
 
-    expected: int
-    inputs: int
-    """Messages found where they were put."""
-    counted: str
-    """The word for an input: ``in`` or ``put``."""
-    ends: Mapping[str, int]
-    lost: int
-    """Messages that are nowhere, without being discarded or expired."""
-    duplicated: int
-    """Messages with more than one end."""
-    problems: Sequence[str] = field(default=())
-
-    @cached_property
-    def adds_up(self) -> bool:
+    def __init__(self, traces: Sequence[Trace]) -> None:
+        self.inputs = sum(len(trace.inputs) - trace.message.failures for trace in traces)
+        """Messages found where they were put."""
+        self.ends = Counter(forwarded=0, retried=0, discarded=0, remaining=0)
+        self.ends.update(trace.ends[0][0] for trace in traces if trace.ends)
+        self.lost = sum(not trace.ends for trace in traces)
+        """Messages that are nowhere, without being discarded."""
+        self.duplicated = sum(len(trace.ends) > 1 for trace in traces)
+        """Messages with more than one end."""
+        self.problems = [
+            f"message {trace.message.number} ({trace.message.kind}): {problem}"
+            for trace in traces
+            for problem in trace.problems()
+        ]
+        counted = self.inputs == len(traces) == self.ends.total()
+        self.adds_up = counted and not (self.lost or self.duplicated or self.problems)
         """Whether every message ended where it should, exactly once."""
-        counted = self.inputs == self.expected == sum(self.ends.values())
-        wrong = self.lost or self.duplicated or self.problems or self.ends.get(WAITING)
-        return counted and not wrong
 
     def __str__(self) -> str:
         parts = " + ".join(f"{count} {end}" for end, count in self.ends.items())
-        total = f"{self.inputs} {self.counted} = {parts}"
-        return f"{total}, {self.lost} lost, {self.duplicated} duplicated"
+        return f"{self.inputs} in = {parts}, {self.lost} lost, {self.duplicated} duplicated"
 
 
 def trace(
-    messages: Sequence[Message], seen: Observation, end_of: Callable[[Found], End | None]
+    messages: Sequence[Message],
+    observation: Observation,
+    went_on: Collection[str] = (),
 ) -> list[Trace]:
-    """The trace of each message; ``end_of`` gives its end where it was found, None for no end."""
-    inputs: dict[int | None, list[Found]] = defaultdict(list)
-    ends: dict[int | None, list[tuple[End, Found | None]]] = defaultdict(list)
-    for one in seen.inputs:
-        inputs[one.number].append(one)
-        for outcome in seen.outcomes.get(one.place, ()):
-            if outcome.result in _GONE:
-                ends[one.number].append((End(outcome.result), None))
-    for one in seen.found:
-        if end := end_of(one):
-            ends[one.number].append((end, one))
+    """The trace of each message.
+
+    Args:
+        messages: What was put.
+        observation: What is on the broker.
+        went_on: Positions of the records that an application dead-lettered again.
+    """
+    inputs: dict[int | None, list[StoredRecord]] = defaultdict(list)
+    ends: dict[int | None, list[tuple[str, StoredRecord | None]]] = defaultdict(list)
+    outcomes: dict[int | None, list[Outcome]] = defaultdict(list)
+    for stored in sorted(observation.inputs, key=lambda stored: stored.record.timestamp):
+        inputs[stored.number].append(stored)
+        for outcome in observation.outcomes.get(stored.position, ()):
+            outcomes[stored.number].append(outcome)
+            if outcome.result == "discarded":
+                ends[stored.number].append(("discarded", None))
+    for what, stored in observation.ends:
+        puts = {"retried", "forwarded"} & {it.result for it in outcomes[stored.number]}
+        if what != "arrived":
+            ends[stored.number].append((what, stored))
+        elif stored.position not in went_on:
+            ends[stored.number].append((" and ".join(sorted(puts)) or "arrived", stored))
     return [
-        Trace(
-            message=message,
-            inputs=inputs[message.number],
-            ends=ends[message.number],
-            outcomes=[
-                outcome
-                for one in inputs[message.number]
-                for outcome in seen.outcomes.get(one.place, ())
-            ],
-        )
+        Trace(message, inputs[message.number], ends[message.number], outcomes[message.number])
         for message in messages
     ]
-
-
-def reconcile(traces: Sequence[Trace], ends: Sequence[str], *, counted: str) -> Reconciliation:
-    """Total all messages; ``ends`` are the kinds of ends in order."""
-    totals = Counter(dict.fromkeys(ends, 0))
-    totals.update(one.ends[0][0].what for one in traces if one.ends)
-    return Reconciliation(
-        expected=len(traces),
-        inputs=sum(len(one.inputs) - one.message.failures for one in traces),
-        counted=counted,
-        ends=totals,
-        lost=sum(not one.ends for one in traces),
-        duplicated=sum(len(one.ends) > 1 for one in traces),
-        problems=tuple(
-            f"message {one.message.number} ({one.message.kind}): {problem}"
-            for one in traces
-            for problem in one.problems()
-        ),
-    )

@@ -1,192 +1,118 @@
-"""A script, and the operator that carries it out while the job runs."""
+"""What differs between the demos: the dead letters, their ends, and what is around the job."""
 
 from __future__ import annotations
 
-import time
+import random
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import ClassVar, Final, TypeVar
 
-from rich.table import Table
+import yaml
 
-from redrive.errors import EnvironmentFault
-from redrive.streaming.lifecycle import JobControl, JobObserver
+from redrive.demo.client import Record, StoredRecord
+from redrive.demo.reconciliation import Message
+from redrive.kafka.administration import NewTopic
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rich.console import Console
-
-    from redrive.configuration import JobConfiguration
-    from redrive.demo.cluster import Cluster
-    from redrive.demo.environment import Environment
-    from redrive.demo.messages import End, Found, Message, Outcome
-    from redrive.demo.reconciliation import Trace
-
-_LOOK: Final = 0.3
-"""Seconds between two checks of the broker."""
-_PATIENCE: Final = 300.0
-"""Seconds without progress after which a wait fails."""
+SETTINGS: Final = "redrive.toml"
+"""The settings of the job, in the folder of the demo."""
 
 
-class _EndedError(Exception):
-    """The job has ended, or must end."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of dead letters, as the YAML file of a demo declares it."""
+
+    name: str
+    share: int
+    """Its part of all messages, in relation to the other kinds."""
+    end: str
+    """retried, forwarded, discarded or remaining."""
+    place: str = ""
+    """The topic of their end; empty for their original one."""
+    refusals: int | None = 0
+    """How many attempts fail; None for any number."""
 
 
-class Operator:
-    """Puts messages and waits for their outcomes; every wait ends with the job."""
-
-    def __init__(self, job: JobConfiguration, cluster: Cluster, console: Console) -> None:
-        self.job = job
-        self.cluster = cluster
-        self.console = console
-        self.places: dict[int, str] = {}
-        """Where each message was put, by its number."""
-        self.ended = Event()
-        self.applications: list[Callable[[], object]] = []
-        """Applications of the demo: each call processes the new records of one."""
-
-    def put(self, messages: Sequence[Message]) -> None:
-        """Put messages, as applications and channels do."""
-        places = self.cluster.put((one.topic, one.record) for one in messages)
-        self.places |= {one.number: place for one, place in zip(messages, places, strict=True)}
-
-    def pause(self, seconds: float) -> None:
-        """Wait for some seconds, or until the job ends; applications continue."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            if self.ended.wait(min(left, _LOOK)):
-                raise _EndedError
-            for process in self.applications:
-                process()
-
-    def wait_until(self, what: str, missing: Callable[[], Iterable[object]]) -> None:
-        """Wait until nothing is missing; ``what`` ends the sentence: "have come to rest"."""
-        last, changed = set(missing()), time.monotonic()
-        while last:
-            self.pause(_LOOK)
-            if (now := set(missing())) != last:
-                last, changed = now, time.monotonic()
-            elif time.monotonic() - changed > _PATIENCE:
-                raise EnvironmentFault(
-                    f"{len(now)} never {what}, such as {min(map(str, now))}: nothing has changed"
-                    f" for {_PATIENCE:.0f} s",
-                    hint="--directory keeps the job's log, which may show the reason",
-                )
-
-    def wait_for_outcomes(
-        self, what: str, messages: Sequence[Message], holds: Callable[[Sequence[Outcome]], bool]
-    ) -> None:
-        """Wait until a condition on the outcomes of every message holds; else as ``wait_until``."""
-        places = {self.places[one.number] for one in messages}
-
-        def missing() -> list[str]:
-            outcomes = self.cluster.outcomes()
-            return [one for one in places if not holds(outcomes.get(one, ()))]
-
-        self.wait_until(what, missing)
-
-
-class View(JobObserver):
-    """Shows the progress of the job; this one shows only warnings."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def shown(self) -> AbstractContextManager[None]:
-        """Show the view for the context."""
-        return nullcontext()
-
-    def warning(self, message: str, /, **facts: object) -> None:
-        """See ``JobObserver.warning``."""
-        self._console.print(notice_text(message, facts), style="yellow", markup=False)
+_Kind = TypeVar("_Kind", bound=Kind)
 
 
 class Script(ABC):
-    """What is put, what happens while the job runs, and how to show the result."""
+    """A demo: the dead letters, where each must end, and an application that reads a topic."""
 
-    counted: ClassVar[str]
-    """The word for an input in the totals."""
-    ends: ClassVar[Sequence[str]]
+    rules_name: ClassVar[str]
+    """File of the rules table."""
+    queues: ClassVar[Sequence[str]]
+    """The dead-letter queues that the job handles."""
+    late: ClassVar[NewTopic]
+    """A topic that many messages return to, and that does not exist when the job starts."""
+    application_topic: ClassVar[str]
+    """The topic whose application runs in the demo."""
+    application_reads: int | None = None
+    """How many records the application reads at once; None for all."""
+
     title: str
-    verdict: ClassVar[str]
-    """What is true if the totals add up."""
     messages: Sequence[Message]
     """Every message of the demo, each with its number as its index."""
+    topics: Sequence[NewTopic]
+    """The topics that exist when the job starts."""
+    others: Sequence[tuple[str, Record]] = ()
+    """Records of others that lie on these topics."""
+    rules: str
+    """The rules table."""
+    late_by: float
+    """Seconds for which the late topic is missing once the job needs it."""
+    settings: str = ""
+    """Further settings of the job."""
+
+    def write_files(self, folder: Path, bootstrap_servers: str, *, ledger: bool) -> None:
+        """Write the settings of the job, with or without a ledger, and its rules table."""
+        handlers = "".join(
+            f'[[handlers]]\nqueue = "{queue}"\nrules = "{self.rules_name}"\n\n'
+            for queue in self.queues
+        )
+        settings = (
+            f'[application]\nname = "demo"\ndirectory = "job"\n\n'
+            f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n\n'
+            f"{handlers}{self.settings}"
+            f"[ledger]\nenabled = {str(ledger).lower()}\n\n"
+            f'[job]\ndriver_memory = "1g"\n'
+        )
+        (folder / SETTINGS).write_text(settings, encoding="utf-8")
+        (folder / self.rules_name).write_text(self.rules, encoding="utf-8")
 
     @abstractmethod
-    def write_files(self, folder: Path, bootstrap_servers: str) -> None:
-        """Write the settings of the job and the files that they name."""
+    def process(self, stored: StoredRecord, delivery: int) -> tuple[str, Record] | None:
+        """Process a record as the application does; returns its dead letter if that fails.
+
+        Args:
+            stored: The record of a message.
+            delivery: How often the message has come to the application, from 1.
+        """
 
     @abstractmethod
-    def prepare(self, environment: Environment, operator: Operator) -> None:
-        """Create the topics, and what exists before the job starts."""
-
-    @abstractmethod
-    def play(self, operator: Operator) -> None:
-        """Do what happens while the job runs; the job is stopped when this returns."""
-
-    def view(self, console: Console) -> View:
-        """The view of the job while it runs."""
-        return View(console)
-
-    @abstractmethod
-    def end_of(self, found: Found) -> End | None:
-        """The end of a message found here; None if it went on from here."""
-
-    @abstractmethod
-    def show(self, traces: Sequence[Trace], console: Console) -> None:
-        """Print the ends of the messages."""
-
-    @abstractmethod
-    def document(self, traces: Sequence[Trace], ends: Mapping[str, int]) -> dict[str, Any]:
-        """The ends of the messages for programs; ``ends`` is their number by kind of end."""
+    def least_wait(self, attempt: int) -> float:
+        """Seconds that must pass before an attempt, by the rules table."""
 
 
-class ScriptRunner(JobObserver):
-    """Plays a script in its own thread from the start of the job, and then stops the job."""
-
-    def __init__(self, script: Script, operator: Operator, control: JobControl) -> None:
-        self._script = script
-        self._operator = operator
-        self._control = control
-        self._thread = Thread(target=self._play, name="script", daemon=True)
-        self._failure: Exception | None = None
-
-    def started(self, configuration: JobConfiguration) -> None:
-        """See ``JobObserver.started``."""
-        del configuration
-        self._thread.start()
-
-    def end(self) -> None:
-        """Stop the script, and wait for its end."""
-        self._operator.ended.set()
-        if self._thread.is_alive():
-            self._thread.join(_PATIENCE)
-
-    def check(self) -> None:
-        """Raise the error that made the script fail, if any."""
-        if self._failure is not None:
-            raise self._failure
-
-    def _play(self) -> None:
-        try:
-            self._script.play(self._operator)
-        except _EndedError:
-            pass
-        except Exception as error:  # noqa: BLE001 - check() raises it again
-            self._failure = error
-        self._control.request_stop("the demo is over")
+def rules_with(name: str, clause: str) -> str:
+    """A rules table in which a clause replaces each of its keyword: ``RETRYINT(1)``."""
+    text = files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return re.sub(rf"\b{clause.partition('(')[0]}\([^)]*\)", clause, text)
 
 
-def notice_text(message: str, facts: Mapping[str, object]) -> str:
-    """A notice of the job in one line."""
-    details = ", ".join(f"{name} {value}" for name, value in facts.items())
-    return f"{message} ({details})" if details else message
+def read_kinds(name: str, of: type[_Kind]) -> Sequence[_Kind]:
+    """The kinds of dead letters that a YAML file declares."""
+    text = files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return [of(**fields) for fields in yaml.safe_load(text)]
 
 
-def titled_table(title: str) -> Table:
-    """An empty table in the style of reports."""
-    return Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
+def mixed(kinds: Sequence[_Kind], count: int, chance: random.Random) -> Sequence[_Kind]:
+    """Kinds in a random order, each at least once and by its share; the first fills the rest."""
+    total, rest = sum(kind.share for kind in kinds), count - len(kinds)
+    others = [kind for kind in kinds[1:] for _ in range(1 + rest * kind.share // total)]
+    mixed = [*others, *[kinds[0]] * (count - len(others))]
+    chance.shuffle(mixed)
+    return mixed

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from redrive.engine.decision import Decision, Keep, Park, Put, Wait
 from redrive.engine.rule_targets import failed_group, original_names
@@ -243,9 +243,6 @@ class BreakerState:
     since: float
     """Seconds since 1970."""
     why: str
-
-    began: ClassVar[str] = "a breaker opened: retries wait"
-    ended: ClassVar[str] = "a breaker closed: retries continue"
 
     @property
     def key(self) -> BreakerKey:

@@ -10,7 +10,6 @@ from redrive.engine.breaker import NO_BREAKERS, SliceBreakers
 from redrive.engine.cache import DecisionCache
 from redrive.engine.decision import Decision
 from redrive.engine.facts import DepthQuestion, Facts, TopicFacts, WaitingQuestion
-from redrive.engine.flood import NO_ARRIVALS, SliceFloods
 from redrive.engine.message import Message
 from redrive.engine.ordering import KeyOrder
 from redrive.engine.putter import Putter
@@ -59,7 +58,6 @@ class SliceContext:
     """The waiting messages of a partition by key, including the effects of this slice."""
     cache: DecisionCache = field(default_factory=DecisionCache)
     breakers: SliceBreakers = field(default_factory=lambda: SliceBreakers(NO_BREAKERS, 0))
-    floods: SliceFloods = field(default_factory=lambda: SliceFloods(NO_ARRIVALS, 0))
     triggers: SliceTriggers = field(default_factory=lambda: SliceTriggers({}))
     putters: dict[int, Putter] = field(default_factory=dict)
     """Cached results about puts, by the id of their decider."""
@@ -72,7 +70,6 @@ class SliceContext:
         self.replayed.clear()
         self.recorded.clear()
         self.breakers.begin()
-        self.floods.begin()
         self.triggers.begin()
         self.orders.clear()
         # While a breaker is open, prepared puts are valid only for the slice.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -11,7 +11,6 @@ from redrive.engine.commands import Replay
 from redrive.engine.context import Entry, SliceContext
 from redrive.engine.deciders import Decided
 from redrive.engine.decision import (
-    NO_PROFILE,
     Decision,
     Hold,
     Keep,
@@ -67,8 +66,6 @@ class Lane:
         self._facts = facts
         self._source = source_of(part, decoder, facts)
         self._base = 0
-        self._excess: Mapping[int, str] = {}
-        """The rows above the flood limit, and why each remains."""
         self._traces: Sequence[str] | None = None
         self._failed_records: Sequence[str] | None = None
         self._errors: Sequence[str] | None = None
@@ -93,26 +90,15 @@ class Lane:
             profiles = source.letters.profiles
             self._failed_records = failed_records(part.records, profiles)
             self._errors = error_messages(part.records, profiles)
-        self._excess = self._beyond_limit(part, first)
         decider = part.decider
         if isinstance(decider, RulesDecider) and decider.held_keys is not None:
             return self._decide_in_key_order(decider, decider.held_keys, first)
-        is_plain = not self._facts.refused and not self._excess
+        is_plain = not self._facts.refused
         if isinstance(source, DeadLetterSource) and source.is_fresh and is_plain:
             return self._write_prepared_puts(source, first)
         if isinstance(source, InstructionSource) and source.columns is not None and is_plain:
             return self._write_instructions(source, first)
         return self._decide_rows(first)
-
-    def _beyond_limit(self, part: PartitionRecords, first: int) -> Mapping[int, str]:
-        decider = part.decider
-        if part.kind is not SourceKind.DEAD_LETTERS or not isinstance(decider, RulesDecider):
-            return {}
-        if not decider.flood_limit:
-            return {}
-        return self._facts.floods.excess(
-            decider.identity.name, decider.flood_limit, part.records.timestamps, first
-        )
 
     def _decide_rows(self, first: int) -> Iterator[Entry]:
         for row in self._source.rows(first):
@@ -220,14 +206,6 @@ class Lane:
     def _decide(
         self, row: int, message: Message, attempts: Attempts, replay: Replay | None
     ) -> Decided:
-        if row in self._excess:
-            decider = self._part.decider
-            assert isinstance(decider, RulesDecider), "only dead-letter queues have a flood limit"
-            message, attempts, _ = decider.identify(message, attempts, self._facts)
-            decider.note_return(message, attempts, self._facts)  # else a probe seems to succeed
-            why, derive = self._excess[row], self._facts.cache.derive
-            profile = message.profile or NO_PROFILE
-            return Decided(message, derive(decider.keep_flooded, profile, attempts, why))
         return self._part.decider.decide(
             message, attempts, self._facts, entry=self._base + row, replay=replay
         )

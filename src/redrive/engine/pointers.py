@@ -71,10 +71,33 @@ def own_headers_of_original(
     For a dead letter of a program that drops headers. If the record is unknown, this adds a
     question and returns no headers; the message will be decided again.
     """
-    found = _original(message, schemes, facts)
-    if found is None or isinstance(found, Gone):
-        return own.NO_OWN_HEADERS if found is None else found
-    return own.read_own(found.headers)
+    original = _original(message, schemes, facts)
+    if original is None or isinstance(original, Gone):
+        return own.NO_OWN_HEADERS if original is None else original
+    if _is_of_another(message, original):
+        return Gone("the record at the place of its original is another one")
+    return own.read_own(original.headers)
+
+
+def _is_of_another(message: Message, original: Original) -> bool:
+    """Whether a dead letter is not about a record: neither its key nor its body is the record's.
+
+    It may be a copy from another cluster, where the place means another record.
+    """
+    profile = message.profile
+    if profile is None or profile.view.pointer:
+        return False
+    key, value = _failed_content(message, profile)
+    return key is not None and key != original.key and value != original.value
+
+
+def _failed_content(
+    message: Message, profile: DeadLetterProfile
+) -> tuple[bytes | None, bytes | None]:
+    """The key and the body of the record that failed, as its dead letter has them."""
+    key = original_key(profile, message.key, message.headers)
+    value, _ = remove_header(profile, message.value, message.headers)
+    return key, value
 
 
 def own_headers_of_put(message: Message, facts: Facts) -> own.OwnHeaders:
@@ -86,9 +109,7 @@ def own_headers_of_put(message: Message, facts: Facts) -> own.OwnHeaders:
     profile = message.profile
     if profile is None or profile.view.pointer:
         return own.NO_OWN_HEADERS
-    key = original_key(profile, message.key, message.headers)
-    value, _ = remove_header(profile, message.value, message.headers)
-    return facts.last_put(digest_of(key, value))
+    return facts.last_put(digest_of(*_failed_content(message, profile)))
 
 
 def digest_of(key: bytes | None, value: bytes | None) -> bytes:

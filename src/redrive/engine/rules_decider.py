@@ -94,7 +94,6 @@ class RulesDecider:
         schemes: SchemeTable = KNOWN,
         transforms: Mapping[str, Transform] = NO_TRANSFORMS,
         breaker: BreakerSettings | None = None,
-        flood_limit: int = 0,
         timestamps: TimestampMode = TimestampMode.AUTO,
         puts: PutDecider | None = None,
     ) -> None:
@@ -108,7 +107,6 @@ class RulesDecider:
             schemes: The schemes of dead letters to look for.
             transforms: The transforms that TRANSFORM of the table may name.
             breaker: When retries wait for their target; None for never.
-            flood_limit: Maximum new dead letters to handle in a minute; 0 for no limit.
             timestamps: The timestamps of the records that are put.
             puts: Decides puts at the handler's queue manager, which reports arrivals; None where
                 there are no reports.
@@ -118,7 +116,6 @@ class RulesDecider:
         self.table_id = table.hash[:16]
         self.by_priority = False
         self.schemes = schemes
-        self.flood_limit = flood_limit
         self.profiles = ProfileMatcher(table, schemes)
         self._transforms, self._puts, self._timestamps = transforms, puts, timestamps
         self._targets = RuleTargets(
@@ -217,21 +214,13 @@ class RulesDecider:
         decision = facts.cache.decide(self, profile, attempts, message, replay)
         if self.guard is None or replay is not None:
             return self._attempt(message, decision, attempts, facts, entry=entry, gone=gone)
-        self.note_return(message, attempts, facts)
+        if message.put_at:
+            self.guard.note_return(profile, attempts, message.put_at, facts)
 
         def attempt(tried: Decision) -> Decided:
             return self._attempt(message, tried, attempts, facts, entry=entry, gone=gone)
 
         return self.guard.decide(message, decision, attempts, facts, attempt)
-
-    def note_return(self, message: Message, attempts: Attempts, facts: SliceContext) -> None:
-        """Count a message that may be a returned round, for its breaker."""
-        if self.guard is None or not message.put_at:
-            return
-        profile = message.profile or NO_PROFILE
-        if self.profiles.is_kafka:
-            profile = self.profiles.match(message, facts.now)
-        self.guard.note_return(profile, attempts, message.put_at, facts)
 
     def _attempt(
         self,
@@ -379,10 +368,6 @@ class RulesDecider:
                 "put": decision,
             },
         )
-
-    def keep_flooded(self, profile: DeadLetterProfile, attempts: Attempts, why: str) -> Keep:
-        """The decision to keep a dead letter above the flood limit."""
-        return self._keep(_Case(profile, attempts), None, why)
 
     def skip(
         self, profile: DeadLetterProfile, result: Result, detail: str, replay: Replay | None

@@ -18,7 +18,6 @@ from redrive.engine.cache import DecisionCache
 from redrive.engine.context import Entry, SliceContext
 from redrive.engine.decision import Put
 from redrive.engine.facts import Answers, Facts, Questions
-from redrive.engine.flood import Minute, SliceFloods
 from redrive.engine.lane import Lane
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import PartitionRecords
@@ -54,8 +53,6 @@ class SliceSettings:
     """Definitions already on the topic."""
     breakers: Mapping[BreakerKey, OpenBreaker] = field(default_factory=dict)
     """The open breakers."""
-    arrivals: Mapping[Minute, int] = field(default_factory=dict)
-    """Dead letters of the last minutes, for handlers with a flood limit."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of the topics that the run reads."""
     triggers: Mapping[str, Trigger] = field(default_factory=dict)
@@ -92,7 +89,6 @@ class Slice:
             tables_topic=settings.tables_topic,
             discovered=settings.discovered,
             breakers=SliceBreakers(settings.breakers, settings.now),
-            floods=SliceFloods(settings.arrivals, settings.now),
             triggers=SliceTriggers(settings.triggers),
             cache=settings.cache,
         )
@@ -228,7 +224,6 @@ class Slice:
             ages,
             counts,
             frozenset(breakers.probed),
-            Counter(self._context.floods.arrivals),
             rounds,
         )
 

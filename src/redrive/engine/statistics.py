@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from redrive.engine.breaker import BreakerCounts, BreakerKey
-from redrive.engine.flood import Minute
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import own_headers as own
@@ -150,7 +149,5 @@ class Summary:
     """What was done with messages of breakers."""
     probed: frozenset[BreakerKey] = frozenset()
     """Breakers for which a probe was put."""
-    arrivals: Mapping[Minute, int] = field(default_factory=dict)
-    """New dead letters by minute, for handlers with a flood limit."""
     rounds: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """Puts that began a round, by handler and the round's number for its message."""

@@ -190,11 +190,6 @@ class StateMetrics:
         self._breakers = gauge(
             "redrive_open_breakers", "Breakers that are not closed: retries wait.", ["handler"]
         )
-        self._floods = gauge(
-            "redrive_flood_messages",
-            "Dead letters that remain because of a current flood.",
-            ["handler"],
-        )
         self._forwards = gauge(
             "redrive_cluster_waiting_messages",
             "Messages that wait to be forwarded to another cluster, including transaction markers.",
@@ -214,7 +209,7 @@ class StateMetrics:
             "1 unless the last restart was refused and the job kept its old settings.",
         )
         self.restarted.set(1)
-        self._alarmed: set[str] = set()
+        self._with_breakers: set[str] = set()
         self._reported_at = gauge(
             "redrive_supervision_timestamp_seconds", "When the job last reported its state."
         )
@@ -222,17 +217,15 @@ class StateMetrics:
     def show(self, state: SupervisionState, *, is_new: bool) -> None:
         """Show the state of the job; ``is_new`` if it changed.
 
-        A handler that had a breaker or a flood is shown with 0 once it has none.
+        A handler that had an open breaker is shown with 0 once it has none.
         """
         self._state.state(state.state.value)
         if is_new and state.state is Activity.STALLED:
             self._stalls.inc()
         breakers = CounterOf(one.handler for one in state.breakers)
-        floods = {one.handler: one.kept for one in state.floods}
-        self._alarmed |= {*breakers, *floods}
-        for handler in self._alarmed:
+        self._with_breakers |= {*breakers}
+        for handler in self._with_breakers:
             self._breakers.labels(handler).set(breakers[handler])
-            self._floods.labels(handler).set(floods.get(handler, 0))
         for cluster, count in state.forwards.items():
             self._forwards.labels(cluster).set(count)
         self._show_hidden(state)

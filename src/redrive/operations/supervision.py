@@ -20,7 +20,6 @@ import orjson
 from redrive.checkpoints import machine
 from redrive.configuration import JobConfiguration
 from redrive.engine.breaker import BreakerState
-from redrive.engine.flood import FloodState
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.admin import OpenTransaction, open_transactions
 from redrive.kafka.connection import Connection
@@ -166,8 +165,6 @@ class SupervisionState:
     """Why handlers are stopped while others run, by the topic that each reads."""
     breakers: tuple[BreakerState, ...] = ()
     """The breakers that are not closed; retries to their targets wait."""
-    floods: tuple[FloodState, ...] = ()
-    """The current floods: dead letters beyond a limit remain."""
     hidden: tuple[HiddenRecords, ...] = ()
     """Records that open transactions hide."""
     dropping: tuple[str, ...] = ()
@@ -202,7 +199,6 @@ class SupervisionState:
             refused=self.refused and "users of the whole job see why",
             stopped={topic: why for topic, why in self.stopped.items() if topic in topics},
             breakers=tuple(one for one in self.breakers if one.handler in names),
-            floods=tuple(one for one in self.floods if one.handler in names),
             hidden=tuple(one for one in self.hidden if one.topic in topics),
             dropping=(),
         )
@@ -256,12 +252,11 @@ def read(path: Path) -> SupervisionState | None:
     """The last report of a job, None if there is none; raises ``EnvironmentFault``."""
     try:
         data = orjson.loads(path.read_bytes())
-        known = {"breakers": (), "floods": (), "hidden": (), "dropping": (), **data}
+        known = {"breakers": (), "hidden": (), "dropping": (), **data}
         breakers = tuple(BreakerState(**one) for one in known["breakers"])
-        floods = tuple(FloodState(**one) for one in known["floods"])
         hidden = tuple(HiddenRecords(**one) for one in known["hidden"])
         dropping = tuple(known["dropping"])
-        lists = {"breakers": breakers, "floods": floods, "hidden": hidden, "dropping": dropping}
+        lists = {"breakers": breakers, "hidden": hidden, "dropping": dropping}
         return SupervisionState(**{**known, "state": Activity(data["state"]), **lists})
     except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError):
         return None

@@ -37,13 +37,11 @@ class Acknowledgement:
     """The operator who made it."""
     note: str
     """The operator's reason."""
-    owner: str = ""
-    """The owner of the messages; empty if none is named."""
     made: datetime
     until: datetime | None
-    """When it ends; None if never: the messages are archived."""
+    """When it ends; None for one of version 0.1.0 that never does."""
     covers_new: bool = False
-    """Whether it also covers later messages."""
+    """Whether it also covers later messages; only of version 0.1.0."""
     selection: Selection = field(default_factory=lambda: Selection(state=State.REMAINING))
 
     def entry(self) -> Entry:
@@ -52,7 +50,6 @@ class Acknowledgement:
         return f"{ACKNOWLEDGED}{self.id}", {
             "operator": self.operator,
             "note": self.note,
-            "owner": self.owner,
             "made": self.made.timestamp(),
             "until": self.until and self.until.timestamp(),
             "covers_new": self.covers_new,
@@ -84,7 +81,6 @@ class Acknowledgement:
             id=name,
             operator=str(value["operator"]),
             note=str(value["note"]),
-            owner=str(value.get("owner", "")),
             made=_time(value["made"]),
             until=None if value["until"] is None else _time(value["until"]),
             covers_new=bool(value["covers_new"]),

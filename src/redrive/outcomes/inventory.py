@@ -127,10 +127,6 @@ class Group:
     """Identity of one of the messages."""
     acknowledged: int = 0
     """Those that an operator acknowledged."""
-    owners: Sequence[str] = ()
-    """The owners of these."""
-    is_archived: bool = False
-    """Whether all of them are acknowledged forever."""
     repeated: int = 0
     """Those about a record that another one of the group is about too, less one for each record:
     its consumer failed on it twice, and wrote two dead letters."""
@@ -158,8 +154,6 @@ class Group:
             last=row["last"],
             example=row["example"],
             acknowledged=row["acknowledged"],
-            owners=sorted(one for one in row["owners"] or () if one),
-            is_archived=row["archived"] == row["n"],
             repeated=row["repeated"],
         )
 
@@ -199,10 +193,7 @@ class Inventory:
             self.size = ledger.table.bytes
         self._sources = [*self.tables]
         self._knows_changed = False
-        sound = [*filter(self._is_sound, acknowledgements)]
-        self._acknowledged = acknowledged(sound, mask)
-        self._archived = acknowledged([one for one in sound if one.until is None], mask)
-        self._owner = _owner(sound, mask)
+        self._acknowledged = acknowledged(filter(self._is_sound, acknowledgements), mask)
 
     def __enter__(self) -> Self:
         return self
@@ -330,18 +321,12 @@ class Inventory:
             " GROUP BY handler, table_hash, rule_line, layout"
         )
 
-    def groups(
-        self, selection: Selection, *, limit: int, owner: str = ""
-    ) -> tuple[Sequence[Group], int]:
-        """Dead letters by cause, the most frequent first and archived ones last.
-
-        With ``owner``, only groups with messages of that owner. Other arguments and errors as for
-        ``letters``.
+    def groups(self, selection: Selection, *, limit: int) -> tuple[Sequence[Group], int]:
+        """Dead letters by cause, the most frequent first; errors as for ``letters``.
 
         Returns:
             The groups, and the number of dead letters in all groups.
         """
-        of_owner = f" HAVING bool_or({self._owner} = {sql_text(owner)})" if owner else ""
         found = self._answer(
             selection,
             lambda where: (
@@ -350,10 +335,9 @@ class Inventory:
                 f" {_REPEATED} repeated,"
                 " min(first_time) first, max(time) last, max(message) example,"
                 f" count(CASE WHEN {self._acknowledged} THEN 1 END) acknowledged,"
-                f" count(CASE WHEN {self._archived} THEN 1 END) archived,"
-                f" array_agg(DISTINCT {self._owner}) owners, sum(count(*)) OVER () total"
-                f" FROM letters {where} GROUP BY {', '.join(_GROUPED)}{of_owner}"
-                f" ORDER BY archived = n, n DESC LIMIT {limit}"
+                " sum(count(*)) OVER () total"
+                f" FROM letters {where} GROUP BY {', '.join(_GROUPED)}"
+                f" ORDER BY n DESC LIMIT {limit}"
             ),
         )
         return [*map(Group.of, found)], found[0]["total"] if found else 0
@@ -516,16 +500,6 @@ def _equals(column: str, value: str | int | None) -> str:
     if isinstance(value, int):
         return f"({column}) = {value}"
     return f"coalesce({column}, '') = {sql_text(value)}"
-
-
-def _owner(acknowledgements: Sequence[Acknowledgement], mask: Mask) -> str:
-    """The owner of a message, in SQL: that of the acknowledgement that ends first."""
-    cases = " ".join(
-        f"WHEN {acknowledged([one], mask)} THEN {sql_text(one.owner)}"
-        for one in acknowledgements
-        if one.owner
-    )
-    return f"CASE {cases} END" if cases else "CAST(NULL AS VARCHAR)"
 
 
 def group_of(row: Row) -> str:

@@ -69,7 +69,6 @@ class Settings:
                 "queue_manager": handler.identity.queue_manager,
                 "rules": handler.rules_name,
                 "breaker": handler.breaker.failures if handler.breaker else 0,
-                "flood_limit": handler.flood_limit,
                 "held_keys": handler.held_keys,
                 "timestamp": handler.timestamp.value,
                 "on_data_loss": job.data_loss_on(handler.identity.topic).value,

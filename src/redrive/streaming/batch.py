@@ -22,7 +22,6 @@ from redrive.configuration.deciders import counts_depths
 from redrive.engine.breaker import Breakers, BreakerState
 from redrive.engine.commands import NO_STATES
 from redrive.engine.facts import Program
-from redrive.engine.flood import Floods, FloodState
 from redrive.errors import FatalFault, ProtocolError, TransientFault
 from redrive.kafka.deadline import LOOK, under_way
 from redrive.messages import TopicPartition
@@ -100,7 +99,6 @@ class BatchProcessor:
         self._enrichment = Enrichment.of(configuration)
         self._breakers = Breakers({}) if breakers is None else breakers
         self._breakers.begin_run(configuration.breakers, int(self._clock.now() * 1000))
-        self._floods = Floods(configuration.flood_limits)
         self.dropping: frozenset[Program] = frozenset()
         """Programs that drop headers, as seen in this run."""
         self._is_single = counts_depths(configuration)
@@ -243,10 +241,6 @@ class BatchProcessor:
         """The open breakers; any thread may ask."""
         return tuple(self._breakers.states(int(self._clock.now() * 1000)))
 
-    def floods(self) -> tuple[FloodState, ...]:
-        """The current floods; any thread may ask."""
-        return tuple(self._floods.states(int(self._clock.now() * 1000)))
-
     def close(self) -> None:
         """Closes the driver's clients."""
         if self._follower is not None:
@@ -292,7 +286,6 @@ class BatchProcessor:
             self.read_up_to.update(emitted.ends)
             self._emitted(emitted)
             self._breakers.learn(emitted.breakers, now)
-            self._floods.learn(emitted.arrivals, now)
             self.dropping |= emitted.dropping
         self._workers_first = self._is_first = False
         self._held_before = None
@@ -323,7 +316,7 @@ class BatchProcessor:
         return sum(max(0, free[lane] - start) for lane, start in self.positions.items())
 
     def _known(self, now: int) -> BatchState:
-        return BatchState(self._breakers.opened(now), self._floods.arrivals, self.dropping)
+        return BatchState(self._breakers.opened(now), self.dropping)
 
     def _emit_here(self, frame: DataFrame, now: int, emitted: Emitted) -> None:
         enriched = self._enrichment.applied(frame)

@@ -28,7 +28,6 @@ from redrive.engine.breaker import NO_BREAKERS, BreakerCounts, BreakerKey, OpenB
 from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import NO_STATES, Replay, States, orders_on
 from redrive.engine.facts import Answers, Facts, Program, Questions
-from redrive.engine.flood import NO_ARRIVALS, Minute
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords
 from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
@@ -74,7 +73,7 @@ class GroupCluster:
         self._group = configuration.application
         self._copies = LiveCopies(cluster)
         self._ordered = LiveOrder(cluster, configuration.application)
-        replays = {one.identity.replay_topic for one in configuration.handlers} - {""}
+        replays = {handler.identity.replay_topic for handler in configuration.handlers} - {""}
         self._replayed = FollowedReplays(cluster, configuration.outcomes_topic, replays)
         self._puts = FollowedPuts(cluster, configuration.outcomes_topic)
         self._replays: StatesFollower | None = None
@@ -91,7 +90,7 @@ class GroupCluster:
         if questions.about_order:
             # Rounds first: a message that has come back is then among what waits.
             rounds = self._ordered.rounds(questions.rounds)
-            waiting = {one: self._ordered.waiting(one) for one in questions.waiting}
+            waiting = {question: self._ordered.waiting(question) for question in questions.waiting}
             answers = replace(answers, rounds=rounds, waiting=waiting)
         if not questions.about_replays:
             return answers
@@ -101,7 +100,7 @@ class GroupCluster:
             copies={lane: self._copies.on(lane) for lane in questions.copies},
             replays={plan: accepted.get(plan) for plan in questions.replays},
             orders={lane: orders_on(lane, accepted.values()) for lane in questions.orders},
-            replayed={one: self._replayed.since(one) for one in questions.replayed},
+            replayed={place: self._replayed.since(place) for place in questions.replayed},
         )
 
     def close(self) -> None:
@@ -159,13 +158,11 @@ class BatchState(NamedTuple):
 
     breakers: Mapping[BreakerKey, OpenBreaker]
     """The open breakers."""
-    arrivals: Mapping[Minute, int]
-    """Dead letters of the last minutes, of handlers with a flood limit."""
     dropping: frozenset[Program] = frozenset()
     """Programs that drop headers, as any process of the run has seen."""
 
 
-NO_STATE: Final = BatchState(NO_BREAKERS, NO_ARRIVALS)
+NO_STATE: Final = BatchState(NO_BREAKERS)
 
 
 @dataclass(slots=True)
@@ -190,8 +187,6 @@ class Emitted:
     """Measurements of the emission, including failed tries."""
     breakers: dict[BreakerKey, BreakerCounts] = field(default_factory=dict)
     """What was done with the messages of breakers."""
-    arrivals: Counter[Minute] = field(default_factory=Counter)
-    """New dead letters by their minute, of handlers with a flood limit."""
     rounds: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Puts that began a round; see ``Summary.rounds``."""
     dropping: set[Program] = field(default_factory=set)
@@ -213,7 +208,6 @@ class Emitted:
         self.ages.add(summary.ages)
         for key, counts in summary.breakers.items():
             self.breakers.setdefault(key, BreakerCounts()).add(counts)
-        self.arrivals.update(summary.arrivals)
         self.rounds.update(summary.rounds)
 
     def merge(self, other: Emitted) -> None:
@@ -247,7 +241,7 @@ class Emission:
         )
         self._states = NO_STATES
         self.change_tables(order)
-        own = SchemeTable(one.scheme() for one in configuration.schemes)
+        own = SchemeTable(scheme.scheme() for scheme in configuration.schemes)
         self._decoder = DeadLetterDecoder(schemes=own)
         self.transactional_id = order.run.new_transactional_id()
         self._group = GroupCluster(self._cluster, configuration)
@@ -312,7 +306,6 @@ class Emission:
             now=now,
             late=int(self._order.late * 1000),
             breakers=known.breakers,
-            arrivals=known.arrivals,
             topic_ids=self._order.topic_ids,
             triggers=self._triggers,
             cache=self._cache,
@@ -330,14 +323,14 @@ class Emission:
     def _emit_slice(
         self, parts: Sequence[PartitionRecords], settings: SliceSettings, emitted: Emitted
     ) -> list[Summary]:
-        one = Slice(parts, self._decoder, self._facts, settings)
+        slice_ = Slice(parts, self._decoder, self._facts, settings)
         summaries = []
-        for done in self.emitter.emit(one):
+        for done in self.emitter.emit(slice_):
             if isinstance(done, Slice):
                 summary = done.summary()
                 summaries.append(summary)
                 emitted.add(summary)
-        emitted.records += len(one)
+        emitted.records += len(slice_)
         emitted.ends.update({part.lane: part.records.offsets[-1] + 1 for part in parts})
         return summaries
 
@@ -396,18 +389,14 @@ class Emission:
 
 
 def _next_settings(settings: SliceSettings, summaries: Iterable[Summary]) -> SliceSettings:
-    """The settings of the next slice: with the arrivals of earlier ones, without their probes."""
+    """The settings of the next slice: without the probes of earlier ones."""
     for summary in summaries:
         if summary.probed:
             breakers = {
-                key: one._replace(may_probe=one.may_probe and key not in summary.probed)
-                for key, one in settings.breakers.items()
+                key: breaker._replace(may_probe=breaker.may_probe and key not in summary.probed)
+                for key, breaker in settings.breakers.items()
             }
             settings = replace(settings, breakers=breakers)
-        if summary.arrivals:
-            arrivals = Counter(settings.arrivals)
-            arrivals.update(summary.arrivals)
-            settings = replace(settings, arrivals=arrivals)
     return settings
 
 

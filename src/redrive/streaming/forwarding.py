@@ -88,9 +88,12 @@ class Forwarding:
         ]
         self._threads = [
             threading.Thread(
-                target=one.run, args=(self._ended,), name=f"redrive-to-{one.name}", daemon=True
+                target=forwarder.run,
+                args=(self._ended,),
+                name=f"redrive-to-{forwarder.name}",
+                daemon=True,
             )
-            for one in self._forwarders
+            for forwarder in self._forwarders
         ]
         for thread in self._threads:
             thread.start()
@@ -111,12 +114,12 @@ class Forwarding:
     @property
     def problem(self) -> str:
         """Why messages wait for other clusters; empty if none does."""
-        return "; ".join(one.problem for one in self._forwarders if one.problem)
+        return "; ".join(forwarder.problem for forwarder in self._forwarders if forwarder.problem)
 
     @property
     def waiting(self) -> Mapping[str, int]:
         """How many messages wait for each cluster, including transaction markers."""
-        return {one.name: one.waiting for one in self._forwarders}
+        return {forwarder.name: forwarder.waiting for forwarder in self._forwarders}
 
     def end(self) -> None:
         """Ends the threads; one that waits for an answer ends later and forwards nothing more."""
@@ -184,8 +187,8 @@ class Forwarder:
                     ended.wait(AGAIN)
         finally:
             watch.close()
-            for one in (self._forward, self._return):
-                one.drop_producer()
+            for emitter in (self._forward, self._return):
+                emitter.drop_producer()
             for cluster in (self._home, self._there):
                 cluster.close()
 
@@ -266,9 +269,11 @@ class Forwarder:
     def _move(self, records: Sequence[StoredRecord]) -> None:
         now = time.monotonic()
         self._refused_topics = {
-            it: (why, at) for it, (why, at) in self._refused_topics.items() if at > now
+            topic: (why, at) for topic, (why, at) in self._refused_topics.items() if at > now
         }
-        for is_refused, run in groupby(records, lambda one: self._refusal_of(one) is not None):
+        for is_refused, run in groupby(
+            records, lambda record: self._refusal_of(record) is not None
+        ):
             part = list(run)
             for emitter in (self._forward, self._return):
                 emitter.begin_batch()  # the other may have moved the position
@@ -318,15 +323,15 @@ class Forwarder:
             TransientFault: The other cluster did not accept them in time.
             _Refusal: It is certain which records are refused.
         """
-        for one in refused:
-            record = part[one.entry]
-            if one.reason == UNANSWERED_REASON:
-                raise TransientFault(f"cluster {self.name}: {one.detail}")
+        for refusal in refused:
+            record = part[refusal.entry]
+            if refusal.reason == UNANSWERED_REASON:
+                raise TransientFault(f"cluster {self.name}: {refusal.detail}")
             forward = _forward_of(record)
-            if one.reason in _TOPIC_REASONS and forward is not None:
-                self._refused_topics[forward.topic] = one, time.monotonic() + _TOPIC_PAUSE
+            if refusal.reason in _TOPIC_REASONS and forward is not None:
+                self._refused_topics[forward.topic] = refusal, time.monotonic() + _TOPIC_PAUSE
             elif len(part) == 1:
-                self._refused_records[record.offset] = one
+                self._refused_records[record.offset] = refusal
             else:
                 return False
         raise _Refusal

@@ -58,7 +58,7 @@ class HeldKeysTopic:
         """
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
-        self._queues = [one.identity for one in configuration.handlers if one.held_keys]
+        self._queues = [handler.identity for handler in configuration.handlers if handler.held_keys]
         if not self._queues or not configuration.share.is_first:
             return
         self._warn, self._warned_at = control.warning, -_REMINDER
@@ -115,7 +115,7 @@ class HeldKeysTopic:
     def _read(self) -> _Entries:
         topic = CompactedTopic(self._cluster, TopicPartition(self._topic, 0))
         try:
-            latest = {one.key or b"": one.value for one in topic.records_to_end()}
+            latest = {record.key or b"": record.value for record in topic.records_to_end()}
         finally:
             topic.close()
         return {key: value for key, value in latest.items() if value is not None}
@@ -127,7 +127,10 @@ class HeldKeysTopic:
         """
         partitions = self._cluster.topics()
         lanes = {
-            queue: [TopicPartition(queue.topic, one) for one in range(partitions[queue.topic])]
+            queue: [
+                TopicPartition(queue.topic, partition)
+                for partition in range(partitions[queue.topic])
+            ]
             for queue in self._queues
             if queue.topic in partitions
         }
@@ -156,4 +159,4 @@ def changes(written: _Entries, entries: _Entries) -> Iterator[tuple[bytes, bytes
     gone = ((key, None) for key in written.keys() - entries.keys())
     fresh = ((key, value) for key, value in entries.items() if written.get(key) != value)
     yield from gone
-    yield from sorted(fresh, key=lambda one: b"/" not in one[0])
+    yield from sorted(fresh, key=lambda entry: b"/" not in entry[0])

@@ -61,7 +61,7 @@ def read_held(values: dict[str, Any]) -> HeldPartition:
 
 
 def _clock(values: dict[str, Any]) -> SteadyClock:
-    known = [SetForward(**one) for one in values["set_forward"]]
+    known = [SetForward(**moment) for moment in values["set_forward"]]
     return SteadyClock(values["offset"], tuple(known))
 
 
@@ -89,7 +89,7 @@ class HeldSettings:
     def options(self) -> dict[str, str]:
         """The options of the source; Spark redacts those whose name indicates a secret."""
         return {
-            "held": json.dumps([asdict(one) for one in self.held]),
+            "held": json.dumps([asdict(partition) for partition in self.held]),
             "connection_secret": json.dumps(asdict(self.connection)),
             "max_rows": str(self.max_rows),
             "clock": json.dumps(asdict(self.clock)),
@@ -184,12 +184,12 @@ class _Planner:
         self._application = application
         self._watched = settings.watched
         self._watch = Watch(settings.connection)
-        follows = any(one.follows_states for one in held)
+        follows = any(partition.follows_states for partition in held)
         self._follower = StatesFollower(self._cluster, application) if follows else None
         topic = control_topic(application)
         self._tables = TableFollower(self._cluster, topic, settings.share, settings.run)
         self._waits: Mapping[TopicPartition, Wait] = {}
-        self._instructions = [one.lane for one in held if one.behind is not None]
+        self._instructions = [partition.lane for partition in held if partition.behind is not None]
         self._last_ends: Mapping[TopicPartition, int] = {}
         self._silent_since: float | None = None
         self._next_report = 0.0
@@ -282,9 +282,9 @@ def _packed(ranges: Iterable[OffsetRange]) -> Iterator[tuple[OffsetRange, ...]]:
     """The ranges, grouped so that each task is worth its start."""
     task: list[OffsetRange] = []
     rows = 0
-    for one in ranges:
-        task.append(one)
-        rows += one.end - one.start
+    for offset_range in ranges:
+        task.append(offset_range)
+        rows += offset_range.end - offset_range.start
         if rows >= _ROWS_OF_A_TASK:
             yield tuple(task)
             task, rows = [], 0
@@ -300,7 +300,7 @@ def _limited(
     # Long lanes get what short ones leave of their shares.
     left, lanes = most, len(free)
     limited = dict(free)
-    for lane in sorted(free, key=lambda one: free[one] - begin[one]):
+    for lane in sorted(free, key=lambda free_lane: free[free_lane] - begin[free_lane]):
         share = max(1, left // lanes)
         limited[lane] = min(free[lane], begin[lane] + share)
         left, lanes = left - (limited[lane] - begin[lane]), lanes - 1

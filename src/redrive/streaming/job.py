@@ -52,9 +52,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from redrive.checkpoints.epoch import RunIdentity
-    from redrive.engine.breaker import BreakerState
+    from redrive.engine.breaker import BreakerKey, BreakerState
     from redrive.engine.facts import Program
-    from redrive.engine.flood import FloodState
     from redrive.streaming.projection import Projection
 
 _LOOK: Final = 0.2
@@ -143,7 +142,7 @@ class Job:
         self._projection: Projection | None = None
         self._wait = WaitRule({}, 0)
         self._invalid = InvalidReport(control)
-        self._alarms: dict[tuple[object, ...], BreakerState | FloodState] = {}
+        self._open_breakers: dict[BreakerKey, BreakerState] = {}
         self._dropping: frozenset[Program] = frozenset()
         self._is_started = False
         self._is_superseded = False
@@ -335,66 +334,63 @@ class Job:
         self._wait.useful({key[0] for key in summary.results}, time.time())
         self._control.batch(summary)
 
-    def _run_to_end(self, one: _Run) -> str | None:
+    def _run_to_end(self, run: _Run) -> str | None:
         """Ends the run properly once it must end; returns the result of ``_watch``."""
         try:
-            reason = self._watch(one)
-            if one.processor.end(COORDINATOR):
-                one.upkeep.end()
+            reason = self._watch(run)
+            if run.processor.end(COORDINATOR):
+                run.upkeep.end()
         finally:
-            one.upkeep.close()
+            run.upkeep.close()
         return reason
 
-    def _watch(self, one: _Run) -> str | None:
+    def _watch(self, run: _Run) -> str | None:
         """Waits until the run must end; returns why the job ends, or None for another run."""
         checked_work_at = time.monotonic()
         while True:
             request = self._control.next_request(timeout=_LOOK)
             if isinstance(request, Stop):
                 return request.reason
-            if isinstance(request, Restart) and self._accept(request, one):
+            if isinstance(request, Restart) and self._accept(request, run):
                 return None
-            if not one.query.is_active:
-                problem = one.query.exception or "the query ended by itself"
-                raise _QueryFailed(one.processor.fault, problem)
-            self._report_alarms(one.processor)
-            one.upkeep.look()
-            if one.upkeep.ends_run:
+            if not run.query.is_active:
+                problem = run.query.exception or "the query ended by itself"
+                raise _QueryFailed(run.processor.fault, problem)
+            self._report_breakers(run.processor)
+            run.upkeep.look()
+            if run.upkeep.ends_run:
                 return None
             if self._projection is not None:
                 self._projection.look()
                 self._supervisor.ledger_problem = self._projection.problem
-            self._supervisor.clusters_problem = one.forwarding.problem
-            self._supervisor.forwards = one.forwarding.waiting
+            self._supervisor.clusters_problem = run.forwarding.problem
+            self._supervisor.forwards = run.forwarding.waiting
             if self._wait.ends and time.monotonic() - checked_work_at > _IDLE_AGE:
                 checked_work_at = time.monotonic()
-                if self._is_done(one) and one.upkeep.is_last_run():
+                if self._is_done(run) and run.upkeep.is_last_run():
                     return self._preparation.nothing_left()
 
-    def _report_alarms(self, processor: BatchProcessor) -> None:
-        breakers, floods = processor.breakers(), processor.floods()
-        lasting: list[BreakerState | FloodState] = [*breakers, *floods]
-        alarms: dict[tuple[object, ...], BreakerState | FloodState]
-        alarms = {one.key: one for one in lasting}
-        for key in alarms.keys() - self._alarms.keys():
-            self._control.warning(alarms[key].began, **asdict(alarms[key]))
-        for key in self._alarms.keys() - alarms.keys():
-            self._control.notice(self._alarms[key].ended, **asdict(self._alarms[key]))
-        self._alarms = alarms
-        self._supervisor.breakers, self._supervisor.floods = breakers, floods
+    def _report_breakers(self, processor: BatchProcessor) -> None:
+        before, self._supervisor.breakers = self._open_breakers, processor.breakers()
+        breakers = {breaker.key: breaker for breaker in self._supervisor.breakers}
+        for key in breakers.keys() - before.keys():
+            self._control.warning("a breaker opened: retries wait", **asdict(breakers[key]))
+        for key in before.keys() - breakers.keys():
+            self._control.notice("a breaker closed: retries continue", **asdict(before[key]))
+        self._open_breakers = breakers
         for program in sorted(processor.dropping - self._dropping):
             self._control.warning("a program drops headers", because=program.sentence)
         self._dropping |= processor.dropping
-        self._supervisor.dropping = tuple(one.sentence for one in sorted(self._dropping))
+        self._supervisor.dropping = tuple(program.sentence for program in sorted(self._dropping))
 
-    def _accept(self, request: Restart, one: _Run) -> bool:
+    def _accept(self, request: Restart, run: _Run) -> bool:
         fresh = self._control.load(request)
         if fresh is None:
             return False
         before = self._configuration
         fresh = replace(fresh, application=before.application, share=before.share)
         with under_way("change of tables"):
-            start = self._preparation.change_tables(fresh, one.upkeep.start, one.processor)
+            start = self._preparation.change_tables(fresh, run.upkeep.start, run.processor)
         if start is None:
             self._replaced = before
             self._preparation.refuses_others = True
@@ -402,7 +398,7 @@ class Job:
             return True
         self._configure(self._preparation.configuration)
         self._supervisor.watch(start)
-        one.upkeep.change(self._configuration, start)
+        run.upkeep.change(self._configuration, start)
         self._control.restarted(self._configuration, is_new_run=False)
         return False
 
@@ -415,8 +411,8 @@ class Job:
         if fresh is before:
             return
         self._configure(fresh)
-        old_topics = {one.identity.topic for one in before.handlers}
-        topics = {one.identity.topic for one in fresh.handlers}
+        old_topics = {handler.identity.topic for handler in before.handlers}
+        topics = {handler.identity.topic for handler in fresh.handlers}
         if self._is_started and topics != old_topics:
             self._control.notice(
                 "the topics of subscriptions changed",
@@ -425,17 +421,17 @@ class Job:
             )
             self._control.resubscribed(fresh)
 
-    def _is_done(self, one: _Run) -> bool:
-        is_idle = self._wait.is_over(time.time()) and not one.query.status["isDataAvailable"]
+    def _is_done(self, run: _Run) -> bool:
+        is_idle = self._wait.is_over(time.time()) and not run.query.status["isDataAvailable"]
         if not is_idle:
             return False
         try:
-            forwarded = one.forwarding.completed(one.cluster)
-            if forwarded is None or one.upkeep.backlog.pass_markers():
+            forwarded = run.forwarding.completed(run.cluster)
+            if forwarded is None or run.upkeep.backlog.pass_markers():
                 return False
             # A batch or a message returned meanwhile would have moved an end, or is waited for.
             return self._wait.is_over(time.time()) and (
-                forwarded == one.forwarding.completed(one.cluster)
+                forwarded == run.forwarding.completed(run.cluster)
             )
         except ProtocolError:
             return False

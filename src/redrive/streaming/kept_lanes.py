@@ -115,7 +115,7 @@ def kept_lanes(
         *_kept_by_handlers(configuration, layout, existing),
         *_kept_by_routers(configuration, layout, existing),
     ]
-    return [one for one in every if one.source.topic not in denied]
+    return [kept_lane for kept_lane in every if kept_lane.source.topic not in denied]
 
 
 def _kept_by_handlers(
@@ -173,7 +173,7 @@ def held_by_channels(
     positions: Mapping[TopicPartition, int],
 ) -> Iterator[HeldPartition]:
     """Held partitions that channels move while they run: lanes of transmission queues."""
-    kept_by_source = {one.source: one for one in kept}
+    kept_by_source = {kept_lane.source: kept_lane for kept_lane in kept}
     for lane, source in channels:
         yield HeldPartition(
             *lane,
@@ -194,31 +194,31 @@ def held_until_due(
     tables: Mapping[TopicPartition, TableIdentity],
 ) -> Iterator[HeldPartition]:
     """Held partitions that wait for their time, or until the table of their lane changes."""
-    for one in kept:
-        identity = tables[one.source]
+    for kept_lane in kept:
+        identity = tables[kept_lane.source]
         # Operators release messages that managers could not put; see operations.undelivered.
         yield HeldPartition(
-            *one.remaining,
-            positions[one.remaining],
+            *kept_lane.remaining,
+            positions[kept_lane.remaining],
             identity.remaining_release,
             None,
-            can_be_released=not one.is_of_handler,
+            can_be_released=not kept_lane.is_of_handler,
         )
         waits: list[tuple[TopicPartition, float | None, int]] = []
-        if one.retry is not None:
-            waits.append((one.retry, one.interval, identity.retry_release))
+        if kept_lane.retry is not None:
+            waits.append((kept_lane.retry, kept_lane.interval, identity.retry_release))
         # None are known if the topic was created or deleted after the table changed.
         releases = chain(identity.backoff_releases, repeat(0))
-        waits += zip(one.backoff, one.backoff.values(), releases, strict=False)
+        waits += zip(kept_lane.backoff, kept_lane.backoff.values(), releases, strict=False)
         for lane, seconds, release in waits:
             yield HeldPartition(
                 *lane,
                 positions[lane],
                 release,
                 seconds,
-                channel=one.channel.channel if one.channel else None,
-                via=one.channel.via if one.channel else (),
-                is_running=one.channel.is_running if one.channel else True,
+                channel=kept_lane.channel.channel if kept_lane.channel else None,
+                via=kept_lane.channel.via if kept_lane.channel else (),
+                is_running=kept_lane.channel.is_running if kept_lane.channel else True,
             )
 
 
@@ -226,8 +226,8 @@ def held_until_ordered(
     kept: Iterable[KeptLane], positions: Mapping[TopicPartition, int]
 ) -> Iterator[HeldPartition]:
     """Parked messages of a run for replays only: none is due, a plan may name some."""
-    for one in kept:
-        for lane in (one.retry, *one.backoff):
+    for kept_lane in kept:
+        for lane in (kept_lane.retry, *kept_lane.backoff):
             if lane is not None:
                 yield HeldPartition(*lane, positions[lane], 0, None, can_be_released=True)
 
@@ -236,9 +236,11 @@ def instructions(
     kept: Iterable[KeptLane], positions: Mapping[TopicPartition, int]
 ) -> Iterator[HeldPartition]:
     """The instructions of replays, which wait until their copies are evaluated."""
-    for one in kept:
-        if one.replay is not None:
-            yield HeldPartition(*one.replay, positions[one.replay], 0, None, behind=one.remaining)
+    for kept_lane in kept:
+        if kept_lane.replay is not None:
+            yield HeldPartition(
+                *kept_lane.replay, positions[kept_lane.replay], 0, None, behind=kept_lane.remaining
+            )
 
 
 def _backoff_lanes(source: int, topic: str, table: RulesTable) -> dict[TopicPartition, float]:

@@ -83,7 +83,10 @@ class Losses:
         if loss is None:
             assert committed is not None, "what was read before is lost with its topic"
             return committed
-        handlers = {one.identity.topic: one.identity.name for one in self._configuration.handlers}
+        handlers = {
+            handler.identity.topic: handler.identity.name
+            for handler in self._configuration.handlers
+        }
         lost = LostPosition(
             source=source,
             found=int(time.time() * 1000),
@@ -120,7 +123,7 @@ class Losses:
         now: Mapping[TopicPartition, LostPosition | None]
         now = {**dict.fromkeys(self._known.keys() & set(lanes)), **self.lost}
         self._entries.set_lost(
-            {lane: one for lane, one in now.items() if one != self._known.get(lane)}
+            {lane: position for lane, position in now.items() if position != self._known.get(lane)}
         )
 
     def _resume_or_stop(self, lane: TopicPartition, lost: LostPosition) -> int:

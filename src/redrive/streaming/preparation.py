@@ -367,11 +367,11 @@ class Preparation:
             return None
         every = start.every_position
         kept = [
-            one
-            for one in kept_lanes(configuration, start.layout, existing, start.denied)
-            if one.remaining in every
+            kept_lane
+            for kept_lane in kept_lanes(configuration, start.layout, existing, start.denied)
+            if kept_lane.remaining in every
         ]
-        if not all(lane in every for one in kept for lane in one.waiting):
+        if not all(lane in every for kept_lane in kept for lane in kept_lane.waiting):
             return None  # a first BACKOFF, whose topic is not created yet
         self._record_tables(configuration)
         with self._entries() as entries:
@@ -388,13 +388,15 @@ class Preparation:
         return changed
 
     def _record_tables(self, configuration: JobConfiguration) -> None:
-        running = tuple(_running_table(one, configuration) for one in configuration.handlers)
+        running = tuple(
+            _running_table(handler, configuration) for handler in configuration.handlers
+        )
         if running == self._recorded_tables:
             return
         keep_tables(
             self._cluster,
             configuration.tables_topic,
-            [one for one in running if one not in self._recorded_tables],
+            [table for table in running if table not in self._recorded_tables],
             now=time.time(),
             by=configuration.operator or this_user(),
         )
@@ -412,7 +414,7 @@ class Preparation:
             if not is_reported:
                 is_reported = True
                 self._report_missing(frozenset(read_topics(self.configuration)) - self._denied)
-                self._report_stopped({one: StoppedTopic.denied(one) for one in self._denied})
+                self._report_stopped({topic: StoppedTopic.denied(topic) for topic in self._denied})
                 lack = f"this user may not read {min(self._denied)}" if self._denied else ""
                 self._supervisor.waits_for(lack or "no topic to read exists")
             if not self._sleep(_MISSING_AGE) or wait.is_over(time.time()):
@@ -440,9 +442,9 @@ class Preparation:
         if any(existing.get(topic.name, 0) < topic.partitions for topic in wanted):
             TopicAdministration(self.configuration.connection).ensure(wanted)
         has_lanes = any(
-            count_kept_lanes(one, layout, existing)
-            for one in kept_identities(self.configuration)
-            if one.topic not in self._denied
+            count_kept_lanes(identity, layout, existing)
+            for identity in kept_identities(self.configuration)
+            if identity.topic not in self._denied
         )
         return layout, has_lanes
 
@@ -506,17 +508,17 @@ class Preparation:
         )
 
     def _report_left_out(self, existing: Collection[str]) -> None:
-        for one in self.configuration.subscriptions:
-            topics = one.handlers(self.configuration.application, existing)[1]
-            if len(topics) > self._left_out.get(one.name, 0):
+        for subscription in self.configuration.subscriptions:
+            topics = subscription.handlers(self.configuration.application, existing)[1]
+            if len(topics) > self._left_out.get(subscription.name, 0):
                 self._control.warning(
                     "more topics match than max_topics: the others are not read",
-                    queue=one.name,
-                    max_topics=one.max_topics,
+                    queue=subscription.name,
+                    max_topics=subscription.max_topics,
                     count=len(topics),
                     first=topics[0],
                 )
-            self._left_out[one.name] = len(topics)
+            self._left_out[subscription.name] = len(topics)
 
     def _report_stopped(self, stopped: Mapping[str, StoppedTopic]) -> None:
         for topic, lost in stopped.items():

@@ -96,8 +96,8 @@ class Start:
     def stopped(self) -> dict[str, StoppedTopic]:
         """The topics whose handlers are stopped, with the first reason for each."""
         stopped = {topic: StoppedTopic.denied(topic) for topic in sorted(self.denied)}
-        for one in self.lost.values():
-            stopped.setdefault(one.source, StoppedTopic(one.problem, one.hint))
+        for loss in self.lost.values():
+            stopped.setdefault(loss.source, StoppedTopic(loss.problem, loss.hint))
         return stopped
 
     @property
@@ -187,26 +187,31 @@ class StartFinder:
         """
         # The actual ends: the markers of the last batch may not be written yet, but everything that
         # the old tables parked or kept is below.
-        waiting = [lane for one in kept for lane in one.waiting]
+        waiting = [lane for kept_lane in kept for lane in kept_lane.waiting]
         ends = self._cluster.ends(waiting, committed_only=False)
         tables, changed = self._tables_of(kept, ends)
-        due = {one.lane: one for one in held_until_due(kept, start.every_position, tables)}
-        held = tuple(due.get(one.lane, one) for one in start.held)
-        waits = {lane: Wait(one.release, one.interval) for lane, one in due.items()}
+        due = {
+            partition.lane: partition
+            for partition in held_until_due(kept, start.every_position, tables)
+        }
+        held = tuple(due.get(partition.lane, partition) for partition in start.held)
+        waits = {
+            lane: Wait(partition.release, partition.interval) for lane, partition in due.items()
+        }
         entry = {changed_key(str(run.share)): changed_entry(run.number, waits)}
         self._record_tables(changed, entry if changed else {})
         # Read after planners see the entry: what they planned before has no later instruction, and
         # what they plan from now on has none beside the released messages.
-        replays = {one.replay: one.remaining for one in kept if one.replay}
+        replays = {kept_lane.replay: kept_lane.remaining for kept_lane in kept if kept_lane.replay}
         instructed = self._cluster.ends(replays, committed_only=False)
         replayed = {remaining for lane, remaining in replays.items() if instructed[lane]}
         return replace(start, held=held, replayed=start.replayed | replayed)
 
     def _find(self, layout: Mapping[str, int], denied: frozenset[str]) -> Start:
         owned = kept_lanes(self._configuration, layout, self._cluster.topics(), denied)
-        lanes = frozenset(lane for one in owned for lane in one.lanes)
+        lanes = frozenset(lane for kept_lane in owned for lane in kept_lane.lanes)
         leaderless = self._cluster.leaderless(lanes)
-        kept = [one for one in owned if leaderless.isdisjoint(one.lanes)]
+        kept = [kept_lane for kept_lane in owned if leaderless.isdisjoint(kept_lane.lanes)]
         if owned and not kept:
             raise TransientFault(
                 f"no lane has leaders for its partitions, such as {min(leaderless)}"
@@ -218,7 +223,7 @@ class StartFinder:
             raise TransientFault(f"topic {min(deleted)} was deleted while the run was prepared")
         self._warn_of_vanished(layout, identities, denied)
         current, kept = self._positions_of(kept, identities)
-        led = {one.source for one in kept if one.has_source}
+        led = {kept_lane.source for kept_lane in kept if kept_lane.has_source}
         channels = [
             (lane, source)
             for source in sources_of(self._configuration).values()
@@ -227,15 +232,21 @@ class StartFinder:
             if lane in led
         ]
         channels += [
-            (one.source, one.channel)
-            for one in kept
-            if one.is_of_handler and one.channel and one.has_source
+            (kept_lane.source, kept_lane.channel)
+            for kept_lane in kept
+            if kept_lane.is_of_handler and kept_lane.channel and kept_lane.has_source
         ]
         moving = {lane for lane, _ in channels}
-        free = [one.source for one in kept if one.has_source and one.source not in moving]
+        free = [
+            kept_lane.source
+            for kept_lane in kept
+            if kept_lane.has_source and kept_lane.source not in moving
+        ]
         missing = frozenset(read_topics(self._configuration)) - denied - frozenset(layout)
         replayed = frozenset(
-            one.remaining for one in kept if one.replay and current.extents[one.replay].end
+            kept_lane.remaining
+            for kept_lane in kept
+            if kept_lane.replay and current.extents[kept_lane.replay].end
         )
         start = Start(
             positions={},
@@ -282,18 +293,18 @@ class StartFinder:
         """
         known = {name: self._entries.topic_of(name) for name in layout.keys() & identities.keys()}
         recreated = {
-            name: one.identity
-            for name, one in known.items()
-            if one is not None and _identified(one, identities[name]).is_anew(one)
+            name: topic.identity
+            for name, topic in known.items()
+            if topic is not None and _identified(topic, identities[name]).is_anew(topic)
         }
         if not recreated:
             return
         everything = replace(self._configuration, share=Share(1, 1))
         vanished = [
-            one.source
-            for one in kept_lanes(everything, layout, self._cluster.topics(), denied)
-            if not one.has_source
-            and self._entries.topic_id_of(one.source) == recreated.get(one.source.topic)
+            kept_lane.source
+            for kept_lane in kept_lanes(everything, layout, self._cluster.topics(), denied)
+            if not kept_lane.has_source
+            and self._entries.topic_id_of(kept_lane.source) == recreated.get(kept_lane.source.topic)
         ]
         committed = self._cluster.committed(self._configuration.application, vanished, stable=True)
         for lane in vanished:
@@ -303,20 +314,22 @@ class StartFinder:
         self, kept: list[KeptLane], identities: Mapping[str, str]
     ) -> tuple[_Positions, list[KeptLane]]:
         current = self._all_positions(kept, identities)
-        stopped = {one.source for one in self._losses.lost.values()}
+        stopped = {loss.source for loss in self._losses.lost.values()}
         if not stopped:
             return current, kept
-        left_out = [one for one in kept if one.source.topic in stopped]
-        names = {lane.topic for one in left_out for lane in (one.source, *one.waiting)}
-        kept = [one for one in kept if one.source.topic not in stopped]
-        running = {name: one for name, one in identities.items() if name not in names}
+        left_out = [kept_lane for kept_lane in kept if kept_lane.source.topic in stopped]
+        names = {
+            lane.topic for kept_lane in left_out for lane in (kept_lane.source, *kept_lane.waiting)
+        }
+        kept = [kept_lane for kept_lane in kept if kept_lane.source.topic not in stopped]
+        running = {name: identity for name, identity in identities.items() if name not in names}
         return self._all_positions(kept, running), kept
 
     def _all_positions(
         self, kept: Collection[KeptLane], identities: Mapping[str, str]
     ) -> _Positions:
-        sources = {lane: one.source.topic for one in kept for lane in one.lanes}
-        every, own = [*sources], {lane for one in kept for lane in one.waiting}
+        sources = {lane: kept_lane.source.topic for kept_lane in kept for lane in kept_lane.lanes}
+        every, own = [*sources], {lane for kept_lane in kept for lane in kept_lane.waiting}
         committed = self._cluster.committed(self._configuration.application, every, stable=True)
         extents = self._cluster.extents(every)
         known = {name: self._entries.topic_of(name) for name in identities}
@@ -328,7 +341,7 @@ class StartFinder:
             and self._is_anew(lane, topics[lane.topic], known=known[lane.topic])
         }
         incarnations = {
-            name: one.incarnation for name, one in topics.items() if one.incarnation > 1
+            name: topic.incarnation for name, topic in topics.items() if topic.incarnation > 1
         }
         recovered = self._recovered_positions(
             {
@@ -355,7 +368,7 @@ class StartFinder:
             positions=positions,
             extents=extents,
             moved=frozenset(lane for lane in every if positions[lane] != committed[lane]),
-            topics={name: one for name, one in topics.items() if known[name] != one},
+            topics={name: topic for name, topic in topics.items() if known[name] != topic},
             begins={
                 lane: begin
                 for lane in every
@@ -363,9 +376,11 @@ class StartFinder:
                 is not None
             },
             since={
-                one.source: self._first_end(one.source, committed[one.source], extents[one.source])
-                for one in kept
-                if one.source in committed and one.source not in anew
+                kept_lane.source: self._first_end(
+                    kept_lane.source, committed[kept_lane.source], extents[kept_lane.source]
+                )
+                for kept_lane in kept
+                if kept_lane.source in committed and kept_lane.source not in anew
             },
             incarnations=incarnations,
         )
@@ -432,14 +447,16 @@ class StartFinder:
         """
         tables: dict[TopicPartition, TableIdentity] = {}
         changed: dict[TopicPartition, TableIdentity] = {}
-        for one in kept:
-            identity = self._entries.table_of(one.source)
-            if identity is None or identity.table != one.table:
-                parked = ends[one.retry] if one.retry else 0
-                delayed = [ends[lane] for lane in one.backoff]
-                identity = TableIdentity(one.table, parked, ends[one.remaining], delayed)
-                changed[one.source] = identity
-            tables[one.source] = identity
+        for kept_lane in kept:
+            identity = self._entries.table_of(kept_lane.source)
+            if identity is None or identity.table != kept_lane.table:
+                parked = ends[kept_lane.retry] if kept_lane.retry else 0
+                delayed = [ends[lane] for lane in kept_lane.backoff]
+                identity = TableIdentity(
+                    kept_lane.table, parked, ends[kept_lane.remaining], delayed
+                )
+                changed[kept_lane.source] = identity
+            tables[kept_lane.source] = identity
         return tables, changed
 
     def _record_tables(

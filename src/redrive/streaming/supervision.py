@@ -25,7 +25,6 @@ from redrive.configuration import JobConfiguration
 from redrive.diagnostics import Severity
 from redrive.engine.breaker import BreakerState
 from redrive.engine.commands import NO_STATES
-from redrive.engine.flood import FloodState
 from redrive.errors import (
     EXIT_STALLED,
     ConfigurationError,
@@ -105,13 +104,13 @@ class _Progress:
             **dict.fromkeys(start.positions, "no batch is committed"),
             **{held.lane: _cause_of(held) for held in start.held},
         }
-        known = {one.cause: one for one in before}
+        known = {work.cause: work for work in before}
         self.work = [
             known.get(cause) or _Work(cause, time.monotonic())
             for cause in dict.fromkeys(causes.values())
         ]
-        for one in self.work:
-            one.lanes = [lane for lane, cause in causes.items() if cause == one.cause]
+        for work in self.work:
+            work.lanes = [lane for lane, cause in causes.items() if cause == work.cause]
 
     def close(self) -> None:
         if self._follower is not None:
@@ -125,12 +124,12 @@ class _Progress:
         ends = self._cluster.ends(every)
         self._look_behind(ends)
         states = NO_STATES if self._follower is None else self._follower.states()
-        held = {one.lane: at[one.lane] for one in self.start.held}
+        held = {partition.lane: at[partition.lane] for partition in self.start.held}
         free = {**ends, **self._held.free(held, ends, states)}
-        for one in self.work:
-            lagging = [lane for lane in one.lanes if at[lane] < free[lane]]
-            moved = {lane: at[lane] for lane in one.lanes}
-            is_still = bool(lagging) and moved == one.committed
+        for work in self.work:
+            lagging = [lane for lane in work.lanes if at[lane] < free[lane]]
+            moved = {lane: at[lane] for lane in work.lanes}
+            is_still = bool(lagging) and moved == work.committed
             if is_still:
                 # Only transaction markers, and what compaction removed, may be left. At every look:
                 # a lane without a record is no stall at any moment.
@@ -138,8 +137,8 @@ class _Progress:
                 records = next_offsets(self._cluster, starts, free, seconds=ONE_TRY)
                 lagging = [lane for lane in lagging if records[lane] < free[lane]]
             if not is_still or not lagging:
-                one.moved_at = time.monotonic()
-            one.committed, one.lagging = moved, str(lagging[0]) if lagging else ""
+                work.moved_at = time.monotonic()
+            work.committed, work.lagging = moved, str(lagging[0]) if lagging else ""
 
     def _look_behind(self, stable: Mapping[TopicPartition, int]) -> None:
         """Notes what lies behind the last stable offsets, and who hides it once that lasts."""
@@ -159,20 +158,20 @@ class _Progress:
                 )
         self._stable = stable
         lasting = {
-            lane: one.records
-            for lane, one in self.hidden.items()
-            if now - one.since >= HIDDEN_TOO_LONG / 2 and not one.transactional_id
+            lane: transaction.records
+            for lane, transaction in self.hidden.items()
+            if now - transaction.since >= HIDDEN_TOO_LONG / 2 and not transaction.transactional_id
         }
         if lasting and time.monotonic() - self._asked_at >= _ASK_AGE:
             self._asked_at = time.monotonic()
-            for one in hidden_records(self._cluster.connection, lasting, (), now):
-                lane = TopicPartition(one.topic, one.partition)
-                since = min(one.since, self.hidden[lane].since)
-                self.hidden[lane] = replace(one, since=since)
+            for transaction in hidden_records(self._cluster.connection, lasting, (), now):
+                lane = TopicPartition(transaction.topic, transaction.partition)
+                since = min(transaction.since, self.hidden[lane].since)
+                self.hidden[lane] = replace(transaction, since=since)
 
     def longest_stalled(self) -> _Work | None:
         """The lanes stalled longest; None if there is no work."""
-        return min(self.work, key=lambda one: one.moved_at, default=None)
+        return min(self.work, key=lambda work: work.moved_at, default=None)
 
 
 def _cause_of(held: HeldPartition) -> str:
@@ -224,8 +223,6 @@ class Supervisor(JobObserver):
         self._stopped: Mapping[str, str] = {}
         self.breakers: tuple[BreakerState, ...] = ()
         """The breakers that are not closed."""
-        self.floods: tuple[FloodState, ...] = ()
-        """The current floods."""
         self.dropping: tuple[str, ...] = ()
         """What is said of programs that drop headers."""
         self._warned_at = -float("inf")
@@ -254,7 +251,9 @@ class Supervisor(JobObserver):
     def watch(self, start: Start) -> None:
         """Watches the lanes of a run that starts; earlier problems are over."""
         self._start = start
-        self._stopped = {topic: one.problem for topic, one in start.stopped.items()}
+        self._stopped = {
+            topic: stopped_topic.problem for topic, stopped_topic in start.stopped.items()
+        }
         self._trouble, self._waits_for, self._stands_by = None, "", False
 
     def troubled(self, cause: str, step: str) -> None:
@@ -279,7 +278,7 @@ class Supervisor(JobObserver):
     def restart_refused(self, error: RedriveError) -> None:
         """See ``JobObserver.restart_refused``."""
         findings = error.diagnostics if isinstance(error, ConfigurationError) else ()
-        first = next((one for one in findings if one.severity is Severity.ERROR), None)
+        first = next((finding for finding in findings if finding.severity is Severity.ERROR), None)
         self._refused = error.message if first is None else f"{first}: {first.message}"
 
     def _watch(self) -> None:
@@ -350,7 +349,6 @@ class Supervisor(JobObserver):
             forwards=self.forwards,
             stopped=self._stopped,
             breakers=self.breakers,
-            floods=self.floods,
             hidden=self._hidden(),
             dropping=self.dropping,
         )
@@ -375,26 +373,26 @@ class Supervisor(JobObserver):
         if self._progress is None:
             return ()
         every, now = self._progress.hidden, time.time()
-        return tuple(one for one in every.values() if not one.is_brief(now))
+        return tuple(transaction for transaction in every.values() if not transaction.is_brief(now))
 
     def _warn_of_hidden(self, hidden: Iterable[HiddenRecords], now: float) -> None:
         lasting = {
-            TopicPartition(one.topic, one.partition): one
-            for one in hidden
-            if one.is_problem(time.time())
+            TopicPartition(transaction.topic, transaction.partition): transaction
+            for transaction in hidden
+            if transaction.is_problem(time.time())
         }
         for lane in self._hidden_warned.keys() - lasting.keys():
             del self._hidden_warned[lane]
             self._control.notice("the open transaction has ended", lane=str(lane))
-        for lane, one in lasting.items():
+        for lane, transaction in lasting.items():
             if now - self._hidden_warned.get(lane, -float("inf")) >= _HIDDEN_REMINDER:
                 self._hidden_warned[lane] = now
                 self._control.warning(
                     "an open transaction hides records, which nobody can read until it ends",
                     lane=str(lane),
-                    records=one.records,
-                    seconds=round(time.time() - one.since),
-                    hint=one.owner,
+                    records=transaction.records,
+                    seconds=round(time.time() - transaction.since),
+                    hint=transaction.owner,
                 )
 
     def _state(self, now: float) -> SupervisionState:
@@ -403,10 +401,10 @@ class Supervisor(JobObserver):
         if self._control.is_stopping:
             return state(state=Activity.STOPPING)
         work = None if self._progress is None else self._progress.longest_stalled()
-        known = [one for one in (self._trouble, self._silence) if one is not None]
+        known = [trouble for trouble in (self._trouble, self._silence) if trouble is not None]
         if work is not None:
             known.append(Trouble(work.cause, "batch", moment - (now - work.moved_at)))
-        since = min((one.since for one in known), default=moment)
+        since = min((trouble.since for trouble in known), default=moment)
         if moment - since >= self._configuration.stalled_after:
             return state(
                 state=Activity.STALLED,

@@ -89,10 +89,13 @@ def check_own_topics(
     settings = cluster.settings_of([topic.name for topic in present])
     problems, commands = [], []
     for topic in present:
-        found = settings.get(topic.name, {})
-        corrections = topic.corrections(found)
+        present_settings = settings.get(topic.name, {})
+        corrections = topic.corrections(present_settings)
         if corrections:
-            wrong = (f"{name}={found[name]}, not {value}" for name, value in corrections.items())
+            wrong = (
+                f"{name}={present_settings[name]}, not {value}"
+                for name, value in corrections.items()
+            )
             problems.append(f"{topic.name} has {' and '.join(wrong)}")
             commands.append(_command(cluster, topic.name, corrections))
     if problems:

@@ -4,9 +4,8 @@ const SETTLED = 100; // milliseconds, some more than htmx takes
 
 // Times in the reader's zone. The server writes UTC, which stays in the title.
 function localTimes(root) {
-  const language = document.documentElement.lang;
-  const format = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" });
-  const relative = new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" });
+  const format = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium" });
+  const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
   for (const element of root.querySelectorAll("time")) {
     const time = new Date(element.dateTime);
     if (isNaN(time)) continue;

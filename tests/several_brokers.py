@@ -1,0 +1,79 @@
+"""Several brokers on this machine as one cluster, which survives the loss of one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from redrive.broker import EmbeddedBroker
+from redrive.broker.configuration import Quorum, new_cluster_id
+from redrive.broker.embedded import START_TIMEOUT
+from redrive.broker.ports import free_port
+
+_HEAP: Final = "384m"
+_STOP_TOGETHER: Final = 8.0
+"""Seconds for all brokers together to shut down cleanly."""
+
+
+class SeveralBrokers:
+    """Brokers that are also controllers, each with its own folder; started as a context.
+
+    With three brokers every topic has three replicas, of which two have to be in sync: one broker
+    may be killed without loss.
+
+    Args:
+        directory: Folder for everything, created if missing.
+        brokers: Number of brokers.
+        properties: Broker properties in addition to, or instead of, the defaults.
+    """
+
+    def __init__(
+        self, directory: Path, brokers: int = 3, *, properties: Mapping[str, str] | None = None
+    ) -> None:
+        cluster_id, nodes = new_cluster_id(), range(1, brokers + 1)
+        ports = _free_ports(2 * brokers)
+        controllers = dict(zip(nodes, ports[brokers:], strict=True))
+        self.brokers = tuple(
+            EmbeddedBroker(
+                directory.resolve() / f"broker-{node}",
+                port=port,
+                properties=properties,
+                heap=_HEAP,
+                quorum=Quorum(node, controllers, cluster_id),
+            )
+            for node, port in zip(nodes, ports, strict=False)
+        )
+        """The single brokers, to stop, kill, pause and start."""
+
+    def __enter__(self) -> Self:
+        deadline = time.monotonic() + START_TIMEOUT
+        # Start all before waiting for the first: one alone has no quorum.
+        for broker in self.brokers:
+            broker.launch()
+        for broker in self.brokers:
+            broker.await_ready(deadline)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for broker in self.brokers:
+            broker.terminate()
+        # A broker asks the controllers before it ends; the last ones have none left to ask. They
+        # are killed after the timeout: acknowledged records are on the disk.
+        deadline = time.monotonic() + _STOP_TOGETHER
+        for broker in self.brokers:
+            broker.stop(timeout=max(0.0, deadline - time.monotonic()))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect: ``host:port`` of every broker."""
+        return ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+
+def _free_ports(number: int) -> list[int]:
+    ports: list[int] = []
+    while len(ports) < number:
+        if (port := free_port()) not in ports:
+            ports.append(port)
+    return ports
