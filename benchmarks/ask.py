@@ -79,17 +79,17 @@ def main() -> int:
         path = Path(folder, "ledger")
         fill(path, arguments.rows)
         middle = arguments.rows // 200 * 100
-        found = {
+        figures = {
             name: timed(path, question.format(middle=middle))
             for name, question in QUESTIONS.items()
         }
     if arguments.json:
-        document = {name: one._asdict() for name, one in found.items()}
+        document = {name: figure._asdict() for name, figure in figures.items()}
         show({"rows": arguments.rows, "seconds": document})
     else:
-        for name, (elapsed, processor) in found.items():
+        for name, (elapsed, processor) in figures.items():
             print(f"{name:<24}{elapsed:>6.2f} s   goal {GOAL:g} s   processor {processor:.2f} s")
-    return 0 if max(one.elapsed for one in found.values()) < GOAL else 1
+    return 0 if max(figure.elapsed for figure in figures.values()) < GOAL else 1
 
 
 def timed(path: Path, question: str) -> Seconds:
@@ -159,7 +159,7 @@ def _rows(numbers: Any, newest: float, rows: int) -> pa.Table:  # noqa: ANN401 -
 
 def _joined(*parts: Any) -> pa.Array:  # noqa: ANN401 - texts and arrays of numpy
     """Texts and numbers one after the other."""
-    texts = [it if isinstance(it, str) else pa.array(it).cast(pa.string()) for it in parts]
+    texts = [part if isinstance(part, str) else pa.array(part).cast(pa.string()) for part in parts]
     return pc.binary_join_element_wise(*texts, "")
 
 

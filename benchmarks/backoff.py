@@ -52,17 +52,17 @@ def measure(servers: str, directory: Path, letters: int) -> dict[str, Any]:
             message = consumer.poll(0.2)
             if message is None or message.error() is not None:
                 continue
-            now, told = time.time() * 1000, json.loads(message.value() or b"{}")
-            origin, attempt = told["origin"], told["attempt"]
+            now, outcome = time.time() * 1000, json.loads(message.value() or b"{}")
+            origin, attempt = outcome["origin"], outcome["attempt"]
             if attempt > 1:
                 delay, moment = due.pop(origin)
-                made[delay].append(told["time"] - moment)
+                made[delay].append(outcome["time"] - moment)
                 seen[delay].append(now - moment)
-            if told["result"] == "parked" and backoff is not None:
+            if outcome["result"] == "parked" and backoff is not None:
                 delay, source = backoff.delay(attempt), int(origin.split(":")[1])
                 place = waits.partition(source, delay, jitter_of(origin, attempt))
-                due[origin] = delay, told["time"] + 1000 * waits.seconds(place)
-            left -= told["result"] == "remains"
+                due[origin] = delay, outcome["time"] + 1000 * waits.seconds(place)
+            left -= outcome["result"] == "remains"
     return {
         "unit": "ms",
         "letters that came to their end": letters - left,

@@ -68,7 +68,7 @@ def outcomes_until(servers: str, count: int) -> Iterator[Any]:
     consumer.assign([TopicPartition(_OUTCOMES, number, 0) for number in partitions])
     seen, deadline = 0, time.monotonic() + _PATIENCE
     while seen < count:
-        messages = [one for one in consumer.consume(5_000, 0.2) if one.error() is None]
+        messages = [message for message in consumer.consume(5_000, 0.2) if message.error() is None]
         yield from messages
         seen += len(messages)
         if messages:
@@ -148,7 +148,7 @@ def _followed(servers: str, pid: int, port: int, count: int) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "rate": round(count / seconds),
         "memory of all processes by quarter, MB": [
-            round(max(one.memory for one in part) / 1e6) for part in parts
+            round(max(sample.memory for sample in part) / 1e6) for part in parts
         ],
         "transactions by quarter": [
             round(part[-1].within[inf] - before.within[inf]) for before, part in ends

@@ -50,11 +50,11 @@ class Breaker(CrashProgram):
 
     def make(self, number: int, chance: random.Random) -> Sent:
         """A dead letter of the topic that is away."""
-        told = {
+        parts = {
             "topic": LATE, "partition": "0", "offset": "7", "connector.name": "sink-1",
             "exception.class.name": "org.acme.WriteException",
         }  # fmt: skip
-        headers = [(f"__connect.errors.{name}", it.encode()) for name, it in told.items()]
+        headers = [(f"__connect.errors.{name}", value.encode()) for name, value in parts.items()]
         return keyed(number, b"%08d" % number + chance.randbytes(60), headers)
 
     def handled(self, folder: Path) -> str:
@@ -74,12 +74,14 @@ class Breaker(CrashProgram):
 
     def figures(self, scene: Scene) -> dict[str, Any]:
         """How soon all were placed, and how fast."""
-        times = sorted(one["time"] for one in _outcomes(scene.servers) if one["result"] != "parked")
-        busiest = Counter(int(it // 1000) for it in times).most_common(1)
+        times = sorted(
+            outcome["time"] for outcome in _outcomes(scene.servers) if outcome["result"] != "parked"
+        )
+        busiest = Counter(int(moment // 1000) for moment in times).most_common(1)
         return {
             "away, s": self.away,
             "first and last placed after, s": [
-                round((it - self.created) / 1000, 1) for it in (times[:1] + times[-1:])
+                round((moment - self.created) / 1000, 1) for moment in (times[:1] + times[-1:])
             ],
             "placed in the busiest second": busiest[0][1] if busiest else 0,
         }
@@ -88,9 +90,9 @@ class Breaker(CrashProgram):
         """As in every program; and no attempt was used up."""
         findings = super().audit(scene)
         findings.wrong += [
-            f"{one['message']} is {one['result']} by attempt {one['attempt']}"
-            for one in _outcomes(scene.servers)
-            if one["attempt"] > 1 or one["result"] not in {"parked", "retried"}
+            f"{outcome['message']} is {outcome['result']} by attempt {outcome['attempt']}"
+            for outcome in _outcomes(scene.servers)
+            if outcome["attempt"] > 1 or outcome["result"] not in {"parked", "retried"}
         ]
         return findings
 

@@ -65,13 +65,18 @@ def main() -> int:
         return 1
     starts: dict[str, list[Start]] = {"with": [], "without": []}
     for _ in range(given.starts):
-        for name, found in starts.items():
-            found.append(started(with_archive=name == "with"))
+        for name, starts_of_kind in starts.items():
+            starts_of_kind.append(started(with_archive=name == "with"))
     if given.json:
-        show({name: [one._asdict() for one in found] for name, found in starts.items()})
+        show(
+            {
+                name: [start._asdict() for start in starts_of_kind]
+                for name, starts_of_kind in starts.items()
+            }
+        )
         return 0
-    for name, found in starts.items():
-        wall, processor = (spread(column) for column in zip(*found, strict=True))
+    for name, starts_of_kind in starts.items():
+        wall, processor = (spread(column) for column in zip(*starts_of_kind, strict=True))
         print(f"{name:8} the archive: {wall}, of the processor {processor}")
     return 0
 

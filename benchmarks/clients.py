@@ -32,12 +32,17 @@ def create(servers: str, *topics: NewTopic) -> None:
     admin.close()
 
 
-def send(producer: Producer, one: Sent, **more: Any) -> None:  # noqa: ANN401 - of produce()
+def send(producer: Producer, sent: Sent, **more: Any) -> None:  # noqa: ANN401 - of produce()
     """Hands one record to a producer, once there is room for it."""
     while True:
         try:
             producer.produce(
-                one.topic, one.value, one.key, partition=one.partition, headers=one.headers, **more
+                sent.topic,
+                sent.value,
+                sent.key,
+                partition=sent.partition,
+                headers=sent.headers,
+                **more,
             )
             break
         except BufferError:
@@ -55,8 +60,8 @@ def produce(servers: str, records: Iterable[Sent], **settings: Any) -> None:  # 
     more = {name.replace("_", "."): value for name, value in settings.items()}
     room = {"linger.ms": 20, "queue.buffering.max.messages": 500_000}
     producer = Producer({"bootstrap.servers": servers, **room, **more})
-    for one in records:
-        send(producer, one)
+    for sent in records:
+        send(producer, sent)
     producer.flush()
 
 

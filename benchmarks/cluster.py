@@ -160,7 +160,7 @@ class OnCluster(CrashProgram):
         distinct = len(rows.unique())
         if not len(rows) == distinct == outcomes:
             findings.wrong.append(f"the ledger has {len(rows)} rows of {distinct} of {outcomes}")
-        writers = Counter(str(one.get("engineInfo")) for one in table.history())
+        writers = Counter(str(entry.get("engineInfo")) for entry in table.history())
         scene.report.figures |= {"ledger_rows": len(rows), "ledger_commits": dict(writers)}
         if not any(writer.startswith("Apache-Spark") for writer in writers):
             findings.wrong.append(f"not Spark's sink wrote the ledger: {dict(writers)}")

@@ -53,9 +53,9 @@ def broker(**settings: Any) -> Iterator[tuple[Path, str]]:  # noqa: ANN401 - tho
     """
     with (
         TemporaryDirectory(prefix="redrive-bench-") as folder,
-        EmbeddedBroker(Path(folder) / "broker", **settings) as one,
+        EmbeddedBroker(Path(folder) / "broker", **settings) as embedded,
     ):
-        yield Path(folder), one.bootstrap_servers
+        yield Path(folder), embedded.bootstrap_servers
 
 
 def in_process(module: str, contestant: str, *given: object) -> dict[str, Any]:

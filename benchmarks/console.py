@@ -84,8 +84,8 @@ def chromium() -> webdriver.Chrome:
     """Debian's Chromium, without a screen."""
     options = webdriver.ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
-    for one in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
-        options.add_argument(one)
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
     return webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
 
 
@@ -114,18 +114,18 @@ def console(settings: Path) -> Iterator[tuple[str, int]]:
 
 def visits(browser: webdriver.Chrome, address: str, process: int) -> dict[str, dict[str, float]]:
     """First paint, whole page and processor time of each of ``PAGES``, in milliseconds."""
-    found = {}
+    by_page = {}
     for name, path in PAGES.items():
         times = []
         for _ in range(VISITS + 1):
             before = _processor(process)
             browser.get(address + path)
-            while (told := browser.execute_script(_TIMES))[0] is None or not told[1]:
+            while (page_times := browser.execute_script(_TIMES))[0] is None or not page_times[1]:
                 time.sleep(0.02)
-            times.append([*told, _processor(process) - before])
-        figures = (round(statistics.median(one)) for one in zip(*times[1:], strict=True))
-        found[name] = dict(zip(("first paint", "whole page", "processor"), figures, strict=True))
-    return found
+            times.append([*page_times, _processor(process) - before])
+        figures = (round(statistics.median(column)) for column in zip(*times[1:], strict=True))
+        by_page[name] = dict(zip(("first paint", "whole page", "processor"), figures, strict=True))
+    return by_page
 
 
 def _processor(process: int) -> float:
@@ -215,8 +215,8 @@ def main() -> int:
         show({"rows": arguments.rows, "pages, ms": pages, "memory, MB": round(memory)})
         show({"live": live(browser, servers, folder, arguments.groups, arguments.seconds)})
     are_met = memory < MEMORY and all(
-        one["first paint"] < PAINT and one["whole page"] < GOALS.get(name, float("inf"))
-        for name, one in pages.items()
+        figures["first paint"] < PAINT and figures["whole page"] < GOALS.get(name, float("inf"))
+        for name, figures in pages.items()
     )
     return 0 if are_met else 1
 

@@ -87,7 +87,7 @@ class CrashChannels(Crash):
         sources = [SourceText(f"{name}.mqsc", text.encode()) for name, text in SCRIPTS.items()]
         topology = read_topology(sources).topology
         assert topology is not None
-        return [NewTopic(one.topic, PARTITIONS, 1) for one in topics_of(topology)]
+        return [NewTopic(topic.topic, PARTITIONS, 1) for topic in topics_of(topology)]
 
     def handled(self, folder: Path) -> str:
         """The definitions."""
@@ -106,32 +106,32 @@ class CrashChannels(Crash):
         there, deadline = 0, time.monotonic() + self.patience
         while there < scene.load.acknowledged and time.monotonic() < deadline:
             time.sleep(1)
-            found = sum(1 for _ in read_committed(scene.servers, ENDING))
-            if found > there:
-                there, deadline = found, time.monotonic() + self.patience
+            number = sum(1 for _ in read_committed(scene.servers, ENDING))
+            if number > there:
+                there, deadline = number, time.monotonic() + self.patience
 
     def audit(self, scene: Scene) -> Findings:
         """Compares what was put with what is on the queues."""
         wanted: Counter[tuple[str, str]] = Counter()
         for record in read_committed(scene.servers, [INTAKE]):
-            told = {name: value.decode() for name, value in record.headers}
-            end = ENDS[told["redrive.oqm"], told["redrive.oq"]]
+            headers = {name: value.decode() for name, value in record.headers}
+            end = ENDS[headers["redrive.oqm"], headers["redrive.oq"]]
             wanted[end, f"{INTAKE}:{record.partition}:{record.offset}"] += 1
         findings = Findings(inputs=wanted.total())
-        found: Counter[tuple[str, str]] = Counter()
+        puts: Counter[tuple[str, str]] = Counter()
         order: dict[tuple[str, int, bytes], list[int]] = defaultdict(list)
         for record in read_committed(scene.servers, ENDING):
             identity = dict(record.headers)["redrive.id"].decode()
-            found[record.topic, identity] += 1
+            puts[record.topic, identity] += 1
             queue = record.topic, record.partition, record.key
             order[queue].append(int(identity.rsplit(":", 1)[1]))
             findings.results[record.topic] += 1
-        findings.puts = found.total()
+        findings.puts = puts.total()
         if findings.inputs != scene.load.acknowledged:
             findings.lost.append(f"{scene.load.acknowledged} puts were acknowledged")
-        findings.lost += [str(place) for place in wanted - found]
-        findings.duplicated += [str(place) for place in found - wanted]
-        findings.disordered += [str(one) for one, path in order.items() if path != sorted(path)]
+        findings.lost += [str(place) for place in wanted - puts]
+        findings.duplicated += [str(place) for place in puts - wanted]
+        findings.disordered += [str(key) for key, path in order.items() if path != sorted(path)]
         return findings
 
 

@@ -86,22 +86,22 @@ class CrashDialect(Crash):
 
     def make(self, number: int, chance: random.Random) -> Sent:
         """A dead letter of one of ``KINDS``."""
-        topic, told, size = chance.choice(KINDS)
+        topic, failure, size = chance.choice(KINDS)
         headers = [("number", b"%d" % number)]
-        if told in {"pointer", "gone"}:
+        if failure in {"pointer", "gone"}:
             original = chance.randrange(ORIGINALS)
-            offset = original // _ORIGIN_PARTITIONS + (ORIGINALS if told == "gone" else 0)
+            offset = original // _ORIGIN_PARTITIONS + (ORIGINALS if failure == "gone" else 0)
             place = {"topic": ORIGINS, "partition": original % _ORIGIN_PARTITIONS}
             where = {**place, "offset": offset, "group": "workers"}
             # By its original: the order of what is put is kept for each key.
             pointer = [*headers, *_headers("dlq", where)]
             return Sent(DEAD_LETTERS, original % PARTITIONS, None, list(pointer))
-        if told != "none":
-            headers += _connect(topic, told, _GONE + number)
+        if failure != "none":
+            headers += _connect(topic, failure, _GONE + number)
         value = b"%08d" % number + chance.randbytes(size)
-        if told == "wrong currency":
+        if failure == "wrong currency":
             value = b'{"number":%d,"currency":"XX"}' % number
-        return keyed(number, value, [*headers, ("kind", told.encode())])
+        return keyed(number, value, [*headers, ("kind", failure.encode())])
 
     def audit(self, scene: Scene) -> Findings:
         """As in every program; and what pointers stand for is what was put."""
@@ -112,7 +112,7 @@ class CrashDialect(Crash):
 
 
 def _connect(topic: str, message: str, offset: int) -> list[tuple[str, bytes]]:
-    told = {
+    parts = {
         "topic": topic,
         "partition": 0,
         "offset": offset,
@@ -122,11 +122,11 @@ def _connect(topic: str, message: str, offset: int) -> list[tuple[str, bytes]]:
         "exception.message": message,
         "exception.stacktrace": f"org.acme.WriteException: {message}\n\tat org.acme.Sink.put",
     }
-    return _headers("connect", told)
+    return _headers("connect", parts)
 
 
-def _headers(scheme: str, told: Mapping[str, object]) -> list[tuple[str, bytes]]:
-    return [(f"__{scheme}.errors.{name}", str(one).encode()) for name, one in told.items()]
+def _headers(scheme: str, parts: Mapping[str, object]) -> list[tuple[str, bytes]]:
+    return [(f"__{scheme}.errors.{name}", str(value).encode()) for name, value in parts.items()]
 
 
 def _original(number: int) -> bytes:
@@ -137,9 +137,11 @@ def _wrong_originals(servers: str) -> list[str]:
     """Pointers whose put is not their original."""
     originals: dict[str, bytes] = {}
     for record in read_committed(servers, [DEAD_LETTERS]):
-        told = dict(record.headers)
-        if "__dlq.errors.offset" in told:
-            offset, partition = (int(told[f"__dlq.errors.{it}"]) for it in ("offset", "partition"))
+        headers = dict(record.headers)
+        if "__dlq.errors.offset" in headers:
+            offset, partition = (
+                int(headers[f"__dlq.errors.{name}"]) for name in ("offset", "partition")
+            )
             identity = f"{DEAD_LETTERS}:{record.partition}:{record.offset}"
             originals[identity] = _original(offset * _ORIGIN_PARTITIONS + partition)
     return [

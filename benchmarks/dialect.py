@@ -40,8 +40,8 @@ def tables() -> Mapping[str, str]:
     alone[4] = f"TOPIC('{SOURCES[4]}') AGE(>9d) ACTION(DISCARD)"
     alone[5] = f"TOPIC('{SOURCES[0]}') JSON('$.n',-1) ACTION(DISCARD)"
     places = list(zip(SOURCES, job.TARGETS, strict=True))
-    by_queue = [f"DESTQ('{one}') ACTION(FWD) FWDQ('{to}') HEADER(NO)" for one, to in places]
-    by_topic = [f"TOPIC('{one}') ACTION(FWD) FWDT('{to}') HEADER(NO)" for one, to in places]
+    by_queue = [f"DESTQ('{place}') ACTION(FWD) FWDQ('{to}') HEADER(NO)" for place, to in places]
+    by_topic = [f"TOPIC('{place}') ACTION(FWD) FWDT('{to}') HEADER(NO)" for place, to in places]
     return {
         "ibm": "\n".join(["WAIT(NO)", *ibm, *by_queue, ""]),
         "shared": "\n".join(["DIALECT(KAFKA) WAIT(NO)", *shared, *by_topic, ""]),
@@ -64,7 +64,7 @@ def fill(servers: str, topic: str, count: int) -> None:
 
 
 def _headers(number: int) -> Pairs:
-    told = {
+    parts = {
         "topic": SOURCES[number % 5],
         "partition": "0",
         "offset": str(number),
@@ -75,7 +75,7 @@ def _headers(number: int) -> Pairs:
         "exception.class.name": "org.apache.kafka.connect.errors.ConnectException",
         "exception.message": f"{TEXTS[number % 5]}, order {number}, gave up after {number % 99} s",
     }
-    return [(f"__connect.errors.{name}", text.encode()) for name, text in told.items()]
+    return [(f"__connect.errors.{name}", text.encode()) for name, text in parts.items()]
 
 
 def measure(contestant: str, servers: str, directory: str, name: str) -> dict[str, float]:

@@ -130,7 +130,9 @@ class Stages:
             application=self._configuration.application,
             created="",
             order=Order(to=To.QUEUE, target=Names(queue=TARGETS[0])),
-            messages={"b": {f"backlog:{it}": range(count) for it in range(PARTITIONS)}},
+            messages={
+                "b": {f"backlog:{partition}": range(count) for partition in range(PARTITIONS)}
+            },
         )
         accept(self._configuration, self._cluster, plan, operator="bench", purpose="bench")
         return self._configuration.handlers[0].identity.replay_topic

@@ -300,7 +300,9 @@ class CrashProgram:
         again = scene.await_progress()
         happened = {"round": number, "emitter": emitter, "fault": name, "what": what}
         times = {"at": began, "seconds": ended - began, "handled again after": again}
-        scene.report.rounds.append({**happened, **{one: round(it, 1) for one, it in times.items()}})
+        scene.report.rounds.append(
+            {**happened, **{phase: round(seconds, 1) for phase, seconds in times.items()}}
+        )
         say(f"round {number}: {emitter} emitter, {name}: {what}; handled again after {again:.1f} s")
 
     def chosen(self, scene: Scene) -> str:
@@ -379,9 +381,9 @@ class CrashProgram:
             broker = stack.enter_context(EmbeddedBroker(folder / "broker"))
             return [broker], broker.bootstrap_servers, None
         port, advertised = free_port(), free_port()
-        told = {"advertised.listeners": f"PLAINTEXT://{HOST}:{advertised}"}
+        properties = {"advertised.listeners": f"PLAINTEXT://{HOST}:{advertised}"}
         relay = stack.enter_context(running(advertised, port, (), seed=self.seed))
-        broker = EmbeddedBroker(folder / "broker", port=port, properties=told)
+        broker = EmbeddedBroker(folder / "broker", port=port, properties=properties)
         return [stack.enter_context(broker)], f"{HOST}:{advertised}", relay
 
 
@@ -394,12 +396,12 @@ def main(program: type[CrashProgram], description: str | None) -> int:
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the job and the brokers end too
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
-    for one in (each for each in fields(program) if each.init):
-        told = {"default": one.default, "help": one.metadata["help"]}
-        if isinstance(one.default, bool):
-            parser.add_argument(f"--{one.name}", action="store_true", **told)
+    for setting in (each for each in fields(program) if each.init):
+        options = {"default": setting.default, "help": setting.metadata["help"]}
+        if isinstance(setting.default, bool):
+            parser.add_argument(f"--{setting.name}", action="store_true", **options)
         else:
-            parser.add_argument(f"--{one.name}", type=type(one.default), **told)
+            parser.add_argument(f"--{setting.name}", type=type(setting.default), **options)
     chosen = program(**vars(parser.parse_args()))
     say(f"seed {chosen.seed}")
     return finished(chosen.run(), chosen.report)
@@ -416,7 +418,10 @@ def finished(report: Report, file: str) -> int:
     print(f"{sum(report.commands.values())} operators' commands were started and killed")
     print(f"the job ended by itself and was started again {len(report.endings)} times")
     for ending in report.endings:
-        print("  " + next((it for it in ending.splitlines()[::-1] if "error:" in it), "no error"))
+        print(
+            "  "
+            + next((line for line in ending.splitlines()[::-1] if "error:" in line), "no error")
+        )
     print(findings.line())
     for name in ("lost", "duplicated", "disordered", "early", "wrong"):
         for text in getattr(findings, name)[:10]:
@@ -424,7 +429,7 @@ def finished(report: Report, file: str) -> int:
     print(f"lost {len(findings.lost)}, duplicated {len(findings.duplicated)}")
     if file:  # last: what was found is known, whatever becomes of the file
         Path(file).parent.mkdir(parents=True, exist_ok=True)
-        members = {one.name: getattr(report, one.name) for one in fields(report)}
+        members = {setting.name: getattr(report, setting.name) for setting in fields(report)}
         document = {**members, "result": findings.line()}
         # Not asdict: it counts the pairs of a Counter.
         Path(file).write_bytes(orjson.dumps(document, option=_INDENTED))

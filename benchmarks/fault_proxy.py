@@ -171,7 +171,9 @@ class FaultProxy:
 
     def _deliver(self, transactional_id: str, *, asked: bool = False) -> None:
         held = self._held.pop(transactional_id, [])
-        self._held[transactional_id] = [one for one in held if one[1] == inf and not asked]
+        self._held[transactional_id] = [
+            request for request in held if request[1] == inf and not asked
+        ]
         for frame, seconds in held:
             if asked or seconds != inf:
                 later = 0 if asked else self._random.uniform(0, seconds)
@@ -229,8 +231,8 @@ def running(
     finally:
         loop.call_soon_threadsafe(task.cancel)
         thread.join()
-        for one in asyncio.all_tasks(loop):
-            one.cancel()
+        for pending in asyncio.all_tasks(loop):
+            pending.cancel()
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
 

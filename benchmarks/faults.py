@@ -164,7 +164,7 @@ def _take_leader(scene: Scene) -> str:
     """Kills the broker that alone holds a partition; until it is back, all else has to go on."""
     client = AdminClient({"bootstrap.servers": scene.servers})
     late = client.list_topics(LATE, timeout=30).topics[LATE]
-    leaders = [one.leader for one in late.partitions.values() if one.leader > 0]
+    leaders = [partition.leader for partition in late.partitions.values() if partition.leader > 0]
     if not leaders:
         return "no topic yet whose partitions have one replica"
     broker = scene.brokers[scene.chance.choice(leaders) - 1]

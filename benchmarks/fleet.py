@@ -138,12 +138,12 @@ def measure(servers: str, folder: Path, options: argparse.Namespace) -> dict[str
         beside = load.run(options.rate, options.seconds)
         busy = sum(resident_bytes(pid) for pid in cpu_seconds(leader))
     known = producer.list_topics(timeout=30).topics
-    own = [one for name, one in known.items() if name.startswith("redrive-")]
+    own = [topic for name, topic in known.items() if name.startswith("redrive-")]
     return {
         "topics": options.topics,
         "partitions": options.topics * options.partitions,
         "own topics": len(own),
-        "own partitions": sum(len(one.partitions) for one in own),
+        "own partitions": sum(len(topic.partitions) for topic in own),
         "first start to first outcome, s": first,
         "later start to first outcome, s": later,
         "idle, cores": round(idle, 3),
@@ -166,13 +166,13 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
-        found = measure(broker.bootstrap_servers, Path(folder), options)
+        figures = measure(broker.bootstrap_servers, Path(folder), options)
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(figures))
         return
-    for name, value in found.items():
+    for name, value in figures.items():
         shown = (
-            ", ".join(f"{key} {one}" for key, one in value.items())
+            ", ".join(f"{key} {figure}" for key, figure in value.items())
             if isinstance(value, dict)
             else value
         )

@@ -68,8 +68,10 @@ _NAMES: Final = ("x-tenant", "", "redrive.id", "redrive.failures", "redrive.hops
 def fixtures() -> list[Pairs]:
     """The headers of a dead letter of each scheme."""
     vectors = yaml.safe_load(FIXTURES.read_text(encoding="utf-8"))
-    told: list[Pairs] = [[(name, octets(it)) for name, it in one["headers"]] for one in vectors]
-    return [*told, *_MORE]
+    header_lists: list[Pairs] = [
+        [(name, octets(content)) for name, content in vector["headers"]] for vector in vectors
+    ]
+    return [*header_lists, *_MORE]
 
 
 def mutated(
@@ -102,9 +104,9 @@ def mutated(
 
 def _embedded(pairs: Pairs) -> bytes:
     """Headers in a value, as Spring Cloud Stream embeds them, as far as they are texts."""
-    told = {name[:60]: raw.decode("latin-1") for name, raw in pairs if isinstance(raw, bytes)}
-    written = [b"\xff", bytes([len(told)])]
-    for name, text in told.items():
+    texts = {name[:60]: raw.decode("latin-1") for name, raw in pairs if isinstance(raw, bytes)}
+    written = [b"\xff", bytes([len(texts)])]
+    for name, text in texts.items():
         raw = json.dumps(text).encode()
         written += [bytes([len(name.encode())]), name.encode(), len(raw).to_bytes(4), raw]
     return b"".join(written)
@@ -150,9 +152,9 @@ def wrong_expressions(chance: random.Random) -> Iterator[str]:
         table = parse(f"DIALECT(KAFKA)\nERRMSG(/{text}/) ACTION(DISCARD)\n").table
         if table is not None:
             read += 1
-            for told in ("", "a" * 5_000, "ab" * 2_000 + "c"):
+            for value in ("", "a" * 5_000, "ab" * 2_000 + "c"):
                 pattern = next(iter(table.rules[0].patterns.values()))
-                pattern.matches(told)
+                pattern.matches(value)
         if time.monotonic() - began > SLOWEST:
             yield f"/{text}/ took {time.monotonic() - began:.1f} s"
     print(f"{EXPRESSIONS} expressions: {read} read, {EXPRESSIONS - read} refused")

@@ -30,12 +30,12 @@ _PERCENT: Final = 10
 def measure(records: int, runs: int) -> dict[str, float]:
     """The ratios, by name."""
     with broker() as (folder, servers):
-        found = job.throughput(servers, str(folder), records, runs)
-    ratios = {"job, of the plain loop": found["of the plain loop, input"]["job, lanes"]}
+        speeds_of_job = job.throughput(servers, str(folder), records, runs)
+    ratios = {"job, of the plain loop": speeds_of_job["of the plain loop, input"]["job, lanes"]}
     for count in _RULES:
         rules = matchers.rules_of(count, _PERCENT)
         messages = matchers.messages_of(rules)
-        speeds = [it(rules, messages, 2.0)[0] for it in (matchers.redrive, matchers.loop)]
+        speeds = [matcher(rules, messages, 2.0)[0] for matcher in (matchers.redrive, matchers.loop)]
         ratios[f"matcher, {count:,} rules, of an ordered loop"] = round(speeds[0] / speeds[1], 2)
     return ratios
 

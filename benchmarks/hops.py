@@ -130,7 +130,7 @@ def _create_topics(servers: str) -> None:
     topology = read_topology(SCRIPTS).topology
     if topology is None:
         raise ValueError("the definitions of the benchmark have errors")
-    names = [one.topic for one in topics_of(topology)]
+    names = [topic.topic for topic in topics_of(topology)]
     create(
         servers,
         NewTopic("backlog", PARTITIONS, 1),

@@ -87,7 +87,7 @@ class Instances(CrashProgram):
 
     def await_end(self, scene: Scene) -> None:
         """Lets one instance end what all have begun."""
-        for job in [one for one in self._jobs if one is not scene.job]:
+        for job in [job for job in self._jobs if job is not scene.job]:
             self._end(scene, job)
         super().await_end(scene)
 

@@ -173,8 +173,8 @@ def rows_of(known: Mapping[str, pa.Array], count: int) -> pa.Table:
     """Rows of the ledger of which only some columns matter; the others have any value."""
     texts, numbers = pa.array(["text"] * count), pa.array([1] * count)
     columns = [
-        known.get(it.name, texts if it.type == pa.string() else numbers).cast(it.type)
-        for it in SCHEMA
+        known.get(field.name, texts if field.type == pa.string() else numbers).cast(field.type)
+        for field in SCHEMA
     ]
     return pa.table(columns, schema=SCHEMA)
 

@@ -124,10 +124,10 @@ def _kafka_rule(source: random.Random, number: int) -> str:
 
 
 def _expression(source: random.Random) -> str:
-    one, two, number = source.choice(WORDS), source.choice(WORDS), source.randint(10, 99)
+    first, two, number = source.choice(WORDS), source.choice(WORDS), source.randint(10, 99)
     return source.choice(
-        [f"{one}.*{two}", f"^{one}", f"(?i){one} [a-z]+ {number}", f"{one} ({two}|{number})",
-         rf"\b{number}[0-9]* {one}$"]
+        [f"{first}.*{two}", f"^{first}", f"(?i){first} [a-z]+ {number}",
+         f"{first} ({two}|{number})", rf"\b{number}[0-9]* {first}$"]
     )  # fmt: skip
 
 
@@ -159,8 +159,8 @@ def _result(
     name: str, table: RulesTable, fields: Sequence[Mapping[str, str | int]], runs: int
 ) -> dict[str, Any]:
     matcher = Matcher(table)
-    seconds, found = _timed(matcher.first_of, fields)
-    _check(table, fields, found)
+    seconds, lines = _timed(matcher.first_of, fields)
+    _check(table, fields, lines)
     return {
         "table": name,
         "rules": len(table.rules),
@@ -181,21 +181,21 @@ def _timed(
     asked: _Asked, fields: Sequence[Mapping[str, str | int]]
 ) -> tuple[float, list[int | None]]:
     began = time.process_time()
-    found = [asked(one) for one in fields]
-    return time.process_time() - began, found
+    lines = [asked(message) for message in fields]
+    return time.process_time() - began, lines
 
 
 def _check(
-    table: RulesTable, fields: Sequence[Mapping[str, str | int]], found: Sequence[int | None]
+    table: RulesTable, fields: Sequence[Mapping[str, str | int]], lines: Sequence[int | None]
 ) -> None:
     """Compare some messages with rules that are asked one after the other."""
-    for row in range(0, len(found), len(found) // 20):
+    for row in range(0, len(lines), len(lines) // 20):
         matching = (
             index
             for index, rule in enumerate(table.rules)
             if all(pattern.matches(fields[row][name]) for name, pattern in rule.patterns.items())
         )
-        assert found[row] == next(matching)
+        assert lines[row] == next(matching)
 
 
 def main() -> None:
@@ -206,10 +206,10 @@ def main() -> None:
         show(results)
         return
     print(f"{'table':14} {'rules':>8} {'first/s':>12} {'all/s':>12} {'first run, s':>13}")
-    for it in results:
-        first, every = it["first_per_second"], it["all_per_second"]
+    for result in results:
+        first, every = result["first_per_second"], result["all_per_second"]
         speeds = f"{first:12,.0f} {every:12,.0f}"
-        print(f"{it['table']:14} {it['rules']:8,} {speeds} {it['first_run_s']:13.2f}")
+        print(f"{result['table']:14} {result['rules']:8,} {speeds} {result['first_run_s']:13.2f}")
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def connect_sample(number: int, variants: int, chance: random.Random) -> tuple[b
     error = f"org.apache.kafka.connect.errors.{'Data' if kind % 2 else 'Connect'}Exception"
     message = f"{error}: {chance.getrandbits(64):x}"
     frames = "\tat org.apache.kafka.connect.runtime.Worker.run(Worker.java:1)\n" * 60
-    told = {
+    parts = {
         "topic": f"orders.{kind}",
         "partition": str(kind % 7),
         "offset": str(number),
@@ -96,7 +96,9 @@ def connect_sample(number: int, variants: int, chance: random.Random) -> tuple[b
         "exception.message": message,
         "exception.stacktrace": f"{message}\n{frames}Caused by: java.io.IOException: x\n",
     }
-    headers: Headers = [(f"__connect.errors.{name}", it.encode()) for name, it in told.items()]
+    headers: Headers = [
+        (f"__connect.errors.{name}", value.encode()) for name, value in parts.items()
+    ]
     return chance.randbytes(500), headers
 
 

@@ -122,16 +122,20 @@ class Operators:
         for plan in files:
             accept(self._job, self._cluster, plan, operator="crash", purpose="the end")
         known = {plan.plan for plan in files}
-        for one in statuses(self._job, self._cluster):
-            if not one.is_done and one.replay.plan not in known and not one.replay.is_complete:
-                cancel(self._job, self._cluster, one.replay.plan, "crash")
+        for status in statuses(self._job, self._cluster):
+            if (
+                not status.is_done
+                and status.replay.plan not in known
+                and not status.replay.is_complete
+            ):
+                cancel(self._job, self._cluster, status.replay.plan, "crash")
 
     def _undone(self) -> list[str]:
         every = statuses(self._job, self._cluster)
         return [
-            f"{one.replay.plan} {one.state}, {one.waiting} waiting"
-            for one in every
-            if not one.is_done
+            f"{status.replay.plan} {status.state}, {status.waiting} waiting"
+            for status in every
+            if not status.is_done
         ]
 
     def _start(self, name: str, arguments: Sequence[str]) -> None:
@@ -159,11 +163,11 @@ class Operators:
 
     def parked(self) -> list[str]:
         """Some messages that are parked, or were a moment ago."""
-        found = [
+        origins = [
             dict(record.headers)["redrive.origin"].decode()
             for record in read_committed(self._servers, [self._topic("retry")], _RECENT)
         ]
-        return self._some(list(dict.fromkeys(found))[-_SAMPLE:])
+        return self._some(list(dict.fromkeys(origins))[-_SAMPLE:])
 
     def _some(self, origins: Sequence[str]) -> list[str]:
         return self._chance.sample(list(origins), min(_SAMPLE, len(origins)))
@@ -222,12 +226,12 @@ Command = Callable[[Operators], Sequence[str]]
 """Makes the arguments of a command; none if it has nothing to be about."""
 
 COMMANDS: Final[Mapping[str, Command]] = {
-    "apply to a queue": lambda it: it.planned("queue", it.remaining()),
+    "apply to a queue": lambda operator: operator.planned("queue", operator.remaining()),
     "apply edited": Operators.edited,
-    "apply to nowhere": lambda it: it.planned("discard", it.remaining()),
-    "apply to the rules": lambda it: it.planned("rules", it.remaining()),
-    "apply to the next attempt": lambda it: it.planned("attempt", it.parked()),
-    "apply to no more attempts": lambda it: it.planned("remain", it.parked()),
+    "apply to nowhere": lambda operator: operator.planned("discard", operator.remaining()),
+    "apply to the rules": lambda operator: operator.planned("rules", operator.remaining()),
+    "apply to the next attempt": lambda operator: operator.planned("attempt", operator.parked()),
+    "apply to no more attempts": lambda operator: operator.planned("remain", operator.parked()),
     "replay plan": Operators.planned_by_command,
     "apply again": Operators.applied_again,
     "replay cancel": Operators.cancelled,

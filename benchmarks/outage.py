@@ -30,7 +30,7 @@ class Outage(CrashProgram):
 
     def figures(self, scene: Scene) -> dict[str, Any]:
         """How soon it was handled again, round by round."""
-        again = [one["handled again after"] for one in scene.report.rounds]
+        again = [entry["handled again after"] for entry in scene.report.rounds]
         return {"down, s": self.down, "handled again after, s": again}
 
 

@@ -57,15 +57,15 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
 
 def session_of(leader: int) -> dict[int, tuple[int, str]]:
     """Parent and command line of every process of a session, by its id."""
-    found = {}
+    processes = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):  # it has ended
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 if int(fields[3]) == leader:
                     command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    found[int(entry.name)] = int(fields[1]), command
-    return found
+                    processes[int(entry.name)] = int(fields[1]), command
+    return processes
 
 
 def processes_of(leader: int, kind: str) -> list[int]:
@@ -192,7 +192,7 @@ def usage(leader: int) -> dict[str, dict[str, float]]:
 def has_producer(pid: int) -> bool:
     """Whether a process has a client of librdkafka, which names its threads."""
     threads = Path(f"/proc/{pid}/task").iterdir()
-    return any((one / "comm").read_text().startswith("rdk:") for one in threads)
+    return any((thread / "comm").read_text().startswith("rdk:") for thread in threads)
 
 
 def _usage(pid: int) -> tuple[float, float, float]:

@@ -195,7 +195,7 @@ class Reconciliation:
     @property
     def unplaced(self) -> int:
         """Inputs that are parked or remain, of those that are kept in memory."""
-        ends = (it.outcomes[-1].result for it in self._courses.values() if it.outcomes)
+        ends = (course.outcomes[-1].result for course in self._courses.values() if course.outcomes)
         return sum(result in {"parked", "remains"} for result in ends)
 
     def has_ended(self, inputs: Mapping[int, int]) -> bool:
@@ -204,10 +204,10 @@ class Reconciliation:
         Args:
             inputs: How many there are in each partition.
         """
-        known = [(self._has_ended(place), it) for place, it in self._courses.items()]
-        if any(it.outcomes and it.outcomes[-1].result not in _FINAL for _, it in known):
+        known = [(self._has_ended(place), course) for place, course in self._courses.items()]
+        if any(course.outcomes and course.outcomes[-1].result not in _FINAL for _, course in known):
             return False
-        first = sum(bool(it.outcomes) for has_ended, it in known if not has_ended)
+        first = sum(bool(course.outcomes) for has_ended, course in known if not has_ended)
         return self.ended + first >= sum(inputs.values())
 
     def take(self, record: Any) -> None:  # noqa: ANN401 - a ConsumerRecord has no types
@@ -232,7 +232,11 @@ class Reconciliation:
             before = self._clock() - _LEAST_AGE
             courses = self._courses.items()
             self._decide(
-                [one for one, it in courses if it.ended_at < before and self._is_whole(it)]
+                [
+                    place
+                    for place, course in courses
+                    if course.ended_at < before and self._is_whole(course)
+                ]
             )
 
     def finish(self, inputs: Mapping[int, int]) -> Findings:
@@ -245,7 +249,9 @@ class Reconciliation:
         self.findings.inputs = sum(inputs.values())
         known = {text.partition(": ")[0] for text in self.findings.lost}
         for partition, end in inputs.items():
-            missing = (_identity(partition, one) for one in self._ended[partition].missing(end))
+            missing = (
+                _identity(partition, offset) for offset in self._ended[partition].missing(end)
+            )
             self.findings.lost += [identity for identity in missing if identity not in known]
         return self.findings
 
@@ -276,7 +282,7 @@ class Reconciliation:
     def _true_time(self, shown: float, appended: float) -> float:
         """When something was decided, by what the job's clock showed and the broker's shows."""
         true = (shown - 1000 * ahead for ahead in self._offsets)
-        return min(true, key=lambda one: abs(appended - one))
+        return min(true, key=lambda moment: abs(appended - moment))
 
     def _has_ended(self, place: tuple[int, int]) -> bool:
         return place[1] in self._ended[place[0]]
@@ -304,15 +310,17 @@ class Reconciliation:
 
     def _check(self, place: tuple[int, int], course: _Course) -> None:
         outcomes = [_REMAINED] * (place in self._remaining) + course.outcomes
-        shown = f"{_identity(*place)}: {[(one.result, one.attempt) for one in outcomes]}"
+        shown = (
+            f"{_identity(*place)}: {[(outcome.result, outcome.attempt) for outcome in outcomes]}"
+        )
         for _, put in course.puts:
             put.is_direct = len(outcomes) == 1
             if outcomes and put.is_edited != outcomes[-1].is_edited:
                 self.findings.wrong.append(f"edited or not: {shown}")
-        if len({one.name for one in outcomes}) < len(outcomes):
+        if len({outcome.name for outcome in outcomes}) < len(outcomes):
             self.findings.duplicated.append(f"outcome of {shown}")
-        for one, following in itertools.pairwise(outcomes):
-            self._check_step(shown, one, following)
+        for outcome, following in itertools.pairwise(outcomes):
+            self._check_step(shown, outcome, following)
         if not outcomes or outcomes[-1].result not in _FINAL:
             self.findings.lost.append(shown)
             return
@@ -323,27 +331,27 @@ class Reconciliation:
             self._remaining.add(place)
         if not self._has_ended(place):
             self._ended[place[0]].add(place[1])
-        if not any(one.replay for one in outcomes) and not self._tables_change:
-            attempts = [one.attempt for one in outcomes if not one.waits]
+        if not any(outcome.replay for outcome in outcomes) and not self._tables_change:
+            attempts = [outcome.attempt for outcome in outcomes if not outcome.waits]
             if attempts != sorted(set(attempts)):
                 self.findings.duplicated.append(f"attempts of {shown}")
         self._check_puts(shown, outcomes[-1], Counter(topic for topic, _ in course.puts))
 
-    def _check_step(self, shown: str, one: _Outcome, following: _Outcome) -> None:
+    def _check_step(self, shown: str, outcome: _Outcome, following: _Outcome) -> None:
         # A table may have come and gone between the two.
-        goes_on = one.result == "remains" and (following.replay or self._tables_change)
-        if one.result != "parked" and not goes_on:
+        goes_on = outcome.result == "remains" and (following.replay or self._tables_change)
+        if outcome.result != "parked" and not goes_on:
             self.findings.duplicated.append(f"decided after its end: {shown}")
         # The delay of a round begins before it is parked, when the processing failed.
-        may_be_early = following.replay or following.table != one.table or one.waits
-        is_early = following.time - one.time < self._interval * 1000
-        if one.result == "parked" and is_early and not may_be_early:
-            self.findings.early.append(f"{shown} at {one.time:.0f} and {following.time:.0f}")
+        may_be_early = following.replay or following.table != outcome.table or outcome.waits
+        is_early = following.time - outcome.time < self._interval * 1000
+        if outcome.result == "parked" and is_early and not may_be_early:
+            self.findings.early.append(f"{shown} at {outcome.time:.0f} and {following.time:.0f}")
 
-    def _check_puts(self, shown: str, last: _Outcome, found: Counter[str]) -> None:
+    def _check_puts(self, shown: str, last: _Outcome, puts: Counter[str]) -> None:
         expected = Counter([last.target] if last.result in _PUT else [])
-        self.findings.lost += [f"put on {topic}: {shown}" for topic in expected - found]
-        self.findings.duplicated += [f"put on {topic}: {shown}" for topic in found - expected]
+        self.findings.lost += [f"put on {topic}: {shown}" for topic in expected - puts]
+        self.findings.duplicated += [f"put on {topic}: {shown}" for topic in puts - expected]
 
 
 class Reader:

@@ -141,8 +141,8 @@ class Topic:
             queue, size = (SMALL, 3_000) if number % 11 == 0 else (OPEN, 60)
             header = encode_header(DeadLetterHeader(reason=2053, dest_q_name=queue, format="MQSTR"))
             value = header + b"%08d" % number + self.chance.randbytes(size)
-            one = Sent(DEAD_LETTERS, number % self.partitions, value)
-            send(producer, one, on_delivery=self._delivered)
+            sent = Sent(DEAD_LETTERS, number % self.partitions, value)
+            send(producer, sent, on_delivery=self._delivered)
         producer.poll(0)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -189,7 +189,7 @@ class Recreated(CrashProgram):
     def topics(self) -> list[NewTopic]:
         """Two dead-letter topics, the outcomes, and the queues of the table."""
         names = {DEAD_LETTERS, OUTCOMES, OPEN, SMALL, LAST}
-        kept = [one for one in super().topics() if one.name in names - {DEAD_LETTERS}]
+        kept = [topic for topic in super().topics() if topic.name in names - {DEAD_LETTERS}]
         return [*kept, self.topic(DEAD_LETTERS, 3), self.topic(OTHER, 1)]
 
     def handled(self, folder: Any) -> str:  # noqa: ANN401 - a path
@@ -230,11 +230,15 @@ class Recreated(CrashProgram):
     def figures(self, scene: Scene) -> dict[str, Any]:
         """What became of the rounds."""
         del scene
-        kinds = {kind: [one for one in self.done if one.kind == kind] for kind in SIZES}
-        seconds = [one.seconds for one in self.done]
+        kinds = {
+            kind: [finished for finished in self.done if finished.kind == kind] for kind in SIZES
+        }
+        seconds = [finished.seconds for finished in self.done]
         return {
             "recreated": {kind: len(rounds) for kind, rounds in kinds.items()},
-            "never read": {kind: sum(it.gone for it in rounds) for kind, rounds in kinds.items()},
+            "never read": {
+                kind: sum(finished.gone for finished in rounds) for kind, rounds in kinds.items()
+            },
             "until the first put of the new topic, s": {
                 "median": round(statistics.median(seconds), 1), "longest": round(max(seconds), 1),
             },
@@ -243,10 +247,10 @@ class Recreated(CrashProgram):
     def _recreate(self, scene: Scene, kind: str, how: str, chance: random.Random) -> None:
         topic, job = self.topic_now, read_settings(scene.job.settings).job
         time.sleep(chance.uniform(0, 4))
-        change = [one for one in SIZES[kind] if topic.partitions + one > 0]
+        change = [step for step in SIZES[kind] if topic.partitions + step > 0]
         partitions = topic.partitions + chance.choice(change or [0])
         topic.pause()
-        one = Round(kind, how, partitions, len(scene.job.log.read_text()))
+        recreation = Round(kind, how, partitions, len(scene.job.log.read_text()))
         began = time.monotonic()
         puts = listener(scene.servers, [OPEN])
         topic.recreate(partitions)
@@ -260,20 +264,20 @@ class Recreated(CrashProgram):
                     _resume(job)
                 if not scene.job.is_running or time.monotonic() > began + self.patience:
                     raise SystemExit(f"nothing was put; {scene.job.last_lines()}")
-        one.seconds = time.monotonic() - began
-        self.done.append(one)
+        recreation.seconds = time.monotonic() - began
+        self.done.append(recreation)
         say(
             f"round {len(self.done)}: {how}, {kind} partitions ({partitions}), first put after"
-            f" {one.seconds:.1f} s"
+            f" {recreation.seconds:.1f} s"
         )
 
     def _start(self, scene: Scene) -> None:
         """Starts the job, and waits until it reads: no backlog is to be there first."""
-        told, log = "handling the dead letters", scene.job.log
-        before = log.read_text().count(told) if log.exists() else 0
+        sentence, log = "handling the dead letters", scene.job.log
+        before = log.read_text().count(sentence) if log.exists() else 0
         scene.job.start()
         deadline = time.monotonic() + self.patience
-        while log.read_text().count(told) == before:
+        while log.read_text().count(sentence) == before:
             if not scene.job.is_running or time.monotonic() > deadline:
                 raise SystemExit(f"the job did not start; {scene.job.last_lines()}")
             time.sleep(0.5)
@@ -329,22 +333,22 @@ class Recreated(CrashProgram):
                 findings.lost.append(f"{lane}: {len(gone)}, such as offset {gone[0]}")
                 continue
             after = self.done[topic].logged if topic < len(self.done) else None
-            told = dict(_GONE.findall(log[self.done[topic - 1].logged : after]))
+            lost = dict(_GONE.findall(log[self.done[topic - 1].logged : after]))
             read = 1 + max((offset for offset, is_put in course if is_put), default=-1)
-            if str(partition) not in told:
+            if str(partition) not in lost:
                 findings.lost.append(f"{lane}: {len(gone)} without a word, the first at {gone[0]}")
-            elif gone[0] < read or told[str(partition)] not in {"", f"{read}"}:
+            elif gone[0] < read or lost[str(partition)] not in {"", f"{read}"}:
                 findings.lost.append(
                     f"{lane}: offset {gone[0]} is gone, {read - 1} was put, and the log says that"
-                    f" it was read to {told[str(partition)] or 'an unknown offset'}"
+                    f" it was read to {lost[str(partition)] or 'an unknown offset'}"
                 )
             self.done[topic - 1].gone += len(gone)
-        findings.results["never read"] = sum(one.gone for one in self.done)
+        findings.results["never read"] = sum(finished.gone for finished in self.done)
 
 
 def _resume(job: JobConfiguration) -> None:
     """Resumes the handler of the topic if it is stopped."""
-    stopped = any(one.topic == DEAD_LETTERS and one.lost for one in read_topics(job))
+    stopped = any(topic.topic == DEAD_LETTERS and topic.lost for topic in read_topics(job))
     with suppress(UsageError):  # the answer before this one became visible meanwhile
         if stopped:
             resume(job, DEAD_LETTERS, ResumeFrom.OLDEST, "it was meant")

@@ -95,7 +95,7 @@ def await_handled(job: JobConfiguration, count: int) -> None:
     done, deadline = -1, time.monotonic() + PATIENCE
     while True:
         lanes = cluster.lanes([QUEUE])
-        handled = sum(one or 0 for one in cluster.committed(job.application, lanes).values())
+        handled = sum(offset or 0 for offset in cluster.committed(job.application, lanes).values())
         if handled >= count:
             return
         if handled > done:
@@ -127,10 +127,12 @@ def arrivals(consumer: Consumer, count: int) -> list[float]:
     times: list[float] = []
     deadline = time.monotonic() + PATIENCE
     while len(times) < count:
-        found = [one for one in consumer.consume(10_000, timeout=0.05) if one.error() is None]
+        messages = [
+            message for message in consumer.consume(10_000, timeout=0.05) if message.error() is None
+        ]
         now = time.monotonic()
-        times += [now] * len(found)
-        if found:
+        times += [now] * len(messages)
+        if messages:
             deadline = now + PATIENCE
         if now > deadline:
             raise SystemExit(f"{len(times)} of {count} messages were replayed")
@@ -146,7 +148,7 @@ def rates(times: Sequence[float]) -> list[float]:
         number = int((moment - first) // WINDOW)
         if 0 <= number < len(windows):
             windows[number] += 1
-    return [found / WINDOW for found in windows]
+    return [arrived / WINDOW for arrived in windows]
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ ODD: Final = Table(
      2030: ("RETRY", "nowhere")},
 )  # fmt: skip
 LAST: Final = Table("last", dict.fromkeys(KINDS, ("FWD", "the.end")))
-TABLES: Final = {one.hash: one for one in (EVEN, ODD, LAST)}
+TABLES: Final = {table.hash: table for table in (EVEN, ODD, LAST)}
 TARGETS: Final = ("one.even", "two.even", "one.odd", "two.odd", "the.end")
 
 
@@ -169,7 +169,9 @@ class Restarts(CrashProgram):
 
     def topics(self) -> list[NewTopic]:
         """The dead letters, the outcomes, and all queues of the tables."""
-        own = [one for one in super().topics() if one.name in {DEAD_LETTERS, OUTCOMES, REPAIR}]
+        own = [
+            topic for topic in super().topics() if topic.name in {DEAD_LETTERS, OUTCOMES, REPAIR}
+        ]
         return [*own, *(self.topic(target, 2) for target in TARGETS)]
 
     def disturb(self, scene: Scene) -> None:
@@ -226,16 +228,19 @@ class Restarts(CrashProgram):
             for record in read_committed(scene.servers, [DEAD_LETTERS])
         }
         kept = {
-            one.hash[:16] for one in read_tables(Cluster(job.connection), job.tables_topic).tables
+            table.hash[:16]
+            for table in read_tables(Cluster(job.connection), job.tables_topic).tables
         }
         courses: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for record in read_committed(scene.servers, [OUTCOMES]):
             outcome = json.loads(record.value)
             courses[outcome["origin"]].append(outcome)
-        every = [one for course in courses.values() for one in course]
-        named = {one["table"] for one in every}
+        every = [outcome for course in courses.values() for outcome in course]
+        named = {outcome["table"] for outcome in every}
         findings.wrong += self.requests.wrong
-        findings.wrong += [f"the table {one} is not kept" for one in named if one not in kept]
+        findings.wrong += [
+            f"the table {digest} is not kept" for digest in named if digest not in kept
+        ]
         changes = [at for at, _ in self.requests.answers]
         for origin, reason in reasons.items():
             findings.wrong += _wrong_course(origin, reason, courses[origin], changes)
@@ -247,7 +252,9 @@ class Restarts(CrashProgram):
         scene.write_table(table.text)
         self._watch.first.clear()
         began = time.time()
-        answer = _answered(self._job, self.patience, lambda it: HANDLER in it.changed or it.message)
+        answer = _answered(
+            self._job, self.patience, lambda reply: HANDLER in reply.changed or reply.message
+        )
         if answer.message:
             self.requests.wrong.append(f"{table.name} was refused: {answer.message}")
             return
@@ -263,7 +270,7 @@ class Restarts(CrashProgram):
     def _ask_in_vain(self, scene: Scene, step: int) -> None:
         """Asks for a restart with a table that has an error."""
         scene.write_table(BROKEN)
-        answer = _answered(self._job, self.patience, lambda it: it.message)
+        answer = _answered(self._job, self.patience, lambda reply: reply.message)
         self.requests.refused += bool(answer.message)
         if not any("ACTION(FORWARD)" in finding for finding in answer.findings):
             self.requests.wrong.append(f"step {step}: the broken table gave {answer}")
@@ -292,41 +299,47 @@ def _wrong_course(
 ) -> list[str]:
     """What is wrong with the outcomes of one dead letter, given when the table changed."""
     wrong = []
-    if any(one.get("replay") for one in course):
-        return [f"{origin}: unknown table" for one in course if one["table"] not in TABLES]
-    if [one["result"] for one in course].count("forwarded") != 1:
-        wrong.append(f"{origin} was not placed once: {[one['result'] for one in course]}")
+    if any(outcome.get("replay") for outcome in course):
+        return [f"{origin}: unknown table" for outcome in course if outcome["table"] not in TABLES]
+    if [outcome["result"] for outcome in course].count("forwarded") != 1:
+        wrong.append(f"{origin} was not placed once: {[outcome['result'] for outcome in course]}")
     attempts = {"": 0}
-    for before, one in zip([None, *course], course, strict=False):
-        table = TABLES.get(one["table"])
+    for before, outcome in zip([None, *course], course, strict=False):
+        table = TABLES.get(outcome["table"])
         if table is None:
-            wrong.append(f"{origin} was decided by an unknown table {one['table']}")
+            wrong.append(f"{origin} was decided by an unknown table {outcome['table']}")
             continue
         # A table may also come back before the one between has looked at the message.
-        changed = before is None or any(before["time"] < 1000 * at <= one["time"] for at in changes)
-        if before is None or before["table"] != one["table"] or (changed and one["attempt"] == 1):
-            attempts = {one["table"]: 0}
-        wrong += _wrong_outcome(origin, reason, table, one, attempts)
+        changed = before is None or any(
+            before["time"] < 1000 * at <= outcome["time"] for at in changes
+        )
+        if (
+            before is None
+            or before["table"] != outcome["table"]
+            or (changed and outcome["attempt"] == 1)
+        ):
+            attempts = {outcome["table"]: 0}
+        wrong += _wrong_outcome(origin, reason, table, outcome, attempts)
     return wrong
 
 
 def _wrong_outcome(
-    origin: str, reason: int, table: Table, one: dict[str, Any], attempts: dict[str, int]
+    origin: str, reason: int, table: Table, outcome: dict[str, Any], attempts: dict[str, int]
 ) -> list[str]:
     """What is wrong with one outcome, given the whole table that it names."""
     action, target = table.verdicts[reason]
     if action == "IGNORE":
         expected: tuple[Any, ...] = ("remains", table.line(reason), "IGNORE", 0)
     else:
-        number = attempts[one["table"]] = attempts[one["table"]] + 1
+        number = attempts[outcome["table"]] = attempts[outcome["table"]] + 1
         is_last = number == 2
         result = {"FWD": "forwarded", "RETRY": "remains" if is_last else "parked"}[action]
         expected = (result, table.line(reason), action, number)
-    told = (one["result"], one["rule_line"], one["action"], one["attempt"])
-    if told != expected:
-        return [f"{origin} under {table.name}: {told} instead of {expected}"]
-    if action == "FWD" and one["target_topic"] != target:
-        return [f"{origin} under {table.name} went to {one['target_topic']}"]
+    observed = (outcome["result"], outcome["rule_line"], outcome["action"], outcome["attempt"])
+    if observed != expected:
+        return [f"{origin} under {table.name}: {observed} instead of {expected}"]
+    if action == "FWD" and outcome["target_topic"] != target:
+        return [f"{origin} under {table.name} went to {outcome['target_topic']}"]
     return []
 
 
@@ -336,14 +349,16 @@ def _decided_late(
     """Outcomes by a table that had been replaced when they were decided."""
     wrong = []
     ends = [at for at, _ in answers[1:]] + [float("inf")]
-    for one in every:
-        moment = one["time"] / 1000
+    for outcome in every:
+        moment = outcome["time"] / 1000
         holding = [
             table for (at, table), end in zip(answers, ends, strict=True) if at <= moment < end
         ]
         following = [table for at, table in answers if at > moment][:1]
-        if holding and one["table"] not in (*holding, *following):
-            wrong.append(f"{one['origin']} was decided by {one['table']} after {holding[0]}")
+        if holding and outcome["table"] not in (*holding, *following):
+            wrong.append(
+                f"{outcome['origin']} was decided by {outcome['table']} after {holding[0]}"
+            )
     return wrong
 
 

@@ -117,14 +117,14 @@ def service(servers: str, kind: str, folder: Path) -> Iterator[Service]:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
         )
-        one = Service(process)
-        reader = threading.Thread(target=one.read)
+        running = Service(process)
+        reader = threading.Thread(target=running.read)
         reader.start()
         try:
-            if not one.is_ready.wait(_START):
+            if not running.is_ready.wait(_START):
                 log.seek(0)
                 raise SystemExit(f"the service did not start:\n{log.read()[-4000:]}")
-            yield one
+            yield running
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -162,52 +162,56 @@ def measure(kind: str, records: int, rate: float) -> dict[str, Any]:
             )
             _await_job(servers)
         spring = {"spring": "retryable", "redrive": "recoverer"}[kind]
-        one = stack.enter_context(service(servers, spring, folder))
-        before = _spent(one, job)
+        running = stack.enter_context(service(servers, spring, folder))
+        before = _spent(running, job)
         load(servers, records, rate)
         deadline = time.monotonic() + _START
-        while not one.is_done(records) and time.monotonic() < deadline:
+        while not running.is_done(records) and time.monotonic() < deadline:
             time.sleep(0.5)
-        while time.monotonic() < one.heard_at + _QUIET:  # what comes once too often
+        while time.monotonic() < running.heard_at + _QUIET:  # what comes once too often
             time.sleep(0.5)
-        after = _spent(one, job)
+        after = _spent(running, job)
         topics = AdminClient({"bootstrap.servers": servers}).list_topics(timeout=30).topics
         return {
-            **figures(one, records),
+            **figures(running, records),
             "topics": sorted(set(topics) - {"__consumer_offsets", "__transaction_state"}),
             "partitions": sum(
-                len(it.partitions) for name, it in topics.items() if not name.startswith("__")
+                len(topic.partitions) for name, topic in topics.items() if not name.startswith("__")
             ),
             "CPU seconds": {name: round(after[name] - before[name], 1) for name in after},
         }
 
 
-def figures(one: Service, records: int) -> dict[str, Any]:
+def figures(running: Service, records: int) -> dict[str, Any]:
     """What the service saw, against what its settings promise."""
     expected = {number: min(failures_of(number), len(DELAYS)) + 1 for number in range(records)}
-    found = {number: len(one.tries.get(number, ())) for number in range(records)}
+    tries_of_number = {number: len(running.tries.get(number, ())) for number in range(records)}
     late = [
         second - first - delay
-        for tries in one.tries.values()
+        for tries in running.tries.values()
         for ((first, _), (second, _)), delay in zip(pairwise(tries), DELAYS, strict=False)
     ]
-    seconds = Counter(at // 1000 for tries in one.tries.values() for at, _ in tries)
+    seconds = Counter(at // 1000 for tries in running.tries.values() for at, _ in tries)
     return {
         "payments": records,
-        "processed": sum(found.values()),
-        "processed too seldom": sum(found[number] < expected[number] for number in expected),
-        "processed too often": sum(found[number] > expected[number] for number in expected),
-        "given up": sum(not tries[-1][1] for tries in one.tries.values()),
+        "processed": sum(tries_of_number.values()),
+        "processed too seldom": sum(
+            tries_of_number[number] < expected[number] for number in expected
+        ),
+        "processed too often": sum(
+            tries_of_number[number] > expected[number] for number in expected
+        ),
+        "given up": sum(not tries[-1][1] for tries in running.tries.values()),
         "most in one second": max(seconds.values()),
-        "retry after its delay, ms": percentiles([float(it) for it in late]),
-        "passed out of order": _disordered(one),
+        "retry after its delay, ms": percentiles([float(milliseconds) for milliseconds in late]),
+        "passed out of order": _disordered(running),
     }
 
 
-def _disordered(one: Service) -> dict[str, int]:
+def _disordered(running: Service) -> dict[str, int]:
     """Payments that passed after a later one of their key, and keys with such payments."""
     passed: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    for number, tries in one.tries.items():
+    for number, tries in running.tries.items():
         if tries[-1][1]:
             passed[number % KEYS].append((tries[-1][0], number))
     late: Counter[int] = Counter()
@@ -219,8 +223,8 @@ def _disordered(one: Service) -> dict[str, int]:
     return {"payments": sum(late.values()), "keys": sum(map(bool, late.values()))}
 
 
-def _spent(one: Service, job: subprocess.Popen[bytes] | None) -> dict[str, float]:
-    spent = {"service": sum(cpu_seconds(one.process.pid).values())}
+def _spent(running: Service, job: subprocess.Popen[bytes] | None) -> dict[str, float]:
+    spent = {"service": sum(cpu_seconds(running.process.pid).values())}
     return spent if job is None else {**spent, "job": sum(cpu_seconds(job.pid).values())}
 
 

@@ -171,9 +171,9 @@ class FailingConsumer:
             course.forwarded += 1
             return
         if number in self.events:
-            mine = own.read_own(_headers(message))
-            course.puts.append((mine.rounds.put_at if mine.rounds else 0, mine.identity))
-            self.order.take(mine.identity, message.key())
+            headers = own.read_own(_headers(message))
+            course.puts.append((headers.rounds.put_at if headers.rounds else 0, headers.identity))
+            self.order.take(headers.identity, message.key())
         self.events[number] = topic, failures, kind
         if len(course.failures) < failures:
             is_copied = kind in COPIES
@@ -251,11 +251,17 @@ class Rounds(Crash):
 
     def figures(self, scene: Scene) -> dict[str, Any]:
         """How late puts were, in milliseconds: those due before the first fault, and all."""
-        every = [it for number in list(self.consumer.events) for it in self._times(number)]
+        every = [
+            seconds_of_round
+            for number in list(self.consumer.events)
+            for seconds_of_round in self._times(number)
+        ]
         calm = [put - due for put, due in every if int(due) in self.calm_time]
         late = {"before the first fault": calm, "all": [put - due for put, due in every]}
-        found = {f"put after it was due, {when}": percentiles(them) for when, them in late.items()}
-        return {**found, "outcomes": scene.outcome_count()}
+        figures = {
+            f"put after it was due, {when}": percentiles(them) for when, them in late.items()
+        }
+        return {**figures, "outcomes": scene.outcome_count()}
 
     def audit(self, scene: Scene) -> Findings:
         """Compares what was delivered with what should have been."""
@@ -295,7 +301,8 @@ class Rounds(Crash):
         """Whether any of so many events has not come to its end."""
         courses = dict(self.consumer.courses)
         return len(courses) < events or any(
-            (len(it.puts), it.forwarded) < self._expected(number) for number, it in courses.items()
+            (len(course.puts), course.forwarded) < self._expected(number)
+            for number, course in courses.items()
         )
 
     def _times(self, number: int) -> Sequence[tuple[int, float]]:
@@ -339,11 +346,17 @@ def disorder(servers: str) -> list[str]:
             consumer_timeout_ms=10_000,
         )
     ) as consumer:
-        consumer.assign([Place(name, it) for name, count in _TOPICS.items() for it in range(count)])
+        consumer.assign(
+            [
+                Place(name, partition)
+                for name, count in _TOPICS.items()
+                for partition in range(count)
+            ]
+        )
         for record in consumer:
-            mine = own.read_own(list(record.headers))
-            if mine.identity:
-                order.take(mine.identity, record.key, record.topic)
+            headers = own.read_own(list(record.headers))
+            if headers.identity:
+                order.take(headers.identity, record.key, record.topic)
     return order.wrong
 
 

@@ -171,19 +171,21 @@ def trends(samples: Sequence[Sample]) -> list[Trend]:
     end = samples[-1].at if samples else 0.0
     begin = min(WARM_UP, end / 5)
     third = (end - begin) / 3
-    warm = [one for one in samples if one.at >= begin and one.age >= YOUNG]
-    found = []
+    warm = [sample for sample in samples if sample.at >= begin and sample.age >= YOUNG]
+    drifts = []
     for what, (share, beside) in TOLERANCES.items():
         for kind in KINDS:
-            shown = [(one.at, one.usage.get(what, {})) for one in warm]  # none while no job runs
+            shown = [
+                (sample.at, sample.usage.get(what, {})) for sample in warm
+            ]  # none while no job runs
             values = [(at, known[kind]) for at, known in shown if kind in known]
             first = [value for at, value in values if at < begin + third]
             last = [value for at, value in values if at >= end - third]
             if min(len(first), len(last)) >= _FEWEST:
                 before, after = statistics.median(first), statistics.median(last)
                 allowed = round(before * (1 + share) + beside, 1)
-                found.append(Trend(f"{what} of {kind}", before, after, allowed))
-    return found
+                drifts.append(Trend(f"{what} of {kind}", before, after, allowed))
+    return drifts
 
 
 @dataclass(kw_only=True)
@@ -219,10 +221,10 @@ class Soak(CrashProgram):
         scene.load.rate = self.rate or self._share_of_capacity(scene)
         self._bounce(scene, end, watch)
         watch.stop()
-        scene.report.samples = [asdict(one) for one in watch.samples]
-        found = trends(watch.samples)
-        scene.report.trends = [*map(str, found)] or ["memory, files, threads: too short to judge"]
-        scene.problems += [str(one) for one in found if not one.is_flat]
+        scene.report.samples = [asdict(sample) for sample in watch.samples]
+        drifts = trends(watch.samples)
+        scene.report.trends = [*map(str, drifts)] or ["memory, files, threads: too short to judge"]
+        scene.problems += [str(trend) for trend in drifts if not trend.is_flat]
 
     def _share_of_capacity(self, scene: Scene) -> float:
         """Dead letters a second: a share of what the job takes from a flood."""
@@ -257,7 +259,7 @@ class Soak(CrashProgram):
             print(line)
         file = Path(self.report).with_suffix(".svg")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(picture(report, [Sample(**one) for one in report.samples]))
+        file.write_text(picture(report, [Sample(**sample) for sample in report.samples]))
         print(f"report in {self.report}, curves in {file}")
         return report
 
@@ -265,19 +267,19 @@ class Soak(CrashProgram):
 def picture(report: Report, samples: Sequence[Sample]) -> str:
     """The curves of a run, as SVG."""
     gone = [
-        (later.ended - one.ended) / (later.at - one.at)
-        for one, later in itertools.pairwise(samples)
+        (later.ended - sample.ended) / (later.at - sample.at)
+        for sample, later in itertools.pairwise(samples)
     ]
     panels = [
         Panel("dead letters a second", {"ended": [None, *gone]}),
-        Panel("dead letters that wait", {"not committed": [one.waiting for one in samples]}),
+        Panel("dead letters that wait", {"not committed": [sample.waiting for sample in samples]}),
     ]
     for title, what in (("memory, MB", "memory"), ("open files", "files"), ("threads", "threads")):
-        values: list[dict[str, float]] = [one.usage.get(what, {}) for one in samples]
-        names = dict.fromkeys(name for one in values for name in one)
-        panels.append(Panel(title, {name: [one.get(name) for one in values] for name in names}))
-    marks = {one["at"]: one["fault"] for one in report.rounds}
-    return svg(report.findings.line(), [one.at for one in samples], panels, marks)
+        values: list[dict[str, float]] = [sample.usage.get(what, {}) for sample in samples]
+        names = dict.fromkeys(name for use in values for name in use)
+        panels.append(Panel(title, {name: [use.get(name) for use in values] for name in names}))
+    marks = {entry["at"]: entry["fault"] for entry in report.rounds}
+    return svg(report.findings.line(), [sample.at for sample in samples], panels, marks)
 
 
 def stand(servers: str) -> tuple[int, int]:
@@ -292,7 +294,7 @@ def stand(servers: str) -> tuple[int, int]:
     lanes = [TopicPartition(DEAD_LETTERS, number) for number in range(PARTITIONS)]
     with Cluster(Connection(bootstrap_servers=servers), timeout=_ANSWER) as cluster:
         committed: Any = cluster.committed(APPLICATION, lanes)
-        return sum(one or 0 for one in committed.values()), sum(cluster.ends(lanes).values())
+        return sum(offset or 0 for offset in committed.values()), sum(cluster.ends(lanes).values())
 
 
 if __name__ == "__main__":

@@ -52,13 +52,13 @@ def main() -> int:
     arguments = parser(__doc__, records=1_000_000).parse_args()
     with broker() as (folder, servers):
         settings = prepared(folder, servers, arguments.records)
-        found = {over: timed(settings, over) for over in ("backlog", "remaining")}
+        seconds = {over: timed(settings, over) for over in ("backlog", "remaining")}
     if arguments.json:
-        show({"records": arguments.records, "seconds": found})
+        show({"records": arguments.records, "seconds": seconds})
     else:
-        for over, (whole, inner) in found.items():
+        for over, (whole, inner) in seconds.items():
             print(f"{over:<12}{inner:>6.1f} s, whole process {whole:.1f} s   goal {GOAL:g} s")
-    return 0 if max(inner for _, inner in found.values()) < GOAL else 1
+    return 0 if max(inner for _, inner in seconds.values()) < GOAL else 1
 
 
 def prepared(folder: Path, servers: str, count: int) -> Path:

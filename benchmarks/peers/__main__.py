@@ -67,11 +67,15 @@ class Report:
             entry: Its name and results.
         """
         place: dict[str, Any] = {"form": work.form, "rules": work.count, "kinds": work.kinds}
-        found = [it for it in self._all[part] if place.items() <= it.items()]
-        one = found[0] if found else place | {"contestants": []}
-        others = [it for it in one["contestants"] if it["name"] != entry["name"]]
-        one |= self._facts | {"contestants": [*others, entry]}
-        self._all[part] = [*(it for it in self._all[part] if it is not one), one]
+        sets = [known for known in self._all[part] if place.items() <= known.items()]
+        chosen = sets[0] if sets else place | {"contestants": []}
+        others = [
+            contestant
+            for contestant in chosen["contestants"]
+            if contestant["name"] != entry["name"]
+        ]
+        chosen |= self._facts | {"contestants": [*others, entry]}
+        self._all[part] = [*(known for known in self._all[part] if known is not chosen), chosen]
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text(json.dumps(self._all, indent=1) + "\n", encoding="utf-8")
 
@@ -80,13 +84,13 @@ def measure(
     report: Report, work: Work, chosen: Sequence[Contestant], options: argparse.Namespace
 ) -> bool:
     """All contestants on one set of rules and records; whether each did the job."""
-    runs: dict[str, list[dict[str, Any]]] = {it.name: [] for it in chosen}
+    runs: dict[str, list[dict[str, Any]]] = {contestant.name: [] for contestant in chosen}
     failed: dict[str, str] = {}
     numbers = itertools.count(1)
     with broker() as (folder, servers):
         grounds = {}
         pid = EmbeddedBroker(folder / "broker").status().pid
-        for share in sorted({it.share for it in chosen}):
+        for share in sorted({contestant.share for contestant in chosen}):
             source, count = f"dlq.in.{share}", options.records // share
             fill(servers, work, source, count)
             grounds[share] = Field(
@@ -94,15 +98,18 @@ def measure(
             )
         for number in range(options.rounds):
             first = number % len(chosen)
-            for it in [*chosen[first:], *chosen[:first]]:
-                if failed.get(it.name):
+            for contestant in [*chosen[first:], *chosen[:first]]:
+                if failed.get(contestant.name):
                     continue
                 # It runs when it is asked for its figures.
-                run = map(grounds[it.share].run, [it], [f"peer{next(numbers)}"])
-                failed[it.name] = _collect(it, run, runs[it.name])
-                entry = {"median": median_of(runs[it.name]), "runs": runs[it.name]}
-                entry |= {"records": options.records // it.share, "failed": failed[it.name]}
-                report.put("sets", work, _about(it) | entry)
+                run = map(grounds[contestant.share].run, [contestant], [f"peer{next(numbers)}"])
+                failed[contestant.name] = _collect(contestant, run, runs[contestant.name])
+                entry = {"median": median_of(runs[contestant.name]), "runs": runs[contestant.name]}
+                entry |= {
+                    "records": options.records // contestant.share,
+                    "failed": failed[contestant.name],
+                }
+                report.put("sets", work, _about(contestant) | entry)
     return not any(failed.values())
 
 
@@ -112,30 +119,37 @@ def measure_latency(
     """Produce to visible at several rates; whether each contestant did the job."""
     failed = []
     with broker() as (folder, servers):
-        for number, it in enumerate(chosen):
+        for number, contestant in enumerate(chosen):
             work = Work(Form.SPRING, 200, f"quick{number}.")
             rates: list[dict[str, Any]] = []
-            run = latency(it, servers, work, folder / f"quick{number}", options.patience)
-            failed.append(_collect(it, run, rates))
-            report.put("latency", work, _about(it) | {"rates": rates, "failed": failed[-1]})
+            run = latency(contestant, servers, work, folder / f"quick{number}", options.patience)
+            failed.append(_collect(contestant, run, rates))
+            report.put("latency", work, _about(contestant) | {"rates": rates, "failed": failed[-1]})
     return not any(failed)
 
 
-def _collect(it: Contestant, run: Iterable[dict[str, Any]], results: list[dict[str, Any]]) -> str:
+def _collect(
+    contestant: Contestant, run: Iterable[dict[str, Any]], results: list[dict[str, Any]]
+) -> str:
     """Adds the results of a run as they come; why it failed, if it did."""
     try:
-        for one in run:
-            results.append(one)
-            print(it.name, one, flush=True)
+        for result in run:
+            results.append(result)
+            print(contestant.name, result, flush=True)
     except _FAILURES as error:
-        print(f"{it.name}: {error}", flush=True)
+        print(f"{contestant.name}: {error}", flush=True)
         return (str(error) or repr(error)).splitlines()[0]
     return ""
 
 
-def _about(it: Contestant) -> dict[str, Any]:
-    promise = "exactly once" if it.exactly_once else "at least once"
-    return {"name": it.name, "versions": it.versions, "remark": it.remark, "promise": promise}
+def _about(contestant: Contestant) -> dict[str, Any]:
+    promise = "exactly once" if contestant.exactly_once else "at least once"
+    return {
+        "name": contestant.name,
+        "versions": contestant.versions,
+        "remark": contestant.remark,
+        "promise": promise,
+    }
 
 
 def main() -> int:
@@ -157,12 +171,12 @@ def main() -> int:
     load = os.getloadavg()[0]
     os.sched_setaffinity(0, cores)  # whatever is started from here on keeps it
     every = contestants()
-    chosen = [it for name, it in every.items() if name in (options.only or every)]
+    chosen = [contestant for name, contestant in every.items() if name in (options.only or every)]
     facts = {"cores": len(cores), "load before": round(load, 1), "busy": load > _BUSY}
     report = Report(options.report, facts)
     forms, rules = options.form or list(Form), options.rules or (20, 200, 2_000)
     if options.latency:
-        live = [it for it in chosen if it.name != CEILING]
+        live = [contestant for contestant in chosen if contestant.name != CEILING]
         return int(not measure_latency(report, live, options))
     works = [Work(form, count, kinds=options.kinds) for form in forms for count in rules]
     did = [measure(report, work, chosen, options) for work in works]

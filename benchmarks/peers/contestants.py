@@ -118,46 +118,67 @@ def _path(jars: Sequence[Path]) -> str:
 
 def _here(module: str, *more: str) -> Command:
     """A contestant that runs in the project's own environment."""
-    return lambda it: [
+    return lambda assignment: [
         sys.executable, "-m", f"benchmarks.peers.{module}",
-        it.servers, it.name, it.source, str(it.rules), *more,
+        assignment.servers, assignment.name, assignment.source, str(assignment.rules), *more,
     ]  # fmt: skip
 
 
 def _python(package: str, module: str) -> Command:
     """A contestant in an environment of its own."""
     lock = HERE / f"{package}.lock"
-    return lambda it: [str(environment(lock)), "-m", f"benchmarks.peers.{module}", *_given(it)]
+    return lambda assignment: [
+        str(environment(lock)),
+        "-m",
+        f"benchmarks.peers.{module}",
+        *_given(assignment),
+    ]
 
 
-def _given(it: Assignment) -> list[str]:
-    return [it.servers, it.name, it.source, str(it.rules), str(it.folder)]
+def _given(assignment: Assignment) -> list[str]:
+    return [
+        assignment.servers,
+        assignment.name,
+        assignment.source,
+        str(assignment.rules),
+        str(assignment.folder),
+    ]
 
 
 def _java(main: str, *more: str, heap: str = "1g") -> Command:
-    return lambda it: [*java(main, jars_of("peers"), "Rules", heap=heap), *_given(it), *more]
+    return lambda assignment: [
+        *java(main, jars_of("peers"), "Rules", heap=heap),
+        *_given(assignment),
+        *more,
+    ]
 
 
-def _flink(it: Assignment) -> list[str]:
+def _flink(assignment: Assignment) -> list[str]:
     """Flink's own jars come with its Python package."""
     jars = [*environment(_FLINK).parents[1].glob("lib/*/site-packages/pyflink/lib/*.jar")]
-    return [*java("FlinkRoute", [*sorted(jars), *jars_of("flink")], "Rules"), *_given(it)]
+    return [*java("FlinkRoute", [*sorted(jars), *jars_of("flink")], "Rules"), *_given(assignment)]
 
 
-def _flink_table(it: Assignment) -> list[str]:
+def _flink_table(assignment: Assignment) -> list[str]:
     python, root = str(environment(_FLINK)), HERE.parents[1]
-    program = [python, "-m", "benchmarks.peers.flink_table", *_given(it), _path(jars_of("flink"))]
+    program = [
+        python,
+        "-m",
+        "benchmarks.peers.flink_table",
+        *_given(assignment),
+        _path(jars_of("flink")),
+    ]
     # Its Java starts Python again, elsewhere.
     return ["env", f"JAVA_HOME={find_java().home}", f"PYTHONPATH={root}", *program]
 
 
 def _redrive(*, ledger: bool) -> Command:
-    def command(it: Assignment) -> list[str]:
-        (it.folder / "dlq.rul").write_text(it.table, encoding="utf-8")
-        settings = it.folder / "redrive.toml"
-        text = f'[application]\nname = "{it.name}"\nbeside = true\ndirectory = "job"\n'
-        text += f'[kafka]\nbootstrap_servers = "{it.servers}"\n'
-        text += f'[[handlers]]\nqueue = "{it.source}"\nrules = "dlq.rul"\n'
+    def command(assignment: Assignment) -> list[str]:
+        (assignment.folder / "dlq.rul").write_text(assignment.table, encoding="utf-8")
+        settings = assignment.folder / "redrive.toml"
+        text = f'[application]\nname = "{assignment.name}"\nbeside = true\ndirectory = "job"\n'
+        text += f'[kafka]\nbootstrap_servers = "{assignment.servers}"\n'
+        text += f'[[handlers]]\nqueue = "{assignment.source}"\nrules = "dlq.rul"\n'
         text += f"[ledger]\nenabled = {'true' if ledger else 'false'}\n"
         settings.write_text(text, encoding="utf-8")
         return [sys.executable, "-m", "redrive", "run", "-c", str(settings)]
@@ -165,14 +186,20 @@ def _redrive(*, ledger: bool) -> Command:
     return command
 
 
-def _spark(it: Assignment) -> list[str]:
-    (it.folder / "case.sql").write_text(it.case, encoding="utf-8")
-    given = it.servers, it.name, it.source, it.form, str(it.folder)
+def _spark(assignment: Assignment) -> list[str]:
+    (assignment.folder / "case.sql").write_text(assignment.case, encoding="utf-8")
+    given = (
+        assignment.servers,
+        assignment.name,
+        assignment.source,
+        assignment.form,
+        str(assignment.folder),
+    )
     return [sys.executable, "-m", "benchmarks.peers.spark_sink", *given]
 
 
-def _spark_udf(it: Assignment) -> list[str]:
-    return [*_spark(it), str(it.rules)]
+def _spark_udf(assignment: Assignment) -> list[str]:
+    return [*_spark(assignment), str(assignment.rules)]
 
 
 def _version(package: str) -> str:
@@ -186,7 +213,7 @@ def _version(package: str) -> str:
 def jar_version(name: str) -> str:
     """Name and version of a jar of the lock."""
     lock = (JAVA / "jars.lock").read_text(encoding="utf-8")
-    versions = (it.coordinate.split(":") for it in locked_jars(lock))
+    versions = (jar.coordinate.split(":") for jar in locked_jars(lock))
     return next(f"{name} {version}" for _, jar, version in versions if jar == name)
 
 
@@ -235,4 +262,4 @@ def contestants() -> Mapping[str, Contestant]:
             "Java, everything read and routed before; no contestant",
         ),
     )  # fmt: skip
-    return {it.name: it for it in every}
+    return {contestant.name: contestant for contestant in every}

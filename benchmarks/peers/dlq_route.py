@@ -108,7 +108,9 @@ class Work:
 
     def as_json(self) -> str:
         """What contestants other than Redrive and Spark read."""
-        rules = [{"line": it.line, "when": it.when, "target": it.target} for it in self.rules]
+        rules = [
+            {"line": rule.line, "when": rule.when, "target": rule.target} for rule in self.rules
+        ]
         whole = {"form": self.form, "fields": [*VALUES[self.form]], "rules": rules}
         return json.dumps(whole, indent=0)
 
@@ -376,12 +378,12 @@ class Check:
         profile = number % self._work.kinds
         rule, headers = self._rules[profile], message.headers()
         added = dict(headers)
-        found = message.topic()[skip:], added.get("redrive.rule")
-        if found != (rule.target, b"%d" % rule.line):
-            findings.wrong("misrouted", f"{number} is at {found} instead of {rule}")
+        seen = message.topic()[skip:], added.get("redrive.rule")
+        if seen != (rule.target, b"%d" % rule.line):
+            findings.wrong("misrouted", f"{number} is at {seen} instead of {rule}")
         value, original = record(self._work.form, number, self._known[profile])
-        original = [it for it in original if it[0] != STACK_TRACE]
-        kept = [it for it in headers if not it[0].startswith("redrive.")]
+        original = [header for header in original if header[0] != STACK_TRACE]
+        kept = [header for header in headers if not header[0].startswith("redrive.")]
         if kept != original and sorted(kept) == sorted(original):
             findings.wrong("reordered", f"{number} has {headers} instead of {original}")
             kept = original

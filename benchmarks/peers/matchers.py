@@ -118,9 +118,9 @@ def redrive(rules: Sequence[Message], messages: Sequence[Message], seconds: floa
     ]
 
     def first(message: Mapping[str, str | int]) -> int:
-        found = matcher.first_of(message)
-        assert found is not None
-        return found
+        index = matcher.first_of(message)
+        assert index is not None
+        return index
 
     return timed(first, typed, seconds)
 
@@ -138,18 +138,20 @@ def expression(rules: Sequence[Message], messages: Sequence[Message], seconds: f
     parts = {"*": "[^\0]*"}
     alternatives = [
         "\0".join(
-            "".join(parts.get(it) or re.escape(it) for it in rule.get(name, "*"))
+            "".join(
+                parts.get(character) or re.escape(character) for character in rule.get(name, "*")
+            )
             for name in _FIELDS
         )
         for rule in rules
     ]
-    search = re.compile("|".join(f"({it})" for it in alternatives)).fullmatch
+    search = re.compile("|".join(f"({alternative})" for alternative in alternatives)).fullmatch
 
     def first(message: Message) -> int:
-        found = search("\0".join([message[name] for name in _FIELDS]))
-        assert found is not None
-        assert found.lastindex is not None
-        return found.lastindex - 1
+        match = search("\0".join([message[name] for name in _FIELDS]))
+        assert match is not None
+        assert match.lastindex is not None
+        return match.lastindex - 1
 
     return timed(first, messages, seconds)
 
@@ -189,8 +191,8 @@ def outside(program: Callable[[], list[str]], patience: float) -> Callable[..., 
             done = subprocess.run(
                 given, capture_output=True, text=True, timeout=patience, check=True
             )
-        found = json.loads(done.stdout)
-        return found["per_second"], found["first"][:_CHECKED]
+        document = json.loads(done.stdout)
+        return document["per_second"], document["first"][:_CHECKED]
 
     return result
 
@@ -223,13 +225,13 @@ def main() -> int:
             messages = messages_of(rules)
             _, right = loop(rules, messages[:_CHECKED], 0.0)
             for name, (version, first) in contestants(options.patience).items():
-                one = {"name": name, "version": version, "rules": count, "wildcards": percent}
-                one |= _result(first, rules, messages, options.seconds, right)
-                results.append(one)
-                print(one, flush=True)
+                result = {"name": name, "version": version, "rules": count, "wildcards": percent}
+                result |= _result(first, rules, messages, options.seconds, right)
+                results.append(result)
+                print(result, flush=True)
                 options.report.parent.mkdir(parents=True, exist_ok=True)
                 options.report.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    return int(any("disagrees" in it.get("failed", "") for it in results))
+    return int(any("disagrees" in result.get("failed", "") for result in results))
 
 
 def _result(

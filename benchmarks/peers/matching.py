@@ -90,13 +90,13 @@ class Router:
         """
         kept = list(headers)
         target, rule = self.route(value, kept)
-        kept = [it for it in kept if it[0] != STACK_TRACE]
+        kept = [header for header in kept if header[0] != STACK_TRACE]
         identity = ":".join(map(str, place)).encode()
         return target, [*kept, ("redrive.id", identity), ("redrive.rule", rule)]
 
     def _of_headers(self, headers: Iterable[tuple[str, bytes]]) -> Sequence[str]:
-        found = dict(headers)
-        return [found.get(name, b"").decode() for name in self._headers]
+        values = dict(headers)
+        return [values.get(name, b"").decode() for name in self._headers]
 
 
 @cache
@@ -110,7 +110,9 @@ def _test(text: str) -> Test:
     if not is_wildcard(text):
         return text.__eq__
     parts = {"*": ".*", "?": "."}
-    return re.compile("".join(parts.get(it) or re.escape(it) for it in text), re.DOTALL).fullmatch
+    return re.compile(
+        "".join(parts.get(character) or re.escape(character) for character in text), re.DOTALL
+    ).fullmatch
 
 
 def is_wildcard(text: str) -> bool:

@@ -183,7 +183,9 @@ class Field:
         left, until = end, time.monotonic() + _ENDING
         while left and time.monotonic() < until:
             time.sleep(_PERIOD)
-            left = end - sum(max(0, it.offset) for it in consumer.committed(lanes, timeout=30))
+            left = end - sum(
+                max(0, position.offset) for position in consumer.committed(lanes, timeout=30)
+            )
         consumer.close()
         return left
 
@@ -206,7 +208,7 @@ def started(
     table, case = work.as_table(), work.as_case()
     given = Assignment(servers, folder.name, source, work.form, table, case, rules, folder)
     command = contestant.command(given)
-    create(servers, *(NewTopic(it, TARGET_PARTITIONS, 1) for it in work.targets))
+    create(servers, *(NewTopic(topic, TARGET_PARTITIONS, 1) for topic in work.targets))
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=log, cwd=ROOT, start_new_session=True
@@ -222,12 +224,12 @@ def started(
 
 def _end(looks: Sequence[Look]) -> Look:
     """The first look that saw everything that was written."""
-    return next(it for it in looks if it.written == looks[-1].written)
+    return next(look for look in looks if look.written == looks[-1].written)
 
 
 def figures_of(looks: Sequence[Look], count: int, peak: float) -> Figures:
     """The figures behind the warm-up."""
-    first = next(it for it in looks if it.written >= WARM * count)
+    first = next(look for look in looks if look.written >= WARM * count)
     last = _end(looks)
     share = (last.written - first.written) / last.written
     seconds = last.time - looks[0].time
@@ -245,11 +247,11 @@ def figures_of(looks: Sequence[Look], count: int, peak: float) -> Figures:
 
 def median_of(runs: Sequence[dict[str, Any]]) -> dict[str, float | None]:
     """The median of each figure over all runs that have it."""
-    found: dict[str, float | None] = {}
+    medians: dict[str, float | None] = {}
     for name in Figures.__dataclass_fields__:
         values = [run[name] for run in runs if run[name] is not None]
-        found[name] = round(statistics.median(values), 1) if values else None
-    return found
+        medians[name] = round(statistics.median(values), 1) if values else None
+    return medians
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -27,7 +27,7 @@ def main() -> None:
         producer_extra_config={"linger.ms": 20, "compression.type": "lz4", "batch.size": 524_288},
     )
     plain = {"key_serializer": "bytes", "value_serializer": "bytes"}
-    targets = {it: application.topic(it, **plain) for it in router.targets}
+    targets = {target: application.topic(target, **plain) for target in router.targets}
     read = application.topic(source, key_deserializer="bytes", value_deserializer="bytes")
 
     def headers_of(value: bytes, _key: Any, _time: int, headers: Any) -> Any:  # noqa: ANN401

@@ -40,10 +40,11 @@ def write_page(results: Path) -> None:
     PICTURES.mkdir(exist_ok=True)
     peers = _read(results / "peers.json") or {"sets": [], "latency": []}
     parts = ["## Routing by a table"]
-    for one in sorted(
-        peers["sets"], key=lambda it: (it["form"] != "spring", it["rules"], it["kinds"])
+    for peer_set in sorted(
+        peers["sets"],
+        key=lambda peer_set: (peer_set["form"] != "spring", peer_set["rules"], peer_set["kinds"]),
     ):
-        parts += _set(one)
+        parts += _set(peer_set)
     parts += ["## Latency", *(_latency(peers["latency"]) or ["Not measured yet."])]
     parts += ["## Matching alone", *_matching(_read(results / "matching.json") or [])]
     text = PAGE.read_text(encoding="utf-8")
@@ -74,8 +75,8 @@ def compared(ours: float, others: Values, better: str, worse: str) -> str:
         worse: What a lower one is called.
     """
     ratios = {name: ours / value for name, value in others.items() if value}
-    above = sorted((name for name in ratios if ratios[name] >= 1), key=lambda it: ratios[it])
-    below = sorted((name for name in ratios if ratios[name] < 1), key=lambda it: ratios[it])
+    above = sorted((name for name in ratios if ratios[name] >= 1), key=lambda name: ratios[name])
+    below = sorted((name for name in ratios if ratios[name] < 1), key=lambda name: ratios[name])
     said = []
     for word, names in ((better, above), (worse, below)):
         if names:
@@ -87,43 +88,54 @@ def compared(ours: float, others: Values, better: str, worse: str) -> str:
 # -- routing -----------------------------------------------------------------------------------
 
 
-def _set(one: Mapping[str, Any]) -> Iterator[str]:
-    title = {"spring": "Spring's headers", "mqdlh": "MQDLH"}[one["form"]]
-    about = f"{title}, {one['rules']:,} rules, {one['kinds']:,} combinations of fields"
+def _set(peer_set: Mapping[str, Any]) -> Iterator[str]:
+    title = {"spring": "Spring's headers", "mqdlh": "MQDLH"}[peer_set["form"]]
+    about = f"{title}, {peer_set['rules']:,} rules, {peer_set['kinds']:,} combinations of fields"
     yield f"### {about}"
-    rated = [it for it in one["contestants"] if it["runs"]]
-    rated.sort(key=lambda it: it["median"][_RATE] or 0, reverse=True)
+    rated = [contestant for contestant in peer_set["contestants"] if contestant["runs"]]
+    rated.sort(key=lambda contestant: contestant["median"][_RATE] or 0, reverse=True)
     speeds = _values(rated, _RATE)
-    name = f"{one['form']}-{one['rules']}-{one['kinds']}"
+    name = f"{peer_set['form']}-{peer_set['rules']}-{peer_set['kinds']}"
     yield _picture(name, f"{about}: records/s", speeds)
-    busy = f" **The machine was busy** (load {one['load before']} before the start)."
+    busy = f" **The machine was busy** (load {peer_set['load before']} before the start)."
     yield (
-        f"{one['cores']} cores for broker and contestant together, medians with the least and the "
-        f"most of several rounds.{busy if one['busy'] else ''}"
+        f"{peer_set['cores']} cores for broker and contestant together, medians with the least and "
+        f"the most of several rounds.{busy if peer_set['busy'] else ''}"
     )
     names = ["contestant", "promise, checked", "rounds, records", "records/s", "Redrive's speed"]
     lines = [_row([*names, *_COLUMNS.values()]), "|---" * (len(names) + len(_COLUMNS)) + "|"]
     ours = speeds.get(OURS)
-    lines += [_row(_cells(it, ours)) for it in rated]
+    lines += [_row(_cells(contestant, ours)) for contestant in rated]
     yield "\n".join(lines)
-    yield from (f"{it['name']}: {it['failed']}" for it in one["contestants"] if it["failed"])
+    yield from (
+        f"{contestant['name']}: {contestant['failed']}"
+        for contestant in peer_set["contestants"]
+        if contestant["failed"]
+    )
     yield "\n".join(_verdicts(rated))
 
 
-def _cells(it: Mapping[str, Any], ours: float | None) -> Iterator[str]:
-    remark = f"; {it['remark']}" if it["remark"] else ""
-    name = f"**{it['name']}**" if it["name"].startswith(OURS) else it["name"]
-    yield f"{name} ({it['versions']}{remark})"
-    moved = "; headers in another order" if any(run["reordered"] for run in it["runs"]) else ""
-    yield f"{it['promise']}{moved}"
-    yield f"{len(it['runs'])}, {it['records']:,}"
-    speed, speeds = it["median"][_RATE], [run[_RATE] for run in it["runs"] if run[_RATE]]
+def _cells(contestant: Mapping[str, Any], ours: float | None) -> Iterator[str]:
+    remark = f"; {contestant['remark']}" if contestant["remark"] else ""
+    name = (
+        f"**{contestant['name']}**" if contestant["name"].startswith(OURS) else contestant["name"]
+    )
+    yield f"{name} ({contestant['versions']}{remark})"
+    moved = (
+        "; headers in another order" if any(run["reordered"] for run in contestant["runs"]) else ""
+    )
+    yield f"{contestant['promise']}{moved}"
+    yield f"{len(contestant['runs'])}, {contestant['records']:,}"
+    speed, speeds = (
+        contestant["median"][_RATE],
+        [run[_RATE] for run in contestant["runs"] if run[_RATE]],
+    )
     spread = f" ({min(speeds):,} to {max(speeds):,})" if len(speeds) > 1 else ""
     yield f"{_figure(speed)}{spread}"
-    goal = f", goal {GOALS[it['name']]}" if it["name"] in GOALS else ""
-    known = ours and speed and not it["name"].startswith(OURS)
+    goal = f", goal {GOALS[contestant['name']]}" if contestant["name"] in GOALS else ""
+    known = ours and speed and not contestant["name"].startswith(OURS)
     yield f"{ours / speed:.2f}{goal}" if known else ""
-    yield from (_figure(it["median"][name]) for name in _COLUMNS)
+    yield from (_figure(contestant["median"][name]) for name in _COLUMNS)
 
 
 def _verdicts(rated: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -137,7 +149,7 @@ def _verdicts(rated: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         values = _values(rated, name)
         ours = values.pop(OURS, None)
         ceiling = values.pop(CEILING, None)
-        others = {it: value for it, value in values.items() if not it.startswith(OURS)}
+        others = {name: value for name, value in values.items() if not name.startswith(OURS)}
         if ours and others:
             yield f"* {title}: {compared(ours, others, better, worse)}."
         if ours and ceiling and name == _RATE:
@@ -146,7 +158,7 @@ def _verdicts(rated: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _values(rated: Sequence[Mapping[str, Any]], name: str) -> dict[str, float]:
-    return {it["name"]: it["median"][name] for it in rated if it["median"][name]}
+    return {peer["name"]: peer["median"][name] for peer in rated if peer["median"][name]}
 
 
 # -- latency -----------------------------------------------------------------------------------
@@ -154,32 +166,36 @@ def _values(rated: Sequence[Mapping[str, Any]], name: str) -> dict[str, float]:
 
 def _latency(measured: Sequence[Mapping[str, Any]]) -> list[str]:
     parts = []
-    for one in measured:
-        rates = sorted({it["rate"] for peer in one["contestants"] for it in peer["rates"]})
+    for peer_set in measured:
+        rates = sorted({rate["rate"] for peer in peer_set["contestants"] for rate in peer["rates"]})
         names = ["contestant", *(f"{rate:,}/s: p50, p99" for rate in rates)]
         lines = [_row(names), "|---" * len(names) + "|"]
-        for peer in one["contestants"]:
-            known = {it["rate"]: it for it in peer["rates"]}
+        for peer in peer_set["contestants"]:
+            known = {rate["rate"]: rate for rate in peer["rates"]}
             lines.append(_row([peer["name"], *(_delay(known.get(rate)) for rate in rates)]))
         parts += ["Milliseconds from produce to visible, at steady rates:", "\n".join(lines)]
-        parts += [f"{it['name']}: {it['failed']}" for it in one["contestants"] if it["failed"]]
-        late = _late(one["contestants"], _PICTURED_RATE)
+        parts += [
+            f"{peer['name']}: {peer['failed']}"
+            for peer in peer_set["contestants"]
+            if peer["failed"]
+        ]
+        late = _late(peer_set["contestants"], _PICTURED_RATE)
         parts.append(_picture("latency", f"p99 at {_PICTURED_RATE:,}/s, milliseconds", late))
-        parts.append("\n".join(_quicker(one["contestants"], rates)))
+        parts.append("\n".join(_quicker(peer_set["contestants"], rates)))
     return parts
 
 
-def _delay(it: Mapping[str, Any] | None) -> str:
-    if it is None:
+def _delay(delay: Mapping[str, Any] | None) -> str:
+    if delay is None:
         return ""
-    return f"{it['p50']:,}, {it['p99']:,}" if "p50" in it else "does not keep up"
+    return f"{delay['p50']:,}, {delay['p99']:,}" if "p50" in delay else "does not keep up"
 
 
 def _quicker(peers: Sequence[Mapping[str, Any]], rates: Sequence[int]) -> Iterator[str]:
     for rate in rates:
         values = _late(peers, rate)
         ours = values.pop(OURS, None)
-        others = {it: value for it, value in values.items() if not it.startswith(OURS)}
+        others = {name: value for name, value in values.items() if not name.startswith(OURS)}
         if ours and others:
             yield f"* p99 at {rate:,}/s: {compared(ours, others, 'later', 'sooner')}."
 
@@ -187,10 +203,10 @@ def _quicker(peers: Sequence[Mapping[str, Any]], rates: Sequence[int]) -> Iterat
 def _late(peers: Sequence[Mapping[str, Any]], rate: int) -> dict[str, float]:
     """The p99 of those that kept up."""
     return {
-        peer["name"]: float(it["p99"])
+        peer["name"]: float(rate_result["p99"])
         for peer in peers
-        for it in peer["rates"]
-        if it["rate"] == rate and "p99" in it
+        for rate_result in peer["rates"]
+        if rate_result["rate"] == rate and "p99" in rate_result
     }
 
 
@@ -200,27 +216,29 @@ def _late(peers: Sequence[Mapping[str, Any]], rate: int) -> dict[str, float]:
 def _matching(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not results:
         yield "Not measured yet."
-    names = list(dict.fromkeys(it["name"] for it in results))
-    for percent in dict.fromkeys(it["wildcards"] for it in results):
-        chosen = [it for it in results if it["wildcards"] == percent]
+    names = list(dict.fromkeys(result["name"] for result in results))
+    for percent in dict.fromkeys(result["wildcards"] for result in results):
+        chosen = [result for result in results if result["wildcards"] == percent]
         yield f"Messages a second, {percent} % of the rules with a wildcard:"
         lines = [_row(["rules", *names]), "|---" * (1 + len(names)) + "|"]
-        for count in dict.fromkeys(it["rules"] for it in chosen):
-            cells = {it["name"]: _speed(it) for it in chosen if it["rules"] == count}
+        for count in dict.fromkeys(result["rules"] for result in chosen):
+            cells = {
+                result["name"]: _speed(result) for result in chosen if result["rules"] == count
+            }
             lines.append(_row([f"{count:,}", *(cells.get(name, "") for name in names)]))
         yield "\n".join(lines)
-        most = max(it["rules"] for it in chosen)
+        most = max(result["rules"] for result in chosen)
         about = f"{most:,} rules, {percent} % with a wildcard: messages/s"
         yield _picture(f"matching-{percent}", about, _speeds(chosen, most))
         yield "\n".join(_faster(chosen))
 
 
-def _speed(it: Mapping[str, Any]) -> str:
-    return f"{it['per_second']:,}" if "per_second" in it else str(it["failed"])
+def _speed(result: Mapping[str, Any]) -> str:
+    return f"{result['per_second']:,}" if "per_second" in result else str(result["failed"])
 
 
 def _faster(chosen: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for count in dict.fromkeys(it["rules"] for it in chosen):
+    for count in dict.fromkeys(result["rules"] for result in chosen):
         values = _speeds(chosen, count)
         if ours := values.pop(OURS, None):
             yield f"* {count:,} rules: {compared(ours, values, 'faster', 'slower')}."
@@ -228,9 +246,9 @@ def _faster(chosen: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _speeds(chosen: Sequence[Mapping[str, Any]], count: int) -> dict[str, float]:
     return {
-        it["name"]: float(it["per_second"])
-        for it in chosen
-        if it["rules"] == count and "per_second" in it
+        result["name"]: float(result["per_second"])
+        for result in chosen
+        if result["rules"] == count and "per_second" in result
     }
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-LINES = {"src": 77450, "tests": 66010, "docs": 6960}
+LINES = {"src": 73100, "tests": 63900, "docs": 6720}
 """Lines of Python, and of pages in docs: 55,000, 46,000 and 6,000 are the goal."""
-FILES = 411
+FILES = 370
 """Modules of the source: fewer than 300 are the goal."""
-LINES_OF_A_ROOM = 9470
+LINES_OF_A_ROOM = 9030
 """Lines of the largest package of the source: 9,000 are the goal."""
 LINES_OF_A_MODULE = 800
-VAGUE_NAMES = 3130
+VAGUE_NAMES = 1350
 """Bindings of names that don't say what they hold: fewer than 100 are the goal."""
-SHARED_CLASS_NAMES = 53
+SHARED_CLASS_NAMES = 52
 """Names that several classes of the source have: 15 are the goal."""
 
 _VAGUE = {"one", "found", "it", "mine", "told"}

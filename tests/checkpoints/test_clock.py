@@ -83,7 +83,7 @@ def clocks() -> Iterator[SimpleNamespace]:
 
 
 @pytest.fixture
-def one(clocks: SimpleNamespace) -> Machine:
+def host(clocks: SimpleNamespace) -> Machine:
     clocks.machine = Machine()
     return clocks.machine  # type: ignore[no-any-return]
 
@@ -125,128 +125,128 @@ def test_nothing_is_early_whatever_is_set_and_whatever_restarts(
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["another run", "another process"])
 def test_what_was_parked_before_the_clock_was_set_forward_waits_its_time(
-    one: Machine, *, restarts: bool
+    host: Machine, *, restarts: bool
 ) -> None:
     """Each interval by itself: a long one holds nothing up that waits for a short one."""
     store = Store()
     clock = begin_clock(store, WHOLE)
     stamp = clock.now()
-    one.true += 20
-    one.ahead += 3600
+    host.true += 20
+    host.ahead += 3600
     clock = begin_clock(Store(dict(store.entries)) if restarts else store, WHOLE)
     assert abs(clock.behind_wall()) < ROUNDING
     assert stamp <= clock.due(10)
     assert stamp > clock.due(600)
     anew = clock.now()
-    one.true += 30
+    host.true += 30
     assert anew <= clock.due(30 - ROUNDING)
-    one.true += 549
+    host.true += 549
     assert stamp > clock.due(600)
-    one.true += 2
+    host.true += 2
     assert stamp <= clock.due(600)
 
 
-def test_a_clock_goes_on_exactly_if_nobody_sets_it(one: Machine) -> None:
+def test_a_clock_goes_on_exactly_if_nobody_sets_it(host: Machine) -> None:
     """A restart writes nothing, and less than the tolerance is left as it is."""
     store = Store()
     first = begin_clock(store, WHOLE)
-    one.true += 1000
-    one.ahead += 0.9
+    host.true += 1000
+    host.ahead += 0.9
     assert begin_clock(store, WHOLE) == first
     assert store.writes == 1
 
 
-def test_a_run_has_one_clock_whatever_becomes_of_the_wall(one: Machine) -> None:
+def test_a_run_has_one_clock_whatever_becomes_of_the_wall(host: Machine) -> None:
     """Set back and forward again within a run, it stamps and judges as if nothing had been."""
     clock = begin_clock(Store(), WHOLE)
-    one.ahead -= 7200
+    host.ahead -= 7200
     stamp = clock.now()
-    one.true += 60
-    one.ahead += 7200
+    host.true += 60
+    host.ahead += 7200
     assert stamp <= clock.due(60)
     assert stamp > clock.due(61)
 
 
-def test_each_part_of_a_share_goes_on_with_its_clock(one: Machine) -> None:
+def test_each_part_of_a_share_goes_on_with_its_clock(host: Machine) -> None:
     """However late it begins; what it has taken once moves it no more when it begins again."""
     store = Store()
     stamp = begin_clock(store, WHOLE).now()
-    one.ahead += 100
+    host.ahead += 100
     parts = [begin_clock(store, share) for share in (FIRST_HALF, SECOND_HALF)]
-    one.true += 30
+    host.true += 30
     assert not any(stamp <= part.due(31) for part in parts)
     writes = store.writes
     assert [begin_clock(store, share) for share in (FIRST_HALF, SECOND_HALF)] == parts
     assert store.writes == writes
 
 
-def test_a_share_goes_on_with_the_clocks_of_all_that_it_takes_over(one: Machine) -> None:
+def test_a_share_goes_on_with_the_clocks_of_all_that_it_takes_over(host: Machine) -> None:
     """What each of them parked is not early, and their entries are one afterwards."""
     store = Store()
     behind = begin_clock(store, FIRST_HALF)
-    one.ahead += 100
+    host.ahead += 100
     ahead = begin_clock(store, SECOND_HALF)
     stamps = behind.now(), ahead.now()
     whole = begin_clock(store, WHOLE)
     assert list(store.entries) == ["clock/1/1"]
-    one.true += 30
+    host.true += 30
     assert not any(stamp <= whole.due(31) for stamp in stamps)
-    one.true += 2
+    host.true += 2
     assert all(stamp <= whole.due(31) for stamp in stamps)
 
 
-def test_after_a_boot_the_wall_is_believed_and_what_is_known_goes_on(one: Machine) -> None:
+def test_after_a_boot_the_wall_is_believed_and_what_is_known_goes_on(host: Machine) -> None:
     """A clock that was set forward just before holds back what was parked before that."""
     store = Store()
     stamp = begin_clock(store, WHOLE).now()
-    one.ahead += 3600
+    host.ahead += 3600
     begin_clock(store, WHOLE)
-    one.true += 60
-    one.boots_again()
+    host.true += 60
+    host.boots_again()
     clock = begin_clock(store, WHOLE)
     assert abs(clock.behind_wall()) < ROUNDING
     assert stamp > clock.due(600)
-    one.true += 541
+    host.true += 541
     assert stamp <= clock.due(600)
 
 
-def test_a_machine_whose_clock_was_wrong_holds_nothing_back_on_another(one: Machine) -> None:
+def test_a_machine_whose_clock_was_wrong_holds_nothing_back_on_another(host: Machine) -> None:
     """Ahead by a year there: here what is parked now waits its time and no longer."""
     store = Store()
-    one.ahead += 86_400 * 365
+    host.ahead += 86_400 * 365
     begin_clock(store, WHOLE)
-    one.ahead += 86_400 * 365
+    host.ahead += 86_400 * 365
     begin_clock(store, WHOLE)
-    one.ahead = 0.0
-    one.boots_again()
+    host.ahead = 0.0
+    host.boots_again()
     clock = begin_clock(store, WHOLE)
-    one.true += 600
+    host.true += 600
     stamp = clock.now()
-    one.true += 60
+    host.true += 60
     assert stamp <= clock.due(60)
 
 
-def test_a_clock_that_is_set_all_the_time_keeps_a_bounded_entry(one: Machine) -> None:
+def test_a_clock_that_is_set_all_the_time_keeps_a_bounded_entry(host: Machine) -> None:
     """What is not known one by one counts together: later, never earlier."""
     store = Store()
     stamps = []
     for _ in range(100):
         clock = begin_clock(store, WHOLE)
         stamps.append(clock.now())
-        one.ahead += 10
-        one.true += 1
+        host.ahead += 10
+        host.true += 1
     clock = begin_clock(store, WHOLE)
     assert len(clock.set_forward) <= 16
     assert not any(stamp <= clock.due(101) for stamp in stamps)
-    one.true += 101
+    host.true += 101
     assert all(stamp <= clock.due(101) for stamp in stamps)
 
 
 @pytest.mark.parametrize("content", [{}, {"boot": 1}, {"boot": "x", "offset": "y"}])
 def test_an_entry_that_cannot_be_read_is_written_anew(
-    one: Machine, content: Mapping[str, Any]
+    host: Machine, content: Mapping[str, Any]
 ) -> None:
     """It says nothing of what was parked, and a run begins all the same."""
     store = Store({"clock/1/1": content})
-    assert abs(begin_clock(store, WHOLE).now() - one.time()) < ROUNDING
-    assert store.entries["clock/1/1"]["boot"] == one.boot()
+    assert abs(begin_clock(store, WHOLE).now() - host.time()) < ROUNDING
+    assert store.entries["clock/1/1"]["boot"] == host.boot()

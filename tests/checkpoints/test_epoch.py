@@ -165,7 +165,7 @@ def test_every_process_emits_under_an_id_of_its_own() -> None:
     run = RunIdentity("app", FIRST_HALF, 7)
     ids = {run.new_transactional_id() for _ in range(100)}
     assert len(ids) == 100
-    assert all(one.startswith("redrive-app-1of2-") for one in ids)
+    assert all(name.startswith("redrive-app-1of2-") for name in ids)
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,9 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Clocks that a test moves."""
-    found = Machine()
-    monkeypatch.setattr("redrive.checkpoints.clock.time", found)
-    return found
+    machine_now = Machine()
+    monkeypatch.setattr("redrive.checkpoints.clock.time", machine_now)
+    return machine_now
 
 
 class Timestamps:
@@ -66,7 +66,9 @@ class Timestamps:
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         self.looks += 1
         return {
-            lane: next((at for at, one in enumerate(self._timestamps) if one >= time), -1)
+            lane: next(
+                (at for at, timestamp in enumerate(self._timestamps) if timestamp >= time), -1
+            )
             for lane, time in times.items()
         }
 
@@ -83,13 +85,13 @@ def held(
 
 
 def free(
-    one: HeldPartition, offsets: Timestamps, *, begin: int = 0, states: States = NO_STATES
+    partition: HeldPartition, offsets: Timestamps, *, begin: int = 0, states: States = NO_STATES
 ) -> int:
     """Up to where it is free."""
     ends = offsets.ends([LANE])
-    return HeldPartitions([one], offsets, SteadyClock.of_wall()).free({LANE: begin}, ends, states)[
-        LANE
-    ]
+    return HeldPartitions([partition], offsets, SteadyClock.of_wall()).free(
+        {LANE: begin}, ends, states
+    )[LANE]
 
 
 @pytest.mark.usefixtures("machine")
@@ -197,9 +199,9 @@ def test_what_is_due_does_not_wait_for_the_rate() -> None:
     """A bound on what a table looks at again holds up no attempt whose time has come."""
     due = int(NOW * 1000) - 5_000
     late = int(NOW * 1000)
-    one = held(interval=5, release=4)
+    partition = held(interval=5, release=4)
     offsets = Timestamps(due, due, late, late)
-    partitions = HeldPartitions([one], offsets, SteadyClock.of_wall(), rate=1)
+    partitions = HeldPartitions([partition], offsets, SteadyClock.of_wall(), rate=1)
     assert partitions.free({LANE: 0}, offsets.ends([LANE]), NO_STATES)[LANE] == 2
 
 
@@ -235,8 +237,10 @@ def test_a_channel_moves_nothing_while_its_receiver_tries_again(
     offsets = Timestamps(0, 0)
     offsets.marks = {retries: parked}
     begin, ends = {LANE: 0, retries: read}, {LANE: 2, retries: read}
-    found = HeldPartitions([queue], offsets, SteadyClock.of_wall()).free(begin, ends, NO_STATES)
-    assert found[LANE] == (2 if is_running and read == parked else 0)
+    free_until = HeldPartitions([queue], offsets, SteadyClock.of_wall()).free(
+        begin, ends, NO_STATES
+    )
+    assert free_until[LANE] == (2 if is_running and read == parked else 0)
 
 
 def test_a_person_releases_messages_of_a_stopped_channel_once() -> None:
@@ -256,11 +260,11 @@ def test_nothing_goes_backwards_and_nothing_is_free_that_is_not_there(
     begin: int, release: int, released: int, interval: float | None, channel: tuple[str, str] | None
 ) -> None:
     """Whatever releases say, the answer lies between where the lane stands and its end."""
-    one = held(release=release, interval=interval, channel=channel)
-    found = free(
-        one, Timestamps(0, 1, 2, 3, 4), begin=begin, states=States(releases={LANE: released})
+    partition = held(release=release, interval=interval, channel=channel)
+    offset = free(
+        partition, Timestamps(0, 1, 2, 3, 4), begin=begin, states=States(releases={LANE: released})
     )
-    assert begin <= found <= 5
+    assert begin <= offset <= 5
 
 
 def test_a_free_partition_is_read_to_its_end() -> None:

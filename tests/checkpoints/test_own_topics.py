@@ -24,7 +24,7 @@ OUTCOMES, CONTROL = outcomes_topic("outcomes"), state_topic("control")
 
 
 @pytest.mark.parametrize(
-    ("topic", "found", "corrections"),
+    ("topic", "existing", "corrections"),
     [
         (RETRY, {"retention.ms": "60000"}, {"retention.ms": "-1"}),
         (RETRY, {"retention.bytes": "1000000"}, {"retention.bytes": "-1"}),
@@ -48,10 +48,10 @@ OUTCOMES, CONTROL = outcomes_topic("outcomes"), state_topic("control")
     ],
 )
 def test_an_own_topic_that_would_delete_or_stamp_what_it_holds_is_corrected(
-    topic: OwnTopic, found: dict[str, str], corrections: dict[str, str]
+    topic: OwnTopic, existing: dict[str, str], corrections: dict[str, str]
 ) -> None:
     made = {"cleanup.policy": "delete", **topic.settings}
-    assert topic.corrections({**made, **found}) == corrections
+    assert topic.corrections({**made, **existing}) == corrections
     assert topic.corrections(made) == {}
 
 

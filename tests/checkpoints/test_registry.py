@@ -63,22 +63,22 @@ class World:
 
     def begin(self, *, take_over: bool = False) -> Registration:
         """Another instance of the share begins a run."""
-        one = Registration(Cluster(CONNECTION), "app", WHOLE)
+        registration = Registration(Cluster(CONNECTION), "app", WHOLE)
         control = cast("Any", SimpleNamespace(entries=dict(self.entries)))
-        one.begin_run(control, topic="control", take_over=take_over)
-        return one
+        registration.begin_run(control, topic="control", take_over=take_over)
+        return registration
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """What a registration finds."""
-    found = World()
-    monkeypatch.setattr(registry, "time", found)
-    monkeypatch.setattr(Cluster, "members", lambda _, application: found.asked(application))
-    monkeypatch.setattr(registry, "Heartbeat", found.member)
-    monkeypatch.setattr(registry, "begin_run", found.began)
+    world_now = World()
+    monkeypatch.setattr(registry, "time", world_now)
+    monkeypatch.setattr(Cluster, "members", lambda _, application: world_now.asked(application))
+    monkeypatch.setattr(registry, "Heartbeat", world_now.member)
+    monkeypatch.setattr(registry, "begin_run", world_now.began)
     monkeypatch.setattr(registry, "fencer_of", lambda _: None)
-    return found
+    return world_now
 
 
 def elsewhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,31 +187,31 @@ class Instances:
     def start(self) -> Registration:
         """Another instance joins."""
         self.world.now += 1
-        one = Registration(Cluster(CONNECTION), "app", None)
-        one.join("control")
-        self.alive.append(one)
-        return one
+        registration = Registration(Cluster(CONNECTION), "app", None)
+        registration.join("control")
+        self.alive.append(registration)
+        return registration
 
     def settle(self, partitions: int) -> list[str]:
         """Lets all of them look until nothing changes any more; their shares, oldest first."""
         for _ in range(20):
-            before = [one.share for one in self.alive]
-            for one in self.alive:
-                self.look(one, partitions)
+            before = [instance.share for instance in self.alive]
+            for instance in self.alive:
+                self.look(instance, partitions)
             self.world.now += 1
-            if [one.share for one in self.alive] == before:
+            if [instance.share for instance in self.alive] == before:
                 return list(map(str, before))
         raise AssertionError("there is no end of changes")
 
-    def look(self, one: Registration, partitions: int) -> None:
+    def look(self, instance: Registration, partitions: int) -> None:
         """What an instance does once a second."""
         entries = self.world.entries
-        share = one.assigned(partitions)
-        if share == one.share:
+        share = instance.assigned(partitions)
+        if share == instance.share:
             return
-        one.give_up(cast("Any", SimpleNamespace(entries=entries, write=self.write)))
-        if share is not None and not one.take(share, "control"):
-            entries[f"instance/{share}"] = {"member": one.member, "token": one._token}
+        instance.give_up(cast("Any", SimpleNamespace(entries=entries, write=self.write)))
+        if share is not None and not instance.take(share, "control"):
+            entries[f"instance/{share}"] = {"member": instance.member, "token": instance._token}
 
     def write(self, changed: Mapping[str, Mapping[str, Any] | None]) -> None:
         """Writes entries; None removes one."""
@@ -243,7 +243,7 @@ def test_instances_that_come_and_go_share_all_partitions_out(instances: Instance
 def test_a_share_whose_instance_is_gone_is_vacant(world: World, instances: Instances) -> None:
     """Whether its entry is still there or not; one that is covered by a larger one is not."""
     asked = Cluster(CONNECTION), "app", "control", Share(1, 2)
-    one, two = instances.start(), instances.start()
+    first, two = instances.start(), instances.start()
     instances.settle(4)
     assert vacant_shares(*asked) == ()
     two.end_heartbeat()
@@ -251,7 +251,7 @@ def test_a_share_whose_instance_is_gone_is_vacant(world: World, instances: Insta
     instances.alive.remove(two)
     assert instances.settle(4) == ["1/1"]
     assert vacant_shares(*asked) == ()
-    one.end_heartbeat()
+    first.end_heartbeat()
     world.entries.clear()
     assert vacant_shares(*asked) == (Share(1, 2), Share(2, 2))
 
@@ -260,9 +260,9 @@ def test_an_instance_that_is_known_twice_counts_once(
     instances: Instances, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It joined again, and its first membership has not run out yet."""
-    one, _ = instances.start(), instances.start()
+    instance, _ = instances.start(), instances.start()
     assert instances.settle(6) == ["1/2", "2/2"]
-    members = (*instances.world.members, one.member)
+    members = (*instances.world.members, instance.member)
     monkeypatch.setattr(Cluster, "members", lambda *_: members)
     assert instances.settle(6) == ["1/2", "2/2"]
 
@@ -293,11 +293,11 @@ def test_what_an_instance_does_not_give_up_is_taken_in_the_end(instances: Instan
 
 def test_an_instance_that_the_broker_forgot_keeps_its_share(instances: Instances) -> None:
     """After a pause, or while the group moves to another broker."""
-    one = instances.start()
+    instance = instances.start()
     instances.start()
     assert instances.settle(4) == ["1/2", "2/2"]
     instances.world.members.clear()
-    assert str(one.assigned(4)) == "1/2"
+    assert str(instance.assigned(4)) == "1/2"
 
 
 def test_an_instance_with_a_fixed_share_is_not_pushed_aside(
@@ -305,11 +305,11 @@ def test_an_instance_with_a_fixed_share_is_not_pushed_aside(
 ) -> None:
     """The two kinds do not mix: the one that starts is refused, whichever it is."""
     fixed = world.begin()
-    one = instances.start()
-    assert one.take(Share(1, 1), "control")
+    instance = instances.start()
+    assert instance.take(Share(1, 1), "control")
     world.now += 60
     with pytest.raises(AlreadyRunningError, match="fixed share"):
-        one.take(Share(1, 1), "control")
+        instance.take(Share(1, 1), "control")
     fixed.end_heartbeat()
     assert instances.settle(4) == ["1/1"]
     with pytest.raises(AlreadyRunningError, match="already works"):
@@ -332,8 +332,8 @@ def test_shares_with_a_partition_in_common_overlap(
     lane: TopicPartition, data: st.DataObject, totals: tuple[int, int]
 ) -> None:
     """A run fences the emitters of all shares that overlap with its own, and no others."""
-    one, other = (Share(data.draw(st.integers(1, total)), total) for total in totals)
-    assert one.overlaps(other) or not (one.owns(lane) and other.owns(lane))
+    share, other = (Share(data.draw(st.integers(1, total)), total) for total in totals)
+    assert share.overlaps(other) or not (share.owns(lane) and other.owns(lane))
 
 
 def test_topics_of_one_partition_are_shared_out() -> None:

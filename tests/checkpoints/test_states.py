@@ -91,7 +91,9 @@ def test_entries_of_another_form_are_left_out(entries: dict[str, dict[str, Any]]
     assert states_of(entries) == NO_STATES
 
 
-STOPPED, RUNNING = (channel_entry("A", "A.TO.B", is_running=one) for one in (False, True))
+STOPPED, RUNNING = (
+    channel_entry("A", "A.TO.B", is_running=is_running) for is_running in (False, True)
+)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from redrive.messages.schemes import OwnScheme, schemes_id
 
 HASH = "ab" * 32
 LINES = st.lists(st.integers(1, 9), min_size=2, max_size=2, unique=True).map(
-    lambda found: tuple(sorted(found))
+    lambda lines: tuple(sorted(lines))
 )
 
 
@@ -49,7 +49,7 @@ def test_what_is_kept_is_the_last_text_the_first_run_and_where_rules_stood_when(
     assert (kept.last_run, kept.last_by) == (len(runs) - 1, runs[-1][2])
     assert schemes_id(kept.schemes) == schemes_id(runs[-1][3])
     for number, (lines, *_) in enumerate(runs):
-        stood = [one for one in kept.layouts if one.since <= number]
+        stood = [layout for layout in kept.layouts if layout.since <= number]
         assert stood[-1].lines == lines
 
 

@@ -49,7 +49,7 @@ def test_a_culprit_is_never_dropped_because_of_another_fault(
         verdict = verdict_of(report(*order))
         assert type(verdict.fault) is fault
         assert verdict.fault.message == failed.detail
-        assert [one.entry for one in verdict.refused] == [3]
+        assert [refusal.entry for refusal in verdict.refused] == [3]
 
 
 def test_the_gravest_fault_is_the_one_that_is_told() -> None:
@@ -68,7 +68,7 @@ def test_a_refused_record_of_our_own_is_nobodys_failed_attempt(
     """Nothing can be decided until the topic is mended; a missing right ends the process."""
     own = FailedRecord(INTERNAL, "outcomes", FailureKind.CULPRIT, reason, "outcomes: refused")
     verdict = verdict_of(report(own, CULPRIT))
-    assert [one.entry for one in verdict.refused] == [3]
+    assert [refusal.entry for refusal in verdict.refused] == [3]
     assert verdict.doubted == {"outcomes", "Q"}
     assert type(verdict.fault) is fault
     assert "a record of Redrive's own: outcomes: refused" in verdict.fault.message

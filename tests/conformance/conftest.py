@@ -23,18 +23,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     directories, kinds = (_directory(metafunc.config), OWN), mark.kwargs.get("kinds")
     leave_out = mark.kwargs.get("leave_out", lambda *_: "")
-    found = [
+    vectors = [
         (stem, vector)
         for stem in mark.args
         for directory in directories
         for vector in of_kinds(load(directory, stem), kinds)
         if not leave_out(stem, vector)
     ]
-    ids = [vector_id(*one) for one in found]
+    ids = [vector_id(*vector_of_stem) for vector_of_stem in vectors]
     if "stem" in metafunc.fixturenames:
-        metafunc.parametrize(("stem", "vector"), found, ids=ids)
+        metafunc.parametrize(("stem", "vector"), vectors, ids=ids)
     else:
-        metafunc.parametrize("vector", [vector for _, vector in found], ids=ids)
+        metafunc.parametrize("vector", [vector for _, vector in vectors], ids=ids)
 
 
 @pytest.fixture(scope="session")

@@ -41,19 +41,19 @@ def put_deciders(
         further: Topics besides those of their layout.
         running: Channels that were started or stopped; a stopped one holds what its topic holds.
     """
-    topics = [one for one in [*topics_of(topology), *further] if one.is_read]
+    topics = [topic for topic in [*topics_of(topology), *further] if topic.is_read]
     states = States(running=running)
     sources = {
-        one.topic: one
-        for one in topics
-        if states.moves(one.channel, one.via, is_running=one.is_running)
+        topic.topic: topic
+        for topic in topics
+        if states.moves(topic.channel, topic.via, is_running=topic.is_running)
     }
     deciders = {}
     receivers = receiving_queue_managers(topology, sources, stopped=states.stopped)
     for topic, receiver in receivers.items():
         source, retries = sources[topic], f"{topic}-retry"
         decider = PutDecider(
-            identity_of(topic, retry_topic=retries), receiver, lambda one: one,
+            identity_of(topic, retry_topic=retries), receiver, lambda message: message,
             table_id="0" * 16, hop_limit=HOPS, message_retries=source.message_retries,
             by_priority=source.role is TopicRole.TRANSMISSION and source.by_priority,
         )  # fmt: skip
@@ -108,8 +108,8 @@ class DecidedNetwork:
         """What the job writes for some records of one topic."""
         decider, kind = self._deciders[records[0].topic]
         read = Records(
-            [one.key for one in records], [one.value for one in records],
-            [one.headers or [] for one in records], [one.timestamp for one in records],
+            [record.key for record in records], [record.value for record in records],
+            [record.headers or [] for record in records], [record.timestamp for record in records],
             list(range(self._read, self._read + len(records))),
         )  # fmt: skip
         self._read += len(records)

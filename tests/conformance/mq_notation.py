@@ -56,7 +56,9 @@ class Topology:
             self._pseudo(manager, command.strip())
             return
         result = read_mqsc(command.strip(), base=manager, refuses=False)
-        assert not has_errors(result.diagnostics), [one.render() for one in result.diagnostics]
+        assert not has_errors(result.diagnostics), [
+            diagnostic.render() for diagnostic in result.diagnostics
+        ]
         self.managers[manager.name] = result.queue_manager
 
     def manager(self, name: str) -> QueueManager:
@@ -69,7 +71,9 @@ class Topology:
         for link in self.links.values():
             self.manager(link.queue_manager)
         for group in self.groups.values():
-            queues = {name: q for one in group.members for name, q in self.shared[one].items()}
+            queues = {
+                name: q for member in group.members for name, q in self.shared[member].items()
+            }
             for member in set(group.members) & set(self.managers):
                 self.managers[member] = replace(
                     self.managers[member], queue_sharing_group=group, shared_queues=queues
@@ -148,7 +152,9 @@ def read_topology(lines: Iterable[str]) -> Topology:
 
 
 def _values(command: Command) -> dict[str, str]:
-    return {one.keyword: (one.value or "").strip() for one in command.parameters(0)}
+    return {
+        parameter.keyword: (parameter.value or "").strip() for parameter in command.parameters(0)
+    }
 
 
 def _number(given: Mapping[str, str], *keywords: str, default: int = 0) -> int:
@@ -173,10 +179,10 @@ def _route(queue_manager: str, given: Mapping[str, str]) -> ClusterRoute:
 def open_options(text: str | list[str]) -> OpenOption:
     """``OUTPUT``, ``INPUT,INQUIRE``, ``INPUT_SHARED`` and so on."""
     words = re.findall(r"[A-Z]+", ",".join(text) if isinstance(text, list) else text)
-    found = OpenOption(0)
+    options = OpenOption(0)
     for word in words:
-        found |= OpenOption.__members__.get(word, OpenOption(0))
-    return found
+        options |= OpenOption.__members__.get(word, OpenOption(0))
+    return options
 
 
 def bind_option(text: str) -> Bind:
@@ -198,11 +204,11 @@ def persistence_option(value: str | int | None, default: Persistence) -> Persist
 
 def depths_at(depth: Mapping[str, int] | None, at: str) -> dict[str, dict[str, int]]:
     """``{QUEUE: n}`` at the first manager, or ``{QUEUE@MANAGER: n}``, by manager."""
-    found: dict[str, dict[str, int]] = defaultdict(dict)
+    depths: dict[str, dict[str, int]] = defaultdict(dict)
     for name, number in (depth or {}).items():
         queue, _, manager = name.partition("@")
-        found[manager or at][queue] = number
-    return found
+        depths[manager or at][queue] = number
+    return depths
 
 
 def matches(expected: Any, *actual: Any) -> bool:
@@ -218,8 +224,10 @@ def check_answers(expect: Mapping[str, Any], answers: Mapping[str, tuple[Any, ..
     assert answers.keys() & asked.values()
     for key, name in asked.items():
         wanted = [expect[key]] if name == key else expect[key]
-        found = answers.get(name, ())
-        assert name not in answers or any(matches(one, *found) for one in wanted), (key, found)
+        answer = answers.get(name, ())
+        assert name not in answers or any(
+            matches(alternative, *answer) for alternative in wanted
+        ), (key, answer)
 
 
 def request_of(put: Mapping[str, Any]) -> OpenRequest:

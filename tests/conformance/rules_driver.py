@@ -135,7 +135,7 @@ class HandlerDriver:
         return work.summary()
 
     def _puts(self) -> dict[bytes, OwnHeaders]:
-        outcomes = (orjson.loads(one.value or b"") for one in self._topics.topics[OUTCOMES])
+        outcomes = (orjson.loads(record.value or b"") for record in self._topics.topics[OUTCOMES])
         return dict(filter(None, map(read_put, outcomes)))
 
     def decided(self, now: float) -> Slice | None:

@@ -1,4 +1,4 @@
-"""Our vectors about what a put writes beside its message: reports, and copies of STREAMQ.
+"""Our vectors about the reports that a put writes beside its message.
 
 Their form is told at the head of ``own/mq_reports.yaml`` and the other files.
 """
@@ -43,24 +43,24 @@ _REPORT = 4
 """MQMT_REPORT."""
 
 
-def put_of(one: Numbered) -> OutputRecord:
+def put_of(case: Numbered) -> OutputRecord:
     """The record that an application writes."""
-    put: Mapping[str, Any] = one.vector["put"]
+    put: Mapping[str, Any] = case.vector["put"]
     fields = {name: put[key] for key, name in _FIELDS.items() if key in put}
     fields["Report"] = sum(OPTIONS[name] for name in put.get("report", ()))
-    if one.persistence is not None:
-        fields["Persistence"] = int(one.persistence)
-    names = [("redrive.oqm", one.queue_manager.encode()), ("redrive.oq", one.queue.encode())]
+    if case.persistence is not None:
+        fields["Persistence"] = int(case.persistence)
+    names = [("redrive.oqm", case.queue_manager.encode()), ("redrive.oq", case.queue.encode())]
     if "open" in put:
         names.append(("redrive.bind", put["open"].encode()))
     headers = [(f"JMS_IBM_MQMD_{name}", str(value).encode()) for name, value in fields.items()]
     created = NOW - 100 * put.get("waits", 0)
-    return OutputRecord(put_topic(one.at), b"key", one.body, [*names, *headers], created)
+    return OutputRecord(put_topic(case.at), b"key", case.body, [*names, *headers], created)
 
 
-def place(told: str) -> str:
+def place(names: str) -> str:
     """The topic of ``queue@manager``."""
-    queue, _, manager = told.partition("@")
+    queue, _, manager = names.partition("@")
     return topic_name(queue=queue, queue_manager=manager)
 
 
@@ -76,14 +76,14 @@ def check_report(expected: dict[str, Any], topic: str, record: OutputRecord) -> 
     """A report lies where it is expected, as it is expected."""
     letter = decode_dead_letter(record.value, record.headers or [])
     body, headers = remove_header(letter, record.value, record.headers or [])
-    found = {
+    fields_found = {
         **mqmd_fields(headers),
         "rests": topic,
         "body": (body or b"").decode(),
         "dead": letter.header.reason if letter.header else None,
     }
     wanted = {"dead": None, **expected, "rests": place(expected["rests"])}
-    assert {name: found[name] for name in wanted} == wanted
+    assert {name: fields_found[name] for name in wanted} == wanted
 
 
 @pytest.mark.parametrize("vector", load(OWN, "mq_reports"), ids=lambda vector: vector["id"])
@@ -92,54 +92,23 @@ def test_reports(vector: Vector) -> None:
     check(vector)
 
 
-@pytest.mark.parametrize("vector", load(OWN, "mq_streams"), ids=lambda vector: vector["id"])
-def test_streams(vector: Vector) -> None:
-    """The message ends as the vector says, and its copies are those that the vector lists."""
-    one, network = check(vector)
-    final = place(one.vector["expect"]["final"])
-    copies = [
-        (topic, record)
-        for topic, records in network.lying.items()
-        for record in records
-        if topic != final and (topic, record) not in reports(network)
-    ]
-    expected = one.vector["expect"]["copies"]
-    assert len(copies) == len(expected)
-    for copy, (topic, record) in zip(expected, copies, strict=True):
-        check_report(copy, topic, record)
-
-
-@pytest.mark.parametrize("vector", load(OWN, "mq_publications"), ids=lambda vector: vector["id"])
-def test_publications(vector: Vector) -> None:
-    """Each subscription has its copy and its outcome, and no copy has another's MsgId."""
-    one = numbered("mq_routes", vector, 0)
-    network = DecidedNetwork(one.topology)
-    network.run([put_of(one)])
-    expect = one.vector["expect"]
-    results = [outcome["result"] for outcome in network.outcomes]
-    assert results == expect.get("results", results)
-    assert results[-1] == expect.get("last", results[-1])
-    copies = [(topic, record) for topic in sorted(network.lying) for record in network.lying[topic]]
-    assert len(copies) == len(expect["copies"])
-    for expected, (topic, record) in zip(expect["copies"], copies, strict=True):
-        check_report(expected, topic, record)
-    fields = [mqmd_fields(record.headers or []) for _, record in copies]
-    assert len({it["MsgId"] for it in fields}) == len(copies)
-
-
 def check(vector: Vector) -> tuple[Numbered, DecidedNetwork]:
     """Carries a vector out, and compares where the message is and which reports there are."""
-    one = numbered("mq_routes", vector, 0)
-    network = DecidedNetwork(one.topology)
-    network.run([put_of(one)])
-    expect = one.vector["expect"]
+    case = numbered("mq_routes", vector, 0)
+    network = DecidedNetwork(case.topology)
+    network.run([put_of(case)])
+    expect = case.vector["expect"]
     made = list(reports(network))
     assert len(made) == len(expect.get("reports", ()))
     for expected, (topic, record) in zip(expect.get("reports", ()), made, strict=True):
         check_report(expected, topic, record)
-    mine = [one for one in network.outcomes if one["message"] == network.outcomes[0]["message"]]
-    assert expect.get("result", "routed") == mine[-1]["result"]
-    assert expect.get("reason", mine[-1]["reason"]) == mine[-1]["reason"]
+    own_outcomes = [
+        outcome
+        for outcome in network.outcomes
+        if outcome["message"] == network.outcomes[0]["message"]
+    ]
+    assert expect.get("result", "routed") == own_outcomes[-1]["result"]
+    assert expect.get("reason", own_outcomes[-1]["reason"]) == own_outcomes[-1]["reason"]
     if "final" in expect:
         plain = [
             record
@@ -149,13 +118,13 @@ def check(vector: Vector) -> tuple[Numbered, DecidedNetwork]:
         assert len(plain) == 1
         fields = mqmd_fields(plain[0].headers or [])
         assert {name: fields[name] for name in expect.get("fields", ())} == expect.get("fields", {})
-    return one, network
+    return case, network
 
 
 @pytest.mark.parametrize("vector", load(OWN, "mq_attributes"), ids=lambda vector: vector["id"])
 def test_attributes(vector: Vector) -> None:
     """The message has the outcomes, the place and the fields that its definitions give it."""
-    one, network = check(
+    case, network = check(
         {
             **vector,
             "expect": {
@@ -164,23 +133,27 @@ def test_attributes(vector: Vector) -> None:
             },
         }
     )
-    expect = one.vector["expect"]
-    mine = [it["result"] for it in network.outcomes if it["message"].startswith(put_topic(one.at))]
-    assert mine == expect.get("results", ["routed"])
+    expect = case.vector["expect"]
+    results = [
+        outcome["result"]
+        for outcome in network.outcomes
+        if outcome["message"].startswith(put_topic(case.at))
+    ]
+    assert results == expect.get("results", ["routed"])
     if "waits_on" in expect:
         assert len(network.lying[place(expect["waits_on"])]) == 1
 
 
-def foretold(vector: Vector) -> list[tuple[str, str]]:
-    """Where ``redrive resolve`` says that a copy or a report of a vector is: kind and place."""
-    one = numbered("mq_routes", vector, 0)
-    put: Mapping[str, Any] = one.vector["put"]
+def foretold(vector: Vector) -> list[str]:
+    """Where ``redrive resolve`` says that the reports of a vector are."""
+    case = numbered("mq_routes", vector, 0)
+    put: Mapping[str, Any] = case.vector["put"]
     names = "@".join(filter(None, (put.get("replyq"), put.get("replyqm"))))
     options = [f"--report={name}" for name in put.get("report", ())]
-    trace = resolved(one, *options, *([f"--reply-to={names}"] if names else []))
+    trace = resolved(case, *options, *([f"--reply-to={names}"] if names else []))
     is_late = put.get("waits", 0) > put.get("expiry", 600)
     return [
-        ("copy" if caused["what"].startswith("a copy") else "report", place(caused["final"]))
+        place(caused["final"])
         for caused in trace["caused"]
         if caused["final"] and is_late == ("late" in caused["what"])
     ]
@@ -190,32 +163,25 @@ def foretold(vector: Vector) -> list[tuple[str, str]]:
     "vector",
     [
         *load(OWN, "mq_reports"),
-        *load(OWN, "mq_streams"),
         *load(OWN, "mq_attributes"),
-        *load(OWN, "mq_publications")[:-2],  # nothing is published, or each copy is followed once
     ],
     ids=lambda vector: vector["id"],
 )
-def test_resolve_foretells_copies_and_reports(folder: Path, vector: Vector) -> None:
+def test_resolve_foretells_reports(folder: Path, vector: Vector) -> None:
     """Where the vector has them; what is asked for in vain is told to be not made."""
     expect = vector["expect"]
     # Names in a vector have the number that keeps its managers apart from those of others.
     numbers = numbered("mq_routes", vector, 0).vector["expect"]
-    expected = [("copy", place(copy["rests"])) for copy in numbers.get("copies", ())]
-    expected += [("report", place(report["rests"])) for report in numbers.get("reports", ())]
-    assert len(expected) == len(expect.get("copies", ())) + len(expect.get("reports", ()))
+    expected = [place(report["rests"]) for report in numbers.get("reports", ())]
+    assert len(expected) == len(expect.get("reports", ()))
     assert sorted(foretold(vector)) == sorted(expected)
 
 
 def test_every_option_that_asks_for_a_report_is_known() -> None:
-    """Without the options that ask, no report is due; the others stay as they are."""
+    """All are known by their names, and ask for the report that they name."""
     options = ReportOptions(sum(OPTIONS[name] for name in OPTIONS if "_WITH" not in name) | 0x4)
     assert all(options.asks_for(kind) for kind in ReportKind)
-    rest = ReportOptions(options.without_reports)
-    assert not any(rest.asks_for(kind) for kind in ReportKind)
     assert {f"MQRO_{name}": value for name, value in REPORT_OPTIONS.items()} == {
         **OPTIONS,
         "MQRO_ACTIVITY": 0x4,
     }
-    kept = [name for name in OPTIONS if name.startswith(("MQRO_PASS", "MQRO_DISCARD"))]
-    assert rest.value == sum(OPTIONS[name] for name in kept)

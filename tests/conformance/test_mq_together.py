@@ -22,7 +22,7 @@ def test_together(vector: Vector) -> None:
         for message in vector["messages"]
     ]
     network = DecidedNetwork(ones[0].topology)
-    network.run_together([put_of(one) for one in ones])
+    network.run_together([put_of(case) for case in ones])
     expect = ones[0].vector["expect"]
     assert sum(map(len, network.lying.values())) == len(ones)
     if "order" in expect:
@@ -36,7 +36,7 @@ def test_together(vector: Vector) -> None:
 @pytest.mark.parametrize("vector", load(OWN, "mq_clusters"), ids=lambda vector: vector["id"])
 def test_clusters(vector: Vector) -> None:
     """What members could not learn in IBM MQ is noted; the message goes its way all the same."""
-    one, _ = check(vector)
-    notes = list(check_clusters(one.topology.mq))
-    assert [note.code for note in notes] == one.vector["expect"]["notes"]
+    case, _ = check(vector)
+    notes = list(check_clusters(case.topology.mq))
+    assert [note.code for note in notes] == case.vector["expect"]["notes"]
     assert {note.severity for note in notes} <= {"note"}

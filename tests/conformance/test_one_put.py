@@ -49,11 +49,11 @@ class Ended:
 
 def decided(record: OutputRecord, topology: Topology, *, are_started: bool = False) -> Ended:
     """Where the message is when all channels have run, or those that run by themselves."""
-    sources = [one for one in topics_of(topology) if one.is_read and are_started]
-    network = DecidedNetwork(topology, {one.channel: True for one in sources})
+    sources = [topic for topic in topics_of(topology) if topic.is_read and are_started]
+    network = DecidedNetwork(topology, {topic.channel: True for topic in sources})
     network.run([record])
     first = network.outcomes[0]["message"]
-    last = [one for one in network.outcomes if one["message"] == first][-1]
+    last = [outcome for outcome in network.outcomes if outcome["message"] == first][-1]
     if last["reason"] == LOOP:
         return Ended("", "loop")
     if last["result"] in {Became.ROUTED, Became.DEAD_LETTERED}:
@@ -61,27 +61,27 @@ def decided(record: OutputRecord, topology: Topology, *, are_started: bool = Fal
     return Ended("", last["result"], last["reason"])
 
 
-def files_of(one: Numbered) -> Iterator[str]:
+def files_of(case: Numbered) -> Iterator[str]:
     """The definitions of a vector as files, and the options that name them."""
-    for number, script in enumerate(one.scripts):
+    for number, script in enumerate(case.scripts):
         Path(f"{number}.mqsc").write_bytes(script.data)
         yield f"--topology={script.queue_manager}={number}.mqsc"
-    if one.network is not None:
-        Path("network.yaml").write_bytes(network_text([one.network]).data)
+    if case.network is not None:
+        Path("network.yaml").write_bytes(network_text([case.network]).data)
         yield "--topology=network.yaml"
 
 
-def names_of(one: Numbered) -> Sequence[str]:
+def names_of(case: Numbered) -> Sequence[str]:
     """The put's names as both commands take them."""
-    queue = f"{one.queue}@{one.queue_manager}" if one.queue_manager else one.queue
-    return f"--at={one.at}", "--", queue
+    queue = f"{case.queue}@{case.queue_manager}" if case.queue_manager else case.queue
+    return f"--at={case.at}", "--", queue
 
 
-def descriptor(one: Numbered) -> Sequence[str]:
+def descriptor(case: Numbered) -> Sequence[str]:
     """The persistence as both commands take it."""
-    if one.persistence in {None, Persistence.AS_Q_DEF}:
+    if case.persistence in {None, Persistence.AS_Q_DEF}:
         return ()
-    return ("--persistent" if one.persistence else "--not-persistent",)
+    return ("--persistent" if case.persistence else "--not-persistent",)
 
 
 def invoke(*arguments: str) -> Result:
@@ -91,10 +91,12 @@ def invoke(*arguments: str) -> Result:
     return result
 
 
-def resolved(one: Numbered, *options: str) -> dict[str, Any]:
+def resolved(case: Numbered, *options: str) -> dict[str, Any]:
     """What ``redrive resolve`` answers."""
-    options = (*options, f"--length={len(one.body)}", *descriptor(one), *files_of(one))
-    trace: dict[str, Any] = json.loads(invoke("resolve", "--json", *options, *names_of(one)).stdout)
+    options = (*options, f"--length={len(case.body)}", *descriptor(case), *files_of(case))
+    trace: dict[str, Any] = json.loads(
+        invoke("resolve", "--json", *options, *names_of(case)).stdout
+    )
     return trace
 
 
@@ -110,7 +112,7 @@ def predicted(trace: dict[str, Any]) -> Ended:
     return Ended(trace["topic"], "on a topic", code)
 
 
-def written_by_put(one: Numbered, monkeypatch: pytest.MonkeyPatch) -> tuple[OutputRecord, bool]:
+def written_by_put(case: Numbered, monkeypatch: pytest.MonkeyPatch) -> tuple[OutputRecord, bool]:
     """The record that ``redrive put`` writes, and whether it warns that it reaches no queue."""
     written: list[OutputRecord] = []
 
@@ -126,10 +128,10 @@ def written_by_put(one: Numbered, monkeypatch: pytest.MonkeyPatch) -> tuple[Outp
     monkeypatch.setattr(
         put_module, "cluster_tracer", lambda network, _: assuming_tracer(network.topology)
     )
-    Path("body").write_bytes(one.body)
+    Path("body").write_bytes(case.body)
     put = invoke(
         "put", "--file=body", "--bootstrap-server=nowhere:9092",
-        *descriptor(one), *files_of(one), *names_of(one),
+        *descriptor(case), *files_of(case), *names_of(case),
     )  # fmt: skip
     (record,) = written
     return record, "the message will not reach its queue: " in put.stderr
@@ -138,11 +140,11 @@ def written_by_put(one: Numbered, monkeypatch: pytest.MonkeyPatch) -> tuple[Outp
 def why_left_out(stem: str, vector: Vector) -> str:
     """Why a vector is no put that an application can make on a job; empty if it is one."""
     try:
-        one = numbered(stem, vector, 0)
-        assert one.topology.manager_names
+        case = numbered(stem, vector, 0)
+        assert case.topology.manager_names
     except InexpressibleError as problem:
         return str(problem)
-    return "" if one.queue else "no queue is named"
+    return "" if case.queue else "no queue is named"
 
 
 @pytest.mark.vectors("mq_open", "mq_routes", "mqe_puts", leave_out=why_left_out)
@@ -153,23 +155,23 @@ def test_a_put_has_one_answer(
 
     In MQ Everyplace also where the message is stored, and after each move that lets it go on.
     """
-    one = numbered(stem, vector, 0)
-    record, is_warned = written_by_put(one, monkeypatch)
-    topology = one.topology
-    trace = resolved(one)
+    case = numbered(stem, vector, 0)
+    record, is_warned = written_by_put(case, monkeypatch)
+    topology = case.topology
+    trace = resolved(case)
     assert is_warned != trace["is_good"]
-    of_mqe = one.network is not None
+    of_mqe = case.network is not None
     assert predicted(trace) == decided(record, topology)
-    expect = one.vector["expect"]
+    expect = case.vector["expect"]
     assert of_mqe or matches(expect.get("final") or expect.get("dlq") or "~", trace["final"])
     if not of_mqe:
         return
     then = ["--then=trigger"]
-    trace = resolved(one, *then)
+    trace = resolved(case, *then)
     while trace["moves"] and len(then) < HOPS:
         move = min(trace["moves"], key=["push", "trigger", "pull"].index)
         then.append(f"--then={move}")
-        trace = resolved(one, *then)
+        trace = resolved(case, *then)
     if trace["end"] != "the put fails":
         end, job_end = predicted(trace), decided(record, topology, are_started=True)
         assert (end.topic, end.result) == (job_end.topic, job_end.result)

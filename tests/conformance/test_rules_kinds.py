@@ -22,7 +22,6 @@ def _kinds_run() -> Iterator[str]:
 
 
 def test_every_kind_of_rules_vector_is_run_once(vectors_directory: Path) -> None:
-    """No vector of rules.json has a kind that nobody runs, or that two tests run."""
     run = Counter(_kinds_run())
     assert {vector["kind"] for vector in load(vectors_directory, "rules")} <= set(run)
     assert set(run.values()) == {1}

@@ -60,7 +60,7 @@ def test_rule_applies(vector: Vector) -> None:
     """The expected rule applies after so many failed attempts, or none does."""
     table = parse(vector["table"]).required()
     actual = _selected(table, _letter(vector), vector["failed_attempts"])
-    expected = {name: it for name, it in vector["expect"].items() if name != "ibm_message"}
+    expected = {name: value for name, value in vector["expect"].items() if name != "ibm_message"}
     assert is_subset(expected, actual), actual
 
 

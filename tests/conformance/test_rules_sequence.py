@@ -144,8 +144,8 @@ def _check_crash(vector: Vector, topics: MemoryTopics, table: RulesTable) -> Non
         topics.topics["DLQ"].append(record)
     assert HandlerDriver(topics, table).decided(0.0) is not None  # and dies before the commit
     for name, count in vector["expect"]["after_crash"].items():
-        found = left_on_queue(topics) if name == "on_dlq" else _put_on(topics, name[3:])
-        assert found == count, name
+        number = left_on_queue(topics) if name == "on_dlq" else _put_on(topics, name[3:])
+        assert number == count, name
     HandlerDriver(topics, table).step(1.0)
     assert left_on_queue(topics) + sum(_put_on(topics, topic) for topic in _targets(topics)) == (
         len(arrivals_of(vector))
@@ -175,14 +175,17 @@ def _check_restart(vector: Vector, topics: MemoryTopics, table: RulesTable) -> N
 def _check_course(expect: dict[str, Any], course: Course, topics: MemoryTopics) -> None:
     left, ended = left_on_queue(topics), course.ended
     tolerance = expect.get("tolerance_s", 0.5)
-    found = {
+    observed = {
         "attempts_total": len(course.attempts),
         "history_cleared": left == 0,
         "ends": ended is not None,
         "exit": None if ended is None else 0,
         "on_queue_at_end": left,
         "AMQ8722_count": len(course.failures),
-        "AMQ8722": [{"rule_line": one.rule_line, "reason": one.reason} for one in course.failures],
+        "AMQ8722": [
+            {"rule_line": failure.rule_line, "reason": failure.reason}
+            for failure in course.failures
+        ],
         "AMQ8721_count": course.invalid,
         # A measure, and names of IBM's messages, which are information only.
         "tolerance_s": tolerance,
@@ -200,8 +203,8 @@ def _check_course(expect: dict[str, Any], course: Course, topics: MemoryTopics) 
                 assert ended is not None
                 assert ended >= value
             case _:
-                assert name in found, f"the expectation {name!r} is not understood"
-                assert is_subset(value, found[name]), name
+                assert name in observed, f"the expectation {name!r} is not understood"
+                assert is_subset(value, observed[name]), name
 
 
 def _check_attempts(value: Any, course: Course, tolerance: float) -> None:

@@ -11,7 +11,7 @@ from redrive.messages import Headers, read_view
 @pytest.mark.vectors("schemes")
 def test_normalised_view(vector: Vector) -> None:
     """The parts of the normalised view that a vector names read as it says."""
-    headers: Headers = [(name, octets(told)) for name, told in vector["headers"]]
+    headers: Headers = [(name, octets(content)) for name, content in vector["headers"]]
     view = read_view(octets(vector["key"]), octets(vector["value"]), headers)
     actual = nested(view)
     for name, expected in vector["expect"].items():

@@ -21,7 +21,7 @@ TABLES = [
 @at_now
 def test_every_view_says_what_the_job_does(vector: Vector) -> None:
     """With the dead-letter header in both forms, under the vector's table and under others."""
-    letters = [one for _, one in arrivals_of(vector)]
+    letters = [letter for _, letter in arrivals_of(vector)]
     if "message" in vector:
         letters += [dead_letter(vector["message"], Form.BINARY)]
     replaced: str = vector.get("table_replaced_by") or vector["table"]
@@ -36,7 +36,7 @@ def test_every_view_says_what_the_job_does_with_dead_letters_of_other_schemes(
     vector: Vector,
 ) -> None:
     """Under tables of both dialects of the rules."""
-    headers: Headers = [(name, octets(told)) for name, told in vector["headers"]]
+    headers: Headers = [(name, octets(content)) for name, content in vector["headers"]]
     letter = OutputRecord("DLQ", octets(vector["key"]), octets(vector["value"]), headers, NOW)
     for order in ORDERS:
         for table, changed in (TABLES, reversed(TABLES)):

@@ -89,7 +89,11 @@ class Numbered:
         network = () if self.network is None else (network_text([self.network]),)
         result = read_topology([*self.scripts, *network])
         if result.topology is None or result.failures:
-            problems = [one.message for one in result.diagnostics if one.severity == "error"]
+            problems = [
+                diagnostic.message
+                for diagnostic in result.diagnostics
+                if diagnostic.severity == "error"
+            ]
             raise InexpressibleError(f"definitions with which no job starts: {problems}")
         return result.topology
 
@@ -115,9 +119,9 @@ def numbered(stem: str, vector: Vector, number: int) -> Numbered:
     lines, put = vector["topology"], vector["put"]
     is_of_mqe = stem.startswith("mqe")
     pattern = _MQE_NAMES if is_of_mqe else _MQ_NAMES
-    found = {name for line in lines for name in _names(line, pattern)}
-    found |= {put[key] for key in ("at", "destQM") if put.get(key)}
-    changed: Vector = _renamed(vector, found, number)
+    names = {name for line in lines for name in _names(line, pattern)}
+    names |= {put[key] for key in ("at", "destQM") if put.get(key)}
+    changed: Vector = _renamed(vector, names, number)
     return _of_mqe(stem, changed) if is_of_mqe else _of_mq(stem, changed, number)
 
 
@@ -140,15 +144,15 @@ def _renamed(value: Any, names: Iterable[str], number: int) -> Any:
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     whole = re.compile(f"(?<!{_NAME})({words})(?!{_NAME})")
 
-    def change(one: Any) -> Any:
-        match one:
+    def change(original: Any) -> Any:
+        match original:
             case str():
-                return whole.sub(rf"\g<1>.{number}", one)
+                return whole.sub(rf"\g<1>.{number}", original)
             case list():
-                return [change(item) for item in one]
+                return [change(item) for item in original]
             case dict():
-                return {key: change(item) for key, item in one.items()}
-        return one
+                return {key: change(item) for key, item in original.items()}
+        return original
 
     return {**value, **{key: change(value[key]) for key in ("topology", "put", "expect")}}
 

@@ -47,24 +47,26 @@ class MessageTrace:
     """States of the channels with which it ends so."""
 
 
-def put_of(one: Numbered) -> OutputRecord:
+def put_of(case: Numbered) -> OutputRecord:
     """The record that an application writes."""
-    put = one.vector["put"]
+    put = case.vector["put"]
     texts = {
-        "vector": one.id,
-        "redrive.oq": one.queue,
-        "redrive.oqm": one.queue_manager,
-        "JMS_IBM_MQMD_Persistence": None if one.persistence is None else str(int(one.persistence)),
+        "vector": case.id,
+        "redrive.oq": case.queue,
+        "redrive.oqm": case.queue_manager,
+        "JMS_IBM_MQMD_Persistence": None
+        if case.persistence is None
+        else str(int(case.persistence)),
         "JMS_IBM_MQMD_ReplyToQ": put.get("replyq"),
         "JMS_IBM_MQMD_ReplyToQMgr": put.get("replyqm"),
         "JMS_IBM_MQMD_Report": put.get("report"),
         "redrive.bind": put.get("open"),
     }
     headers: Headers = [(name, text.encode()) for name, text in texts.items() if text]
-    return OutputRecord(put_topic(one.at), one.id.encode(), one.body, headers, PUT_AT)
+    return OutputRecord(put_topic(case.at), case.id.encode(), case.body, headers, PUT_AT)
 
 
-def message_trace(one: Numbered, topology: Topology) -> MessageTrace:
+def message_trace(case: Numbered, topology: Topology) -> MessageTrace:
     """What the job's decisions make of a put.
 
     Args:
@@ -75,21 +77,21 @@ def message_trace(one: Numbered, topology: Topology) -> MessageTrace:
         InexpressibleError: The put ends where the job has no message, or depends on something
             that definitions do not say.
     """
-    if one.network is None:
-        _check_that_the_call_does_not_matter(one, topology)
-        return _decided(one, topology, {})
+    if case.network is None:
+        _check_that_the_call_does_not_matter(case, topology)
+        return _decided(case, topology, {})
     stores = {
-        one.topic: one.channel
-        for one in topics_of(topology)
-        if one.role is TopicRole.TRANSMISSION and one.is_read
+        topic.topic: topic.channel
+        for topic in topics_of(topology)
+        if topic.role is TopicRole.TRANSMISSION and topic.is_read
     }
-    end = _end_of_vector(one)
+    end = _end_of_vector(case)
     rests = isinstance(end, Stored) and end.undeliverable in {None, Failure.LINK_DOWN}
     # A vector says when something happens; a running channel moves a message at once. Both come to
     # the same end if just the channel is stopped on whose store the vector's message rests.
     stopped = stores.get(_topic(end)) if rests else None
     running = {channel: channel != stopped for channel in stores.values()}
-    trace = _decided(one, topology, running)
+    trace = _decided(case, topology, running)
     is_refused = trace.results[0] != Result.ROUTED
     if is_refused != isinstance(end, Failed) or (
         not is_refused and trace.records[-1].topic != _topic(end)
@@ -99,22 +101,24 @@ def message_trace(one: Numbered, topology: Topology) -> MessageTrace:
 
 
 def _decided(
-    one: Numbered, topology: Topology, running: Mapping[tuple[str, str], bool]
+    case: Numbered, topology: Topology, running: Mapping[tuple[str, str], bool]
 ) -> MessageTrace:
     network = DecidedNetwork(topology, running)
-    put = put_of(one)
+    put = put_of(case)
     network.run([put])
-    mine = f"{put.topic}:0:0"
-    outcomes = [outcome for outcome in network.outcomes if outcome["message"] == mine]
+    message = f"{put.topic}:0:0"
+    outcomes = [outcome for outcome in network.outcomes if outcome["message"] == message]
     reason = outcomes[-1]["reason"]
     if reason == LOOP:
         raise InexpressibleError("a message that circulates forever")
-    entries = {(it.key or b"").decode(): orjson.loads(it.value or b"") for it in network.states}
+    entries = {
+        (state.key or b"").decode(): orjson.loads(state.value or b"") for state in network.states
+    }
     return MessageTrace(
         records=tuple(
             record
             for record in network.put
-            if read_own(record.headers or []).identity == mine
+            if read_own(record.headers or []).identity == message
             and record.topic != REMAINING
             and not record.topic.endswith("-retry")
         ),
@@ -125,36 +129,36 @@ def _decided(
     )
 
 
-def _check_that_the_call_does_not_matter(one: Numbered, topology: Topology) -> None:
-    put = one.vector["put"]
+def _check_that_the_call_does_not_matter(case: Numbered, topology: Topology) -> None:
+    put = case.vector["put"]
     reply_to = Names(queue=put.get("replyq") or "", queue_manager=put.get("replyqm") or "")
     message = PutMessage(
-        length=len(one.body),
-        persistence=one.persistence or Persistence.NOT_PERSISTENT,
+        length=len(case.body),
+        persistence=case.persistence or Persistence.NOT_PERSISTENT,
         reply_to=reply_to,
     )
     ends = set()
     for call in (Call.MQPUT1,) if put.get("call") == Call.MQPUT1 else Call:
         request = OpenRequest(
-            queue=one.queue,
-            queue_manager=one.queue_manager,
+            queue=case.queue,
+            queue_manager=case.queue_manager,
             call=call,
             bind=bind_option(put.get("bind", "ON_OPEN")),
-            seed=seed_of(put.get("open") or f"{put_topic(one.at)}:0:0"),
+            seed=seed_of(put.get("open") or f"{put_topic(case.at)}:0:0"),
         )
-        route = follow_route(topology.mq, one.at, request, message)
-        if route.end in {End.TOPIC, End.OUTSIDE}:
+        route = follow_route(topology.mq, case.at, request, message)
+        if route.end is End.OUTSIDE:
             raise InexpressibleError(f"the job has no such end: {route.end}")
         ends.add((route.end, route.final, route.reason))
     if len(ends) > 1:
         raise InexpressibleError("it asks about MQOPEN, and the job puts as MQPUT1 does")
 
 
-def _end_of_vector(one: Numbered) -> MqeEnd:
+def _end_of_vector(case: Numbered) -> MqeEnd:
     """The end with what the vector says happens afterwards, and with its links down."""
-    assert one.network is not None
-    said = notation.Topology(one.network, Conditions(down=one.down), one.at)
-    return carry_out(said, {**one.vector["put"], "length": len(one.body)}).end
+    assert case.network is not None
+    said = notation.Topology(case.network, Conditions(down=case.down), case.at)
+    return carry_out(said, {**case.vector["put"], "length": len(case.body)}).end
 
 
 def _topic(end: MqeEnd) -> str:

@@ -91,9 +91,9 @@ def nested(view: DeadLetterView) -> dict[str, Any]:
     return {**flat, "error": error}
 
 
-def octets(told: dict[str, Any] | None) -> bytes | None:
+def octets(content: dict[str, Any] | None) -> bytes | None:
     """The bytes that a value object of a vector stands for."""
-    match told:
+    match content:
         case None:
             return None
         case {"text": text}:
@@ -104,4 +104,4 @@ def octets(told: dict[str, Any] | None) -> bytes | None:
             return int(number).to_bytes(4, "big", signed=True)
         case {"int64be": number}:
             return int(number).to_bytes(8, "big", signed=True)
-    raise ValueError(f"{told!r} is no value object: see the README of the vectors")
+    raise ValueError(f"{content!r} is no value object: see the README of the vectors")

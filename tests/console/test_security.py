@@ -46,8 +46,7 @@ from redrive.operations.supervision import write as report
 from redrive.outcomes.open_letters import write_open_letters
 from redrive.settings import read_settings
 from redrive.what_if import Question, WhatIf
-from redrive.what_if.answer import Cell
-from redrive.what_if.equal_messages import Disposition
+from redrive.what_if.answer import TriedTable
 
 SCRIPT = {"Accept": "application/json"}
 TOKENS = {
@@ -763,11 +762,11 @@ OTHER = TABLE.replace("IGNORE", "DISCARD")
 def in_what_waits(question: Question) -> WhatIf:
     """What a table would do: discard 120 messages of billing, none of orders."""
     count = 120 if question.handler == "billing" else 0
-    cell = Cell(Disposition.REMAINS, Disposition.DISCARD, is_changed=True)
     return WhatIf(
-        handler=question.handler, old_name="a", old_hash="0", new_name="b", new_hash="1",
-        messages={"remaining": 200}, matrix={cell: count}, changes=(), rules=(), targets=(),
-        refused=(), never_matched=(), control=(), schemes=(), seconds=1.0, notes=(),
+        handler=question.handler, old=TriedTable("a", "0", {}), new=TriedTable("b", "1", {}),
+        messages={"remaining": 200, "total": 200}, changed=count, newly_discarded=count,
+        newly_discarded_in_the_end=0, changes=(), matrix=(), rules=(), never_matched=(),
+        targets=(), failing_now=(), control=(), schemes=(), seconds=1.0, notes=(),
     )  # fmt: skip
 
 

@@ -24,7 +24,9 @@ from redrive.engine.commands import To
 from redrive.engine.decision import Decision, Discard, Keep, Put, Wait
 from redrive.engine.facts import TopicFacts
 from redrive.engine.outcome import Result
-from redrive.engine.rules_decider import NO_PAYLOAD, RulesDecider
+from redrive.engine.pointers import NO_PAYLOAD
+from redrive.engine.rules_decider import RulesDecider
+from redrive.masking import NO_MASK
 from redrive.messages import Headers, OutputRecord, TopicPartition
 from redrive.messages.own_headers import GROUP_TOPIC, GroupTopic
 from redrive.messages.reasons import Reason
@@ -41,7 +43,8 @@ from redrive.topology.files import SourceText
 from redrive.topology.layout import TopicRole, topics_of
 from redrive.topology.names import Names, put_topic
 from redrive.topology.put import Refusal
-from redrive.what_if.equal_messages import Disposition, SharedDecoder, Trial, verdict_of
+from redrive.what_if.tally import OnceDecoder, Trial
+from redrive.what_if.verdict import Disposition, Verdict
 
 # Networks
 
@@ -272,9 +275,9 @@ def check_plan(job: MemoryJob, topic: str, records: Sequence[OutputRecord]) -> l
     decided, tried = job.decide(topic, records), trial(job, topic, records)
     pairs = {(id(one.decision), id(it)): (one, it) for one, it in zip(decided, tried, strict=True)}
     for one, it in pairs.values():
-        row, verdict = one.row, verdict_of(job.decider, it)
-        assert (verdict.line, verdict.target) == (row["rule_line"], one.decision.target)
-        assert verdict.disposition == (row["action"] if row["rule_line"] else Disposition.REMAINS)
+        row, verdict = one.row, Verdict.of(job.decider, job.context, NO_MASK, it)
+        assert (verdict.line, verdict.target) == (row["rule_line"], str(one.decision.target))
+        assert verdict.action == (row["action"] if row["rule_line"] else Disposition.REMAINS)
         assert (verdict.reason, it.result) == (row["reason"], row["result"])
         attempts, last = failing(job.decider, it)
         course = [put.queue for put, number in verdict.course.steps for _ in range(number)]
@@ -289,10 +292,14 @@ def trial(job: MemoryJob, topic: str, records: Sequence[OutputRecord]) -> list[D
     half = len(records) // 2
 
     def decide() -> list[Decision]:
-        batch = Trial(job.decider, SharedDecoder(), job.context)
+        batch = Trial(job.decider, OnceDecoder(), job.context)
         halves = (records[:half], 0), (records[half:], half)
-        batches = [batch.decided(job.part(topic, *one)) for one in halves if one[0]]
-        return [one.decisions[code] for one in batches for code in one.codes]
+        return [
+            decision
+            for some, first in halves
+            if some
+            for decision in batch.decisions(job.part(topic, some, first))
+        ]
 
     return job.facts.answered(decide, job.cluster.answers)
 
@@ -382,7 +389,7 @@ def check_replay_plan(
 def check_puts(job: MemoryJob, puts: Sequence[tuple[str, NewMessage, bytes]]) -> None:
     """``resolve`` and ``put`` name result, reason and topic where each message comes to rest."""
     topology = topology_of(job.definitions)
-    tracer = PutTracer(topology, job.deciders, job.facts, job.cluster.answers, {})
+    tracer = PutTracer(topology, job.deciders, job.facts, job.cluster.answers)
     places = {one.topic: one.role for one in topics_of(topology)}
     for manager in MANAGERS:
         intake, mine = put_topic(manager), [it[1:] for it in puts if it[0] == manager]

@@ -18,7 +18,6 @@ from redrive.engine.attempts import LOOP
 from redrive.engine.facts import Facts
 from redrive.engine.message import seed_of
 from redrive.engine.outcome import Result
-from redrive.engine.putter import Effect
 from redrive.engine.sources import SourceKind
 from redrive.engine.walk import AssumedCluster, Hop, Walk, walk
 from redrive.messages import Headers, OutputRecord, decode_dead_letter
@@ -210,17 +209,6 @@ def test_a_channel_that_cannot_get_holds_its_messages() -> None:
     (hop,) = walked(from_scripts(QM1=sender, QM2=RECEIVER), "R").way()
     assert hop.message is not None
     assert (hop.message.record.topic, hop.message.hop) == ("QM1--QM2", None)
-
-
-def test_queues_that_copy_to_each_other_for_ever_are_followed_once() -> None:
-    """STREAMQ over a channel and back: the walk ends, the job would not."""
-    there = "DEF QL(Q) STREAMQ(TO{1})\nDEF QR(TO{1}) RNAME(Q) RQMNAME(QM{1})\n"
-    there += "DEF QL(QM{1}) USAGE(XMITQ)\nDEF CHL(C{0}{1}) CHLTYPE(SDR) XMITQ(QM{1}) CONNAME(c)\n"
-    there += "DEF CHL(C{1}{0}) CHLTYPE(RCVR)\n"
-    found = walked(from_scripts(QM1=there.format(1, 2), QM2=there.format(2, 1)), "Q")
-    copies = [one for hop in found.hops for one in hop.written if one.effect is Effect.COPY]
-    assert [one.record.topic for one in copies] == ["QM1--QM2", "QM2--QM1", "QM1--QM2"]
-    assert copies[-1].hop is None
 
 
 def test_the_assumptions_are_those_that_were_needed() -> None:

@@ -22,6 +22,6 @@ def test_what_is_gone_is_passed_over_and_the_rest_is_read_and_followed(kafka: Ka
     gone.result()
     cluster = Cluster(kafka.connection)
     with closing(CompactedTopic(cluster, TopicPartition(name, 0))) as kept:
-        assert [one.key for one in kept.records_to_end()] == [b"3", b"4"]
+        assert [record.key for record in kept.records_to_end()] == [b"3", b"4"]
         kafka.produce(name, [{"key": b"5", "value": b"y"}])
-        assert [one.value for one in kept.records_to_end()] == [b"y"]
+        assert [record.value for record in kept.records_to_end()] == [b"y"]

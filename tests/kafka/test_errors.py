@@ -95,9 +95,9 @@ def test_a_code_becomes_the_fault_that_says_what_to_do(
     code: int, fault: type[ProtocolError], *, in_doubt: bool
 ) -> None:
     """With the step and Kafka's name of the code in its message."""
-    found = fault_of(KafkaException(KafkaError(code)), in_doubt=in_doubt)
-    assert type(found) is fault
-    assert KafkaError(code).name() in found.message
+    raised = fault_of(KafkaException(KafkaError(code)), in_doubt=in_doubt)
+    assert type(raised) is fault
+    assert KafkaError(code).name() in raised.message
 
 
 def test_a_transaction_that_has_to_be_aborted_leaves_nothing_in_doubt() -> None:

@@ -37,7 +37,7 @@ class Topics:
     def descriptions(self, names: Any, *, with_rights: bool = False) -> dict[str, Any]:
         """What the client says of topics."""
         del with_rights
-        known = {"orders", *(one.name for one in self.created)}
+        known = {"orders", *(created.name for created in self.created)}
         leader, replicas = SimpleNamespace(id=1), [1, 2, 3]
         partitions = [
             SimpleNamespace(id=number, leader=leader, isr=replicas, replicas=replicas)
@@ -81,8 +81,11 @@ def decided(topics: Topics, *, creates: bool = True, **more: Any) -> tuple[Any, 
     work.resume({})
     while questions := work.decide():
         work.learn(answers(questions))
-    put = next((one for _, one in work.outputs if one.topic not in {"outcomes", "remaining"}), None)
-    outcome = next(one for _, one in work.outputs if one.topic == "outcomes")
+    put = next(
+        (output for _, output in work.outputs if output.topic not in {"outcomes", "remaining"}),
+        None,
+    )
+    outcome = next(output for _, output in work.outputs if output.topic == "outcomes")
     return put, json.loads(outcome.value or b"")
 
 

@@ -75,7 +75,7 @@ def await_count(relayed: Relayed, what: str) -> None:
 def await_values(relayed: Relayed, topic: str, expected: list[bytes]) -> None:
     """Waits until readers see these values: markers follow a commit."""
     deadline = time.monotonic() + PATIENCE
-    while (seen := [one.value for one in read_records(relayed.direct, topic)]) != expected:
+    while (seen := [record.value for record in read_records(relayed.direct, topic)]) != expected:
         assert time.monotonic() < deadline, seen
 
 

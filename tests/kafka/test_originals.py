@@ -42,7 +42,7 @@ def test_what_is_there_is_found_and_of_the_rest_it_is_told_why(
         {"value": b"v%d" % n, "key": b"k", "headers": [("n", b"%d" % n)], "timestamp_ms": 1000 + n}
         for n in range(200)
     ]
-    kafka.produce(name, [{**one, "partition": 0} for one in letters])
+    kafka.produce(name, [{**letter, "partition": 0} for letter in letters])
     aborted = transactional(kafka.bootstrap_servers, kafka.unique_name("aborted"))
     aborted.produce(name, b"never", partition=1)
     aborted.flush()
@@ -63,16 +63,16 @@ def test_what_is_there_is_found_and_of_the_rest_it_is_told_why(
             RecordQuestion(name, 2, 0): "no partition",
             RecordQuestion(kafka.unique_name("absent"), 0, 0): "no partition",
         }
-        found = originals.fetch_originals(cluster, set(places))
+        answers = originals.fetch_originals(cluster, set(places))
     finally:
         hanging.abort_transaction()
-    assert found.keys() == places.keys()
+    assert answers.keys() == places.keys()
     for place, expected in places.items():
-        answer = found[place]
+        answer = answers[place]
         if isinstance(expected, int):
             headers = [("n", b"%d" % expected)]
-            told = Original(b"k", b"v%d" % expected, headers, 1000 + expected)
-            assert answer == told
+            original = Original(b"k", b"v%d" % expected, headers, 1000 + expected)
+            assert answer == original
         else:
             assert isinstance(answer, Gone)
             assert expected in answer.detail
@@ -96,11 +96,11 @@ def test_a_record_with_header_names_that_are_not_utf_8_is_read_by_every_reader(
     """
     name, good = kafka.topic("jobs"), [("b", b"5")]
     written = [BAD_NAMES, *[good] * 300, BAD_NAMES, good]
-    kafka.produce(name, [{"value": b"v", "key": b"k", "headers": it} for it in written])
+    kafka.produce(name, [{"value": b"v", "key": b"k", "headers": headers} for headers in written])
     place = RecordQuestion(name, 0, 0)
-    found = originals.fetch_originals(cluster, [place])[place]
-    assert isinstance(found, Original)
-    assert (found.key, found.value, found.headers) == (b"k", b"v", AS_READ)
+    original = originals.fetch_originals(cluster, [place])[place]
+    assert isinstance(original, Original)
+    assert (original.key, original.value, original.headers) == (b"k", b"v", AS_READ)
     connection = kafka.connection
     asked = [OffsetRange(name, 0, 0, len(written))]
     with closing(CompactedTopic(cluster, Lane(name, 0))) as topic:
@@ -112,7 +112,7 @@ def test_a_record_with_header_names_that_are_not_utf_8_is_read_by_every_reader(
             ],
             [record.headers for record in topic.records_to_end()],
         ]
-    assert readers == [[AS_READ if it is BAD_NAMES else good for it in written]] * 2
+    assert readers == [[AS_READ if headers is BAD_NAMES else good for headers in written]] * 2
 
 
 def test_an_answer_holds_what_there_is_room_for_and_the_first_at_least(
@@ -123,7 +123,7 @@ def test_an_answer_holds_what_there_is_room_for_and_the_first_at_least(
     name = kafka.topic("large")
     kafka.produce(name, [{"value": b"x" * size} for size in (100, 100, 100, 1000)])
     every = [RecordQuestion(name, 0, n) for n in range(4)]
-    found = originals.fetch_originals(cluster, every)
-    assert list(found) == every[:3]
+    answers = originals.fetch_originals(cluster, every)
+    assert list(answers) == every[:3]
     alone = originals.fetch_originals(cluster, every[3:])
     assert isinstance(alone[every[3]], Original)

@@ -56,9 +56,9 @@ def test_a_refusal_without_a_report_keeps_the_transaction_from_being_committed(
     producer.produce(enumerate(records), with_reports=True)
     report = producer.flush()
     assert not report.may_commit
-    assert [(one.entry, one.kind, one.topic, one.reason) for one in report.failed] == [
-        (1, FailureKind.CULPRIT, small_topic, 2030)
-    ]
+    assert [
+        (record.entry, record.kind, record.topic, record.reason) for record in report.failed
+    ] == [(1, FailureKind.CULPRIT, small_topic, 2030)]
     producer.abort()
     producer.begin()
     producer.produce([(0, records[0])], with_reports=False)
@@ -90,8 +90,8 @@ def test_a_refusal_in_the_middle_of_produce_names_the_culprit_and_nobody_else(
     producer.produce([(1, SMALL._replace(topic=small_topic))])
     report = producer.flush()
     assert not report.may_commit
-    assert [one.entry for one in report.failed if one.kind is FailureKind.CULPRIT] == [0]
-    assert {one.kind for one in report.failed} <= {FailureKind.CULPRIT, FailureKind.INNOCENT}
+    assert [record.entry for record in report.failed if record.kind is FailureKind.CULPRIT] == [0]
+    assert {record.kind for record in report.failed} <= {FailureKind.CULPRIT, FailureKind.INNOCENT}
 
 
 def test_a_producer_of_the_same_id_fences_an_older_one(

@@ -41,10 +41,12 @@ def test_each_range_is_read_whole_in_order_and_no_further(kafka: KafkaClient) ->
     ]
     connection = kafka.connection
     for _ in range(2):
-        found: dict[int, list[int]] = {}
+        by_partition: dict[int, list[int]] = {}
         for lane, records in reader.read_parts(connection, asked):
-            found.setdefault(lane.partition, []).extend(int(one or b"") for one in records.values)
-        assert found == {0: [2, 3], 1: list(range(10, 2500)), 2: [0]}
+            by_partition.setdefault(lane.partition, []).extend(
+                int(value or b"") for value in records.values
+            )
+        assert by_partition == {0: [2, 3], 1: list(range(10, 2500)), 2: [0]}
 
 
 def test_a_range_that_is_not_there_is_not_passed_over(
@@ -69,7 +71,7 @@ class Interleaved:
         self.left: list[Stored] = []
 
     def assign(self, lanes: list[ClientPartition]) -> None:
-        ends = {one.partition: range(one.offset, 6) for one in lanes}
+        ends = {lane.partition: range(lane.offset, 6) for lane in lanes}
         self.left = [Stored(n, offset) for offset in range(6) for n in ends if offset in ends[n]]
 
     def consume(self, most: int, timeout: float) -> list[Stored]:
@@ -110,10 +112,12 @@ def test_no_run_of_a_partition_is_lost_if_the_client_takes_turns(
     runs = reader.Readers(Connection(bootstrap_servers="nowhere")).read(
         starts, dict.fromkeys(starts, 5)
     )
-    found: dict[int, list[int]] = {}
+    by_partition: dict[int, list[int]] = {}
     for run in runs:
-        found.setdefault(run.lane.partition, []).extend(one.offset() or 0 for one in run.messages)
-    assert found == {number: [0, 1, 2, 3, 4] for number in range(lanes)}
+        by_partition.setdefault(run.lane.partition, []).extend(
+            message.offset() or 0 for message in run.messages
+        )
+    assert by_partition == {number: [0, 1, 2, 3, 4] for number in range(lanes)}
 
 
 def test_an_offset_that_the_client_does_not_know_is_asked_for_again(

@@ -65,7 +65,7 @@ def test_a_round_is_over_once_the_group_and_then_the_job_have_passed_it(
     kafka: KafkaClient, cluster: Cluster
 ) -> None:
     """A dead letter that came back while the group was behind has to be read first."""
-    target, letters, group, job = (kafka.topic(it) for it in ("orders", "DLQ", "group", "job"))
+    target, letters, group, job = (kafka.topic(name) for name in ("orders", "DLQ", "group", "job"))
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
     for topic in (target, target, letters):
         producer.send(topic, b"v")

@@ -50,18 +50,18 @@ def tell(value, headers):
 
 def entries(log: str) -> list[dict[str, Any]]:
     """What each line of a log says; every one is an object with the members of all."""
-    found = [json.loads(line) for line in log.splitlines()]
-    assert all({"time", "level", "logger", "message"} <= one.keys() for one in found)
-    return found
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+    return lines
 
 
 def test_whatever_a_process_and_its_children_print_is_a_line_of_the_log() -> None:
     """To the last line, without secrets, and whatever the level of the log."""
     ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=False)
     assert (ended.returncode, ended.stdout) == (1, b"")
-    found = entries(ended.stderr.decode())
-    assert {(one.get("event"), one["level"]) for one in found} == {("output", "warning")}
-    said = [one["message"] for one in found]
+    lines = entries(ended.stderr.decode())
+    assert {(line.get("event"), line["level"]) for line in lines} == {("output", "warning")}
+    said = [line["message"] for line in lines]
     assert {"from Python, to standard output", "of a child", "of a child, ***"} <= {*said}
     assert "thread 'worker' (7) panicked at src/lib.rs:88:9: no entry, ***" in said
     assert not [message for message in said if "RUST_BACKTRACE" in message]
@@ -91,8 +91,8 @@ def test_what_java_and_the_workers_of_a_job_print_is_json_too(
         job.stopped()
     finally:
         job.kill()
-    found = entries(job.log)
-    printed = [one["message"] for one in found if one.get("event") == "output"]
-    assert any("JAVA_TOOL_OPTIONS" in one for one in printed), "Java"
+    lines = entries(job.log)
+    printed = [line["message"] for line in lines if line.get("event") == "output"]
+    assert any("JAVA_TOOL_OPTIONS" in message for message in printed), "Java"
     assert "from a worker" in printed
-    assert found[-1]["event"] == "stopped"
+    assert lines[-1]["event"] == "stopped"

@@ -161,9 +161,9 @@ def test_new_representation(header: DeadLetterHeader, other: Representation) -> 
 )
 def test_invalid_header(data: bytes, problem: str) -> None:
     """What is no valid header is told in a sentence that says what is wrong."""
-    found = decode_header(data)
-    assert isinstance(found, str)
-    assert problem in found
+    refusal = decode_header(data)
+    assert isinstance(refusal, str)
+    assert problem in refusal
 
 
 @given(st.binary(max_size=200), ccsids)

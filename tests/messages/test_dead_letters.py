@@ -69,9 +69,9 @@ SPRING: Headers = [
 ]
 
 
-def same(one: DeadLetterProfile, other: DeadLetterProfile) -> bool:
+def same(profile: DeadLetterProfile, other: DeadLetterProfile) -> bool:
     """Whether two profiles agree in all but date and time, which a profile takes from anywhere."""
-    return undated(one) == undated(other)
+    return undated(profile) == undated(other)
 
 
 def undated(profile: DeadLetterProfile) -> DeadLetterProfile:
@@ -83,10 +83,10 @@ def undated(profile: DeadLetterProfile) -> DeadLetterProfile:
 
 def test_binary_form() -> None:
     """An MQDLH in front of the body: rules see its fields and those of the descriptor."""
-    found = decode_dead_letter(ASCII_LITTLE + b"hello", DESCRIPTOR)
-    assert (found.scheme, found.problem, found.warning) == ("mqdlh", "", "")
-    assert found.header == SAMPLE
-    assert found.fields == {
+    profile = decode_dead_letter(ASCII_LITTLE + b"hello", DESCRIPTOR)
+    assert (profile.scheme, profile.problem, profile.warning) == ("mqdlh", "", "")
+    assert profile.header == SAMPLE
+    assert profile.fields == {
         "APPLIDAT": "",
         "APPLNAME": "",
         "APPLTYPE": 0,
@@ -105,10 +105,10 @@ def test_binary_form() -> None:
 
 def test_header_form() -> None:
     """The same fields as headers say the same."""
-    found = decode_dead_letter(b"hello", [*DESCRIPTOR, *HEADER_FORM])
+    profile = decode_dead_letter(b"hello", [*DESCRIPTOR, *HEADER_FORM])
     binary = decode_dead_letter(ASCII_LITTLE, DESCRIPTOR)
-    assert found.scheme == "redrive"
-    assert (found.header, found.fields) == (binary.header, binary.fields)
+    assert profile.scheme == "redrive"
+    assert (profile.header, profile.fields) == (binary.header, binary.fields)
 
 
 def test_keywords_come_from_their_fields() -> None:
@@ -138,15 +138,15 @@ def test_keywords_come_from_their_fields() -> None:
 @pytest.mark.parametrize("declared", ["MQSTR", "", "MQXMIT"])
 def test_format_is_not_required(declared: str) -> None:
     """The bytes make the header valid; a descriptor that says otherwise gets a warning."""
-    found = decode_dead_letter(ASCII_LITTLE, mqmd(Format=declared))
-    assert found.scheme == "mqdlh"
-    assert repr(declared) in found.warning
+    profile = decode_dead_letter(ASCII_LITTLE, mqmd(Format=declared))
+    assert profile.scheme == "mqdlh"
+    assert repr(declared) in profile.warning
 
 
 def test_message_without_descriptor() -> None:
     """Without any header of the descriptor a binary header is valid, and nothing is odd."""
-    found = decode_dead_letter(ASCII_LITTLE, [])
-    assert (found.scheme, found.warning) == ("mqdlh", "")
+    profile = decode_dead_letter(ASCII_LITTLE, [])
+    assert (profile.scheme, profile.warning) == ("mqdlh", "")
 
 
 @pytest.mark.parametrize(
@@ -165,11 +165,11 @@ def test_message_without_descriptor() -> None:
 )
 def test_no_valid_header(value: bytes | None, headers: Headers, problem: str) -> None:
     """Without a valid header the form is NONE, and the problem says which form fails and how."""
-    found = decode_dead_letter(value, headers)
-    assert (found.scheme, found.header) == ("none", None)
-    assert problem in found.problem
-    assert found.fields["REASON"] == 0
-    assert remove_header(found, value, headers) == (value, headers)
+    profile = decode_dead_letter(value, headers)
+    assert (profile.scheme, profile.header) == ("none", None)
+    assert problem in profile.problem
+    assert profile.fields["REASON"] == 0
+    assert remove_header(profile, value, headers) == (value, headers)
 
 
 def test_headers_are_outside_a_binary_header() -> None:
@@ -198,12 +198,12 @@ def test_invalid_headers_do_not_hide_a_binary_header() -> None:
 )
 def test_other_ecosystems(headers: Headers, scheme: str, reason: int, program: str) -> None:
     """Connect's and Spring's headers name the topic; the exception gives the reason."""
-    found = decode_dead_letter(b"{}", [("a", b"1"), *headers])
-    assert found.scheme == scheme
-    assert found.header == DeadLetterHeader(
+    profile = decode_dead_letter(b"{}", [("a", b"1"), *headers])
+    assert profile.scheme == scheme
+    assert profile.header == DeadLetterHeader(
         reason=reason, dest_q_name="orders", put_appl_name=program
     )
-    assert remove_header(found, b"{}", [("a", b"1"), *headers, ("b", None)]) == (
+    assert remove_header(profile, b"{}", [("a", b"1"), *headers, ("b", None)]) == (
         b"{}",
         [("a", b"1"), ("b", None)],
     )
@@ -212,8 +212,8 @@ def test_other_ecosystems(headers: Headers, scheme: str, reason: int, program: s
 def test_long_topic_name_is_kept_whole() -> None:
     """A topic may have a longer name than a queue, and retrying it must find it."""
     topic = "t" * 249
-    found = decode_dead_letter(b"", [("__connect.errors.topic", topic.encode())])
-    assert found.fields["DESTQ"] == topic
+    profile = decode_dead_letter(b"", [("__connect.errors.topic", topic.encode())])
+    assert profile.fields["DESTQ"] == topic
 
 
 @given(rows=st.lists(messages, max_size=12), has_one_layout=st.booleans())
@@ -269,7 +269,6 @@ def test_date_and_body_make_no_profile() -> None:
 
 
 def test_bodies_without_header_make_one_profile() -> None:
-    """Bodies without an eye-catcher share the profile of their headers."""
     values = [str(i).encode() * i for i in range(50)]
     _, profiles = DeadLetterDecoder().decode(
         Records.from_arrow(record_batch([*values], [HEADER_FORM] * 50))
@@ -392,7 +391,6 @@ def test_binary_form_describes_the_header() -> None:
 
 
 def test_header_form_leaves_the_descriptor() -> None:
-    """As headers the header leaves body and descriptor alone."""
     headers = mqmd(Format="MQSTR")
     assert add_header(SAMPLE, b"x", headers, form=Form.HEADERS) == (b"x", [*headers, *HEADER_FORM])
 
@@ -414,9 +412,9 @@ def test_binary_form_that_would_be_lost(
     """Where an MQDLH cannot say it or would not be found, headers are written instead."""
     written = add_header(header, value, headers, form=Form.BINARY)
     assert written[0] == value
-    found = decode_dead_letter(*written)
-    assert (found.scheme, found.header) == ("redrive", header)
-    assert remove_header(found, *written)[0] == value
+    profile = decode_dead_letter(*written)
+    assert (profile.scheme, profile.header) == ("redrive", header)
+    assert remove_header(profile, *written)[0] == value
 
 
 def test_new_header() -> None:

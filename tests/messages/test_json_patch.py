@@ -14,7 +14,7 @@ from redrive.messages.json_patch import JsonPatch, read_json, write_json
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda one: st.lists(one, max_size=4) | st.dictionaries(st.text("ab/~", max_size=3), one),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab/~", max_size=3), inner),
     max_leaves=12,
 )  # fmt: skip
 
@@ -55,7 +55,7 @@ def test_an_operation_changes_what_the_rfc_says(
 
 
 @pytest.mark.parametrize(
-    ("value", "operation", "told"),
+    ("value", "operation", "problem"),
     [
         (b"not json", {"op": "remove", "path": "/a"}, "the value is not JSON"),
         (None, {"op": "remove", "path": "/a"}, "the value is null"),
@@ -78,15 +78,15 @@ def test_an_operation_changes_what_the_rfc_says(
     ],
 )  # fmt: skip
 def test_a_patch_that_does_not_apply_says_why(
-    value: bytes | None, operation: dict[str, Any], told: str
+    value: bytes | None, operation: dict[str, Any], problem: str
 ) -> None:
     """Nor does one to a value that would lose something on the way."""
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=problem):
         JsonPatch.of([operation]).applied(value)
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "problem"),
     [
         ({}, "an array of operations"),
         ([], "an array of operations"),
@@ -104,9 +104,9 @@ def test_a_patch_that_does_not_apply_says_why(
         ([{"op": "move", "from": "/a", "path": "/a/b"}], "moved into itself"),
     ],
 )
-def test_what_is_no_patch_is_refused_before_it_is_applied(document: object, told: str) -> None:
+def test_what_is_no_patch_is_refused_before_it_is_applied(document: object, problem: str) -> None:
     """With the number of the operation."""
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=problem):
         JsonPatch.of(document)
 
 

@@ -15,7 +15,7 @@ DOCUMENT = {"a": {"b-c": [{"d": "x"}, 7, True, None]}, "e f": "y", "it's": 1.5, 
 
 
 @pytest.mark.parametrize(
-    ("path", "found"),
+    ("path", "text"),
     [
         ("$.a.b-c[0].d", "x"),
         ("$.a['b-c'][1]", "7"),
@@ -30,9 +30,9 @@ DOCUMENT = {"a": {"b-c": [{"d": "x"}, 7, True, None]}, "e f": "y", "it's": 1.5, 
         ("$[0]", None),
     ],
 )
-def test_a_path_leads_to_a_value_as_text(path: str, found: str | None) -> None:
+def test_a_path_leads_to_a_value_as_text(path: str, text: str | None) -> None:
     """Texts as they are, anything else as JSON; nothing there, or null, is nothing."""
-    assert JsonPath.of(path).find(DOCUMENT) == found
+    assert JsonPath.of(path).find(DOCUMENT) == text
 
 
 @pytest.mark.parametrize(
@@ -60,18 +60,18 @@ def test_any_path_finds_what_plain_indexing_finds(document: Any, steps: list[str
         else "['{}']".format(step.replace("\\", "\\\\").replace("'", "\\'"))
         for step in steps
     )
-    found = document
+    expected = document
     for step in steps:
-        is_place = isinstance(found, dict if isinstance(step, str) else list)
+        is_place = isinstance(expected, dict if isinstance(step, str) else list)
         try:
-            found = found[step] if is_place else None
+            expected = expected[step] if is_place else None
         except LookupError:
-            found = None
+            expected = None
     path = JsonPath.of(f"${written}")
     assert path.steps == tuple(steps)
     text = path.find(document)
-    if found is None:
+    if expected is None:
         assert text is None
     else:
         assert text is not None
-        assert (text if isinstance(found, str) else json.loads(text)) == found
+        assert (text if isinstance(expected, str) else json.loads(text)) == expected

@@ -39,9 +39,9 @@ def configuration(tmp_path: Path) -> JobConfiguration:
 
 
 def distribution(bounds: tuple[float, ...], *seconds: float) -> Distribution:
-    one = Distribution(bounds)
-    one.count(np.array(seconds))
-    return one
+    counted = Distribution(bounds)
+    counted.count(np.array(seconds))
+    return counted
 
 
 def emitted() -> Emitted:

@@ -190,7 +190,7 @@ def document_of(case: Case, *, fires: bool) -> dict[str, Any]:
     question = f'group by ({NAMED}) (ALERTS{{alertname="{case.alert}",alertstate="firing"}})'
     return {
         "interval": "1m",
-        "input_series": [{"series": name, "values": told} for name, told in series.items()],
+        "input_series": [{"series": name, "values": sequence} for name, sequence in series.items()],
         "promql_expr_test": [
             {
                 "expr": question,

@@ -45,9 +45,9 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 def visited(expression: str) -> list[Any]:
     """Every part of an expression."""
-    found: list[Any] = []
-    promql.walk(promql.parse(expression), found.append)
-    return found
+    parts: list[Any] = []
+    promql.walk(promql.parse(expression), parts.append)
+    return parts
 
 
 @pytest.fixture

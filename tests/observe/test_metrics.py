@@ -90,9 +90,9 @@ def test_names_follow_the_conventions_of_prometheus(observer: MetricsObserver) -
 
 def test_what_a_batch_did_is_what_is_exported(observer: MetricsObserver) -> None:
     """Every number that the job tells is found again, under the labels of the documentation."""
-    found = values(observer)
+    shown = values(observer)
     full = reason_name(2053)
-    assert {key: value for key, value in found.items() if key[0] == "redrive_inputs_total"} == {
+    assert {key: value for key, value in shown.items() if key[0] == "redrive_inputs_total"} == {
         ("redrive_inputs_total", ("orders", "", "forwarded", "3")): 7,
         ("redrive_inputs_total", ("orders", full, "parked", "3")): 2,
         ("redrive_inputs_total", ("orders", "", "remains", "")): 1,
@@ -132,16 +132,16 @@ def test_what_a_batch_did_is_what_is_exported(observer: MetricsObserver) -> None
         ("redrive_remaining_messages", ("orders",), 3),
         ("redrive_unacknowledged_messages", ("orders",), 1),
     ):
-        assert found[name, labels] == value, name
-    assert found["redrive_remaining_oldest_seconds", ("orders",)] == pytest.approx(60, abs=5)
-    assert found["redrive_unacknowledged_oldest_seconds", ("orders",)] == pytest.approx(9, abs=5)
+        assert shown[name, labels] == value, name
+    assert shown["redrive_remaining_oldest_seconds", ("orders",)] == pytest.approx(60, abs=5)
+    assert shown["redrive_unacknowledged_oldest_seconds", ("orders",)] == pytest.approx(9, abs=5)
 
 
 def test_a_reader_may_ask_for_one_metric_by_its_name(observer: MetricsObserver) -> None:
     """As ``/metrics?name[]=redrive_epoch`` does."""
     registry: CollectorRegistry = observer.metrics.registry
-    found = [one.name for one in registry.restricted_registry(["redrive_epoch"]).collect()]
-    assert found == ["redrive_epoch"]
+    names = [metric.name for metric in registry.restricted_registry(["redrive_epoch"]).collect()]
+    assert names == ["redrive_epoch"]
 
 
 def test_counters_grow_from_batch_to_batch(observer: MetricsObserver) -> None:
@@ -168,13 +168,13 @@ def test_two_jobs_in_one_process_share_nothing(configuration: JobConfiguration) 
 
 def test_a_stall_counts_once_however_long_it_lasts(observer: MetricsObserver) -> None:
     """And the next one counts again."""
-    told = (Activity.STALLED, Activity.STALLED, Activity.RUNNING, Activity.STALLED)
-    for activity in told:
+    activities = (Activity.STALLED, Activity.STALLED, Activity.RUNNING, Activity.STALLED)
+    for activity in activities:
         observer.supervised(state(activity, since=30))
-    found = values(observer)
-    assert found["redrive_stalls_total", ()] == 2
-    assert found["redrive_state", ("stalled",)] == 1
-    assert found["redrive_stalled_seconds", ()] == pytest.approx(30, abs=5)
+    shown = values(observer)
+    assert shown["redrive_stalls_total", ()] == 2
+    assert shown["redrive_state", ("stalled",)] == 1
+    assert shown["redrive_stalled_seconds", ()] == pytest.approx(30, abs=5)
     observer.supervised(state(Activity.RUNNING))
     assert values(observer)["redrive_stalled_seconds", ()] == 0
 
@@ -208,10 +208,10 @@ def test_what_messages_say_makes_no_end_of_series(
         ("redrive_failed_puts_total", most_targets, targets, ("orders", OTHER, OTHER)),
         ("redrive_inputs_total", most_series, lines, ("orders", OTHER, OTHER, OTHER)),
     ):
-        found = {key: value for key, value in values(observer).items() if key[0] == name}
-        assert len(found) == most + 1
-        assert sum(found.values()) == 2 * total
-        assert found[name, labels] == 2 * 50
+        shown = {key: value for key, value in values(observer).items() if key[0] == name}
+        assert len(shown) == most + 1
+        assert sum(shown.values()) == 2 * total
+        assert shown[name, labels] == 2 * 50
 
 
 def test_causes_beyond_a_number_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,16 +222,16 @@ def test_causes_beyond_a_number_are_counted_together(monkeypatch: pytest.MonkeyP
         observer.metrics.waiting.count_causes(
             Cause("orders", f"E{number}", "orders", "", 2, first) for number in range(5)
         )
-    found = values(observer)
+    shown = values(observer)
     name = "redrive_dead_letters_total"
-    assert {key[1]: value for key, value in found.items() if key[0] == name} == {
+    assert {key[1]: value for key, value in shown.items() if key[0] == name} == {
         ("E0", "orders", "", "orders"): 6,
         ("E1", "orders", "", "orders"): 6,
         ("E2", "orders", "", "orders"): 6,
         (OTHER, OTHER, OTHER, "orders"): 12,
     }
     name = "redrive_cause_first_seen_timestamp_seconds"
-    assert {key[1]: value for key, value in found.items() if key[0] == name} == {
+    assert {key[1]: value for key, value in shown.items() if key[0] == name} == {
         (f"E{number}", "orders"): 100 for number in range(3)
     }
 
@@ -240,12 +240,12 @@ def test_a_handler_that_is_gone_is_not_shown_any_more(observer: MetricsObserver)
     """A restart may take one away; the others keep their series."""
     observer.metrics.waiting.show_open(["bills"], {("bills", State.PARKED): Standing(2, 0, 0.0, 1)})
     observer.metrics.waiting.show_handlers({"bills": HandlerState.WAITING})
-    found = values(observer)
-    assert ("redrive_handler_state", ("orders", "running")) not in found
-    assert found["redrive_handler_state", ("bills", "waiting")] == 1
-    assert ("redrive_remaining_messages", ("orders",)) not in found
-    assert ("redrive_remaining_oldest_seconds", ("orders",)) not in found
-    assert ("redrive_unacknowledged_messages", ("orders",)) not in found
-    assert found["redrive_parked_messages", ("bills",)] == 2
-    assert found["redrive_held_messages", ("bills",)] == 1
-    assert found["redrive_remaining_messages", ("bills",)] == 0
+    shown = values(observer)
+    assert ("redrive_handler_state", ("orders", "running")) not in shown
+    assert shown["redrive_handler_state", ("bills", "waiting")] == 1
+    assert ("redrive_remaining_messages", ("orders",)) not in shown
+    assert ("redrive_remaining_oldest_seconds", ("orders",)) not in shown
+    assert ("redrive_unacknowledged_messages", ("orders",)) not in shown
+    assert shown["redrive_parked_messages", ("bills",)] == 2
+    assert shown["redrive_held_messages", ("bills",)] == 1
+    assert shown["redrive_remaining_messages", ("bills",)] == 0

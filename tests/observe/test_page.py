@@ -83,13 +83,13 @@ def test_each_check_has_its_own_rule(
     answers = [get(path) for path in ("/livez", "/readyz", "/healthz")]
     assert [status for status, _ in answers] == [live, ready, well]
     assert len({body for _, body in answers}) == 1
-    told = json.loads(answers[0][1])
-    passed = (told["is_live"], told["is_ready"], told["is_well"])
+    document = json.loads(answers[0][1])
+    passed = (document["is_live"], document["is_ready"], document["is_well"])
     assert passed == (live == 200, ready == 200, well == 200)
-    assert told["state"] == activity
+    assert document["state"] == activity
     if activity is Activity.STALLED:
-        assert told["message"].startswith("stalled since ")
-        assert told["message"].endswith(
+        assert document["message"].startswith("stalled since ")
+        assert document["message"].endswith(
             "(1 min 30 s), orders.dlq:2 at step commit, because no answer in time"
         )
 

@@ -70,8 +70,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 def survey_of(configuration: JobConfiguration) -> tuple[Survey, MetricsObserver, Told]:
     """A survey of a job, the metrics that it fills, and what it tells."""
-    told, observer = Told(), MetricsObserver(configuration)
-    return Survey(configuration, JobControl(told), observer.metrics.waiting), observer, told
+    control, observer = Told(), MetricsObserver(configuration)
+    return Survey(configuration, JobControl(control), observer.metrics.waiting), observer, control
 
 
 def at(world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -85,14 +85,14 @@ def test_what_will_be_deleted_is_told_once_an_hour(
 ) -> None:
     """And at once when it happens again; the metrics show it all the time."""
     at(world, monkeypatch, 0)
-    survey, observer, told = survey_of(configuration)
+    survey, observer, control = survey_of(configuration)
     counts = []
     for seconds in (0, 60, 3500, 60):
         at(world, monkeypatch, seconds)
         survey.look()
-        counts.append(len(told.warnings))
+        counts.append(len(control.warnings))
     assert counts == [1, 1, 1, 2]
-    assert told.warnings[0] == {
+    assert control.warnings[0] == {
         "message": "messages are deleted by their topic before they are handled",
         "topic": "orders.dlq",
         "at_most": 4,
@@ -103,8 +103,8 @@ def test_what_will_be_deleted_is_told_once_an_hour(
     assert values(observer)["redrive_expiring_messages", ("orders.dlq",)] == 0
     world.answer = (replace(SOON, first=world.now + 7200),)
     survey.look()
-    assert len(told.warnings) == 3
-    assert told.warnings[2]["first_in"] == "2 h"
+    assert len(control.warnings) == 3
+    assert control.warnings[2]["first_in"] == "2 h"
     assert values(observer)["redrive_expiring_messages", ("orders.dlq",)] == 4
 
 
@@ -112,7 +112,7 @@ def test_without_an_answer_the_last_one_stands_with_its_time(
     configuration: JobConfiguration, world: SimpleNamespace
 ) -> None:
     """A broker that is away ends nothing and makes nothing zero."""
-    survey, observer, told = survey_of(configuration)
+    survey, observer, control = survey_of(configuration)
     survey.look()
     before = values(observer)
     world.answer = TransientFault("no answer in time")
@@ -125,7 +125,7 @@ def test_without_an_answer_the_last_one_stands_with_its_time(
         ("handler_state", ("orders", "running")),
     ):
         assert after[f"redrive_{name}", label] == before[f"redrive_{name}", label] > 0
-    assert [notice["error"] for notice in told.notices] == ["no answer in time"]
+    assert [notice["error"] for notice in control.notices] == ["no answer in time"]
 
 
 def test_a_ledger_that_does_not_answer_keeps_no_figure_of_the_broker(
@@ -164,12 +164,12 @@ def test_a_handler_that_lost_its_place_is_stopped_though_nothing_waits(
 ) -> None:
     """As a topic that was recreated may be empty; the job says so."""
     survey, observer, _ = survey_of(configuration)
-    found = []
+    figures = []
     for stopped in ({}, {"orders.dlq": "it was recreated"}, {}):
         survey.supervised(replace(state(Activity.RUNNING), stopped=stopped))
         survey.look()
-        found.append(values(observer)["redrive_handler_state", ("orders", "stopped")])
-    assert found == [0, 1, 0]
+        figures.append(values(observer)["redrive_handler_state", ("orders", "stopped")])
+    assert figures == [0, 1, 0]
 
 
 def test_shares_that_nobody_has_are_counted_until_somebody_has_them(
@@ -179,11 +179,11 @@ def test_shares_that_nobody_has_are_counted_until_somebody_has_them(
     answers: list[list[Share]] = [[], [Share(2, 3), Share(3, 3)], []]
     monkeypatch.setattr("redrive.observe.survey.vacant_shares", lambda *_: answers.pop(0))
     survey, observer, _ = survey_of(replace(configuration, share=Share(1, 3)))
-    found = []
+    figures = []
     while answers:
         survey.look()
-        found.append(values(observer)["redrive_vacant_shares", ()])
-    assert found == [0, 2, 0]
+        figures.append(values(observer)["redrive_vacant_shares", ()])
+    assert figures == [0, 2, 0]
 
 
 def test_parked_and_remaining_are_those_of_the_ledger(
@@ -193,7 +193,7 @@ def test_parked_and_remaining_are_those_of_the_ledger(
     minute = int(time.time() * 1000) - 60_000
     stories = [("d:0:1", "d:0:1", "remains"), ("d:0:2", "d:0:2", "remains")]
     stories += [("d:0:3", "d:0:3", "remains"), ("d:0:3", "x:0:1", "retried")]
-    told = [
+    outcomes = [
         outcome(
             number, origin=origin, outcome=place, result=result, handler="orders",
             time=minute + number,
@@ -203,13 +203,13 @@ def test_parked_and_remaining_are_those_of_the_ledger(
     survey, observer, _ = survey_of(configuration)
     survey.look()
     assert ("redrive_remaining_messages", ("orders",)) not in values(observer), "no ledger yet"
-    append(configuration.ledger.path, rows(told, partitions=1))
+    append(configuration.ledger.path, rows(outcomes, partitions=1))
     survey.look()
-    found = values(observer)
-    assert found["redrive_remaining_messages", ("orders",)] == 2
-    assert found["redrive_remaining_oldest_seconds", ("orders",)] == pytest.approx(60, abs=20)
-    assert found["redrive_parked_messages", ("orders",)] == 0
-    assert found["redrive_ledger_answer_timestamp_seconds", ()] == pytest.approx(
+    exported = values(observer)
+    assert exported["redrive_remaining_messages", ("orders",)] == 2
+    assert exported["redrive_remaining_oldest_seconds", ("orders",)] == pytest.approx(60, abs=20)
+    assert exported["redrive_parked_messages", ("orders",)] == 0
+    assert exported["redrive_ledger_answer_timestamp_seconds", ()] == pytest.approx(
         time.time(), abs=20
     )
 
@@ -221,19 +221,19 @@ def test_repeated_dead_letters_are_those_since_the_job_began(
     survey, observer, _ = survey_of(configuration)
     begun, name = int(time.time() * 1000), "redrive_repeated_dead_letters_total"
     times = [begun - 60_000, begun - 59_000, begun + 1000, begun + 2000]
-    told = [
+    outcomes = [
         outcome(
             number, origin=f"d:0:{number}", outcome=f"d:0:{number}", result="retried", hop=0,
             handler="orders", consumer_group="billing", failed_record="orders:0:7", time=when,
         )
         for number, when in enumerate(times)
     ]  # fmt: skip
-    written, found = rows(told, partitions=1), []
+    written, figures = rows(outcomes, partitions=1), []
     for new in (written[:2], written[2:3], written[3:]):
         append(configuration.ledger.path, new)
         survey.look()
-        found.append(values(observer)[name, ("orders",)])
-    assert found == [0, 1, 2]
+        figures.append(values(observer)[name, ("orders",)])
+    assert figures == [0, 1, 2]
 
 
 def test_an_acknowledgement_counts_until_it_ends_though_no_outcome_comes(
@@ -242,15 +242,15 @@ def test_an_acknowledgement_counts_until_it_ends_though_no_outcome_comes(
     """The messages still count as remaining."""
     now = time.time()
     minute = int(now * 1000) - 60_000
-    told = [
+    outcomes = [
         outcome(
             number, origin=f"d:0:{number}", outcome=f"d:0:{number}", result="remains",
             handler="orders", rule_line=number, time=minute + 30_000 * number,
         )
         for number in (0, 1)
     ]  # fmt: skip
-    append(configuration.ledger.path, rows(told, partitions=1))
-    one = Acknowledgement(
+    append(configuration.ledger.path, rows(outcomes, partitions=1))
+    acknowledgement = Acknowledgement(
         id="5f2a",
         operator="ann",
         note="kept",
@@ -259,16 +259,22 @@ def test_an_acknowledgement_counts_until_it_ends_though_no_outcome_comes(
         selection=Selection(state=State.REMAINING, rule=0),
     )
     survey, observer, _ = survey_of(configuration)
-    found = []
-    over = replace(one, until=moment(minute))
-    for entry in (None, one.entry(), one.undone("bob"), one.entry(), over.entry()):
+    figures = []
+    over = replace(acknowledgement, until=moment(minute))
+    for entry in (
+        None,
+        acknowledgement.entry(),
+        acknowledgement.undone("bob"),
+        acknowledgement.entry(),
+        over.entry(),
+    ):
         world.states = NO_STATES if entry is None else states_of(dict([entry]))
         survey.look()
         known = values(observer)
         assert known["redrive_remaining_messages", ("orders",)] == 2
         age = known["redrive_unacknowledged_oldest_seconds", ("orders",)]
-        found.append((known["redrive_unacknowledged_messages", ("orders",)], age > 45))
-    assert found == [(2, True), (1, False), (2, True), (1, False), (2, True)]
+        figures.append((known["redrive_unacknowledged_messages", ("orders",)], age > 45))
+    assert figures == [(2, True), (1, False), (2, True), (1, False), (2, True)]
 
 
 def test_the_ledger_is_late_until_it_has_what_the_job_did(

@@ -26,13 +26,13 @@ def test_a_handler_that_does_not_move_is_stopped_whatever_others_do() -> None:
     positions = {ORDERS: 1, BILLS: 1}
     topics = KnownTopics({ORDERS: [(0, b"")] * 9, BILLS: [(0, b"")] * 9}, positions=positions)
     watch = HandlerWatch(topics)  # type: ignore[arg-type]
-    found = []
+    looks = []
     for seconds, orders, bills in ((0, 1, 1), (59, 2, 1), (60, 3, 1), (90, 3, 2), (149, 9, 2)):
         positions |= {ORDERS: orders, BILLS: bills}
         states = watch.look(job, NOW + seconds)
         assert states["absent"] is HandlerState.WAITING
-        found.append((states["orders"], states["bills"]))
-    assert found == [
+        looks.append((states["orders"], states["bills"]))
+    assert looks == [
         (RUNNING, RUNNING), (RUNNING, RUNNING), (RUNNING, STOPPED), (RUNNING, RUNNING),
         (RUNNING, RUNNING),
     ]  # fmt: skip

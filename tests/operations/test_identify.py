@@ -55,7 +55,7 @@ def test_each_scheme_in_a_mixed_topic_gets_its_name() -> None:
             vector["expect"]["scheme"] or "none",
             octets(vector["key"]),
             octets(vector["value"]),
-            [(name, octets(told)) for name, told in vector["headers"]],
+            [(name, octets(content)) for name, content in vector["headers"]],
         )
         for vector in load(VECTORS, "schemes")
     ]
@@ -68,14 +68,14 @@ def test_each_scheme_in_a_mixed_topic_gets_its_name() -> None:
     for n in range(10_000):
         name = kinds[n % len(kinds)][0]
         expected[name] = expected.get(name, 0) + 1
-    found = identified("dlq", records, KNOWN)
-    assert {name: one.count for name, one in found.schemes.items()} == expected
-    for one in found.schemes.values():
-        offset = int(one.example.rpartition(":")[2])
-        assert kinds[offset % len(kinds)][0] == one.name
-    assert found.schemes["connect"].topics["orders"]
-    assert found.schemes["connect"].groups["jdbc-sink"]
-    assert found.schemes["kafka-streams"].errors["a.B"]
+    identification = identified("dlq", records, KNOWN)
+    assert {name: scheme.count for name, scheme in identification.schemes.items()} == expected
+    for scheme in identification.schemes.values():
+        offset = int(scheme.example.rpartition(":")[2])
+        assert kinds[offset % len(kinds)][0] == scheme.name
+    assert identification.schemes["connect"].topics["orders"]
+    assert identification.schemes["connect"].groups["jdbc-sink"]
+    assert identification.schemes["kafka-streams"].errors["a.B"]
 
 
 @settings(max_examples=60)
@@ -85,11 +85,15 @@ def test_the_first_table_has_no_error_whatever_was_found(
 ) -> None:
     """Names come from outside; none of them breaks the table, and nothing is discarded."""
     records = [stored(n, key, *message) for n, (message, key) in enumerate(rows)]
-    found = identified("dlq", records, KNOWN)
-    assert sum(one.count for one in found.schemes.values()) == found.count == len(rows)
-    text = first_table(found)
+    identification = identified("dlq", records, KNOWN)
+    assert (
+        sum(scheme.count for scheme in identification.schemes.values())
+        == identification.count
+        == len(rows)
+    )
+    text = first_table(identification)
     result = parse(text)
-    assert result.table is not None, [one.render() for one in result.diagnostics]
+    assert result.table is not None, [diagnostic.render() for diagnostic in result.diagnostics]
     assert "DISCARD" not in re.sub(r"^\*.*$", "", text, flags=re.MULTILINE)
     assert max(map(len, text.splitlines())) <= 72
 
@@ -129,8 +133,8 @@ def test_draft_of_a_scheme_reads_the_message_it_is_made_of(
 ) -> None:
     """It is valid settings; what only looked like a known scheme has a name of its own then."""
     assert read_view(b"k", value, headers).scheme is None
-    found = identified("orders.dlq", [stored(0, b"k", value, headers)], KNOWN)
-    path = write_settings(tmp_path, "orders.dlq", more=found.schemes["none"].draft)
+    identification = identified("orders.dlq", [stored(0, b"k", value, headers)], KNOWN)
+    path = write_settings(tmp_path, "orders.dlq", more=identification.schemes["none"].draft)
     schemes = read_settings(path, asks=False).job.scheme_table
     view = read_view(b"k", value, headers, schemes=schemes)
     assert view.scheme == "own-orders-dlq"
@@ -179,7 +183,10 @@ def starter(fail: Any, errors: list[str]) -> str:
     """The starter table of a topic with one dead letter for each class."""
     record = OutputRecord("orders", b"k", b"{}", [], 5)
     letters = [failing(fail, error)(record, n, 1_000) for n, error in enumerate(errors)]
-    records = [stored(n, it.key, it.value, it.headers or []) for n, it in enumerate(letters)]
+    records = [
+        stored(n, letter.key, letter.value, letter.headers or [])
+        for n, letter in enumerate(letters)
+    ]
     return first_table(identified("dlq", records, KNOWN))
 
 
@@ -211,7 +218,7 @@ def test_engine_does_what_the_comments_of_a_starter_table_claim(fail: Any) -> No
             application.run()
             last = application.outcomes[-1]
             assert last["result"] == "remains", last
-            first = next(it for it in application.outcomes if it["rule_line"])
+            first = next(outcome for outcome in application.outcomes if outcome["rule_line"])
             expected = claim_of(text, first["rule_line"])
             assert len(application.puts) == len(expected)
             assert bool(expected) == (outlook is Outlook.PASSES and names_class)

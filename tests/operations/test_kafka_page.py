@@ -35,7 +35,9 @@ def test_the_schemes_of_the_page_read_what_it_shows(folder: Path) -> None:
     Path("tickets.rul").write_text(RULES)
     Path("fix.json").write_text(blocks("json")[0])
     Path("redrive.toml").write_text("\n".join(blocks("toml")))
-    table = SchemeTable(one.scheme() for one in read_settings(Path("redrive.toml")).job.schemes)
+    table = SchemeTable(
+        scheme.scheme() for scheme in read_settings(Path("redrive.toml")).job.schemes
+    )
     envelope = blocks("json")[-1].encode()
     letter = decode_dead_letter(envelope, [], schemes=table)
     assert (letter.scheme, letter.fields["DESTQ"]) == ("envelope", "tickets")

@@ -122,8 +122,10 @@ class Old:
 
     def results(self, plan: str) -> Counter[str]:
         """What the outcomes tell of a plan."""
-        outcomes = [json.loads(one.value or b"") for *_, one in self.cluster.visible(OUTCOMES)]
-        return Counter(one["result"] for one in outcomes if one.get("replay") == plan)
+        outcomes = [
+            json.loads(record.value or b"") for *_, record in self.cluster.visible(OUTCOMES)
+        ]
+        return Counter(outcome["result"] for outcome in outcomes if outcome.get("replay") == plan)
 
 
 def test_a_plan_whose_messages_a_table_placed_long_ago_puts_none_of_them_again() -> None:
@@ -160,8 +162,8 @@ def test_what_waits_for_its_next_attempt_is_not_restored() -> None:
     for lane, *_, record in list(old.cluster.visible(OUTCOMES)):
         outcome = json.loads(record.value or b"")
         if outcome["origin"] != f"{DEAD_LETTERS}:0:2":
-            told = json.dumps({**outcome, "topic": REMAINING, "result": "parked"}).encode()
-            old.cluster.append(record._replace(value=told, partition=lane.partition))
+            value = json.dumps({**outcome, "topic": REMAINING, "result": "parked"}).encode()
+            old.cluster.append(record._replace(value=value, partition=lane.partition))
     replay = old.apply(old.plan("p", range(3)))
     old.run()
     assert old.puts() == {2: 1}
@@ -226,13 +228,13 @@ def test_plans_that_restore_one_message_at_the_same_time_put_it_once() -> None:
     is_first = iter([True])
 
     def slow(self: Instructions, *arguments: Any) -> Iterator[Any]:
-        found = list(chunks(self, *arguments))
+        parts = list(chunks(self, *arguments))
         if next(is_first, False):
             old.apply(old.plan("first", range(2)))
             old.run()
             old.purge()
             old.clean()
-        yield from found
+        yield from parts
 
     with patch.object(Instructions, "_every_chunk", slow):
         replay = old.apply(old.plan("second", range(2)))
@@ -282,7 +284,7 @@ def test_a_plan_is_refused_where_outcomes_can_not_answer_for_its_messages(kept: 
     old = Old(4)
     old.run(PLACES)
     old.clean()
-    lanes = [one for one in old.cluster.logs if one.topic == OUTCOMES]
+    lanes = [lane for lane in old.cluster.logs if lane.topic == OUTCOMES]
     for lane in lanes:
         old.cluster.starts[lane] = old.cluster.end(lane) - kept
     before = {lane: old.cluster.end(lane) for lane in old.cluster.logs}
@@ -304,7 +306,7 @@ def test_a_restored_instruction_is_skipped_where_outcomes_since_are_gone() -> No
     old = Old(2)
     old.lose_copies()
     old.apply(old.plan("p", range(2)))
-    for lane in [one for one in old.cluster.logs if one.topic == OUTCOMES]:
+    for lane in [log for log in old.cluster.logs if log.topic == OUTCOMES]:
         old.cluster.append(OutputRecord(OUTCOMES, b"", b"{}", None, 1, lane.partition))
         old.cluster.starts[lane] = old.cluster.end(lane)
     old.run()

@@ -73,8 +73,8 @@ def test_the_put_makes_the_context_that_the_application_does_not_set(
     message = NewMessage(queue="Q", user="a-very-long-user", properties=properties, **options)
     headers = message.headers()
     assert len(dict(headers)) == len(headers)
-    found = {name: dict(headers).get(f"JMS_IBM_MQMD_{name}") for name in expected}
-    assert found == expected
+    descriptor = {name: dict(headers).get(f"JMS_IBM_MQMD_{name}") for name in expected}
+    assert descriptor == expected
 
 
 @pytest.mark.parametrize(

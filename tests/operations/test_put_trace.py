@@ -25,7 +25,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Traces a put on QM1 to Q on a cluster with these facts of its topics."""
 
     def trace(**facts: TopicFacts) -> ResolutionTrace:
-        topics = {f"QM1--{name}": one for name, one in facts.items()}
+        topics = {f"QM1--{name}": facts_of_topic for name, facts_of_topic in facts.items()}
         cluster = cast("Cluster", None)
         monkeypatch.setattr(put_trace, "ClusterFacts", lambda _: KnownCluster(topics))
         topology = read_topology([SourceText("QM1.mqsc", SCRIPT)]).topology
@@ -39,10 +39,10 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_topic_that_the_cluster_lacks_is_told(traced: Any) -> None:
     """The queue is defined and was not created: the message would be a dead letter."""
-    found = traced(Q=MISSING)
-    assert (found.end, found.final) == ("on a dead-letter queue", "DLQ@QM1")
-    assert (found.problem.code, found.assumed) == (2085, ())
-    assert "redrive topology apply creates it" in found.problem.detail
+    trace = traced(Q=MISSING)
+    assert (trace.end, trace.final) == ("on a dead-letter queue", "DLQ@QM1")
+    assert (trace.problem.code, trace.assumed) == (2085, ())
+    assert "redrive topology apply creates it" in trace.problem.detail
 
 
 def test_a_record_that_the_topic_refuses_is_told(traced: Any) -> None:
@@ -97,9 +97,9 @@ def test_a_stopped_channel_is_foreseen(
     at, queue, queue_manager = names
     message = NewMessage(queue=queue, queue_manager=queue_manager)
     stopped = put_trace.assuming_tracer(topology, States(running={channel: False}))
-    found = stopped.trace(at, message)
-    assert (found.end, found.is_good, found.problem is not None) == (end, False, True)
-    told = f"{found.problem.detail} {found.problem.advice}" if found.problem else ""
-    assert f"redrive channel start {' '.join(channel)}" in told
+    trace = stopped.trace(at, message)
+    assert (trace.end, trace.is_good, trace.problem is not None) == (end, False, True)
+    sentence = f"{trace.problem.detail} {trace.problem.advice}" if trace.problem else ""
+    assert f"redrive channel start {' '.join(channel)}" in sentence
     running = put_trace.assuming_tracer(topology, States(running={channel: True}))
     assert running.trace(at, message).is_good

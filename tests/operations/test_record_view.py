@@ -57,15 +57,18 @@ def test_any_record_can_be_shown(message: tuple[bytes | None, Headers], key: byt
     text = "\n".join(lines(view_of(key, value, headers)))
     assert f"{len(headers)} headers" in text
     # Blanks of other scripts are no control characters.
-    assert all(one.isprintable() or one in "\t\n" or category(one) == "Zs" for one in text)
+    assert all(
+        character.isprintable() or character in "\t\n" or category(character) == "Zs"
+        for character in text
+    )
 
 
 @pytest.mark.parametrize("place", ["", "orders", "orders:1", "orders:x:1", "or ders:0:1", "a:0:-1"])
 def test_what_is_no_place_is_a_usage_error(place: str) -> None:
     """The hint shows one."""
-    with pytest.raises(UsageError) as found:
+    with pytest.raises(UsageError) as refused:
         record_place(place)
-    assert "topic:partition:offset" in found.value.hint
+    assert "topic:partition:offset" in refused.value.hint
 
 
 def test_a_place_is_topic_partition_and_offset() -> None:

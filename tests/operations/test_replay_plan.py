@@ -115,7 +115,7 @@ def planned(
     entries: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ReplayPlan:
     limits = dict.fromkeys(("ORDERS", "BILLS"), queues.limits)
-    handlers = tuple(replace(one, timestamp=TimestampMode.KEEP) for one in job().handlers)
+    handlers = tuple(replace(handler, timestamp=TimestampMode.KEEP) for handler in job().handlers)
     settings = replace(job(), limits=limits, handlers=handlers)
     known: Any = cluster()
     planner = Planner(settings, known, queues.answers, entries=entries or {})
@@ -124,7 +124,7 @@ def planned(
 
 def codes(plan: ReplayPlan) -> dict[str, int]:
     """What a plan warns of, with the number of messages."""
-    return {one.code: one.count for one in plan.warnings}
+    return {warning.code: warning.count for warning in plan.warnings}
 
 
 ORIGINAL = Order(to=To.ORIGINAL)
@@ -133,19 +133,19 @@ pytestmark = pytest.mark.usefixtures("live")
 
 def test_a_plan_counts_by_reason_exception_group_and_target() -> None:
     """With an example each, bytes, and how long it takes at its rate."""
-    told = {"error_class": "a.B", "consumer_group": "billing"}
-    rows = [row(1), row(2, **told), row(3, field_destq="BILLS", field_reason=2051)]
+    columns = {"error_class": "a.B", "consumer_group": "billing"}
+    rows = [row(1), row(2, **columns), row(3, field_destq="BILLS", field_reason=2051)]
     plan = planned(rows, replace(ORIGINAL, rate=2))
     assert plan.count == 3
     assert plan.size == 30
     assert plan.seconds == 1.5
-    assert [(one.name, one.count) for one in plan.reasons] == [
+    assert [(part.name, part.count) for part in plan.reasons] == [
         ("2053 MQRC_Q_FULL", 2), ("2051 MQRC_PUT_INHIBITED", 1)
     ]  # fmt: skip
     for parts, name in ((plan.exceptions, "a.B"), (plan.groups, "billing")):
-        assert {(one.name, one.count) for one in parts} == {(name, 1), ("unknown", 2)}
+        assert {(part.name, part.count) for part in parts} == {(name, 1), ("unknown", 2)}
     assert not planned([row(1)], ORIGINAL).exceptions
-    assert [(one.name, one.count, one.example) for one in plan.targets] == [
+    assert [(part.name, part.count, part.example) for part in plan.targets] == [
         ("ORDERS", 2, "dlq:0:1"), ("BILLS", 1, "dlq:0:3")
     ]  # fmt: skip
     assert plan.messages == {"dlq": {"dlq:0": [1, 2, 3]}}
@@ -160,7 +160,7 @@ def test_a_plan_for_groups_names_their_topics_and_leaves_out_the_others() -> Non
     ]
     plan = planned(rows, Order(to=To.GROUP))
     assert plan.messages == {"dlq": {"dlq:0": [1, 2]}}
-    assert {one.name for one in plan.targets} == {
+    assert {part.name for part in plan.targets} == {
         "ORDERS.billing.retry", "ORDERS.connect-sink.retry"
     }  # fmt: skip
     assert plan.notes == ["1 message is left out: the consumer group is unknown"]
@@ -201,7 +201,7 @@ def test_a_plan_by_the_rules_tells_which_rule_decides() -> None:
     """As the table is now, and that it is the one that left them."""
     rows = [row(1), row(2, field_reason=2051), row(3, field_reason=9)]
     plan = planned(rows, Order(to=To.RULES))
-    assert {one.name for one in plan.targets} == {
+    assert {part.name for part in plan.targets} == {
         "ORDERS by the rule at line 1", "discarded by the rule at line 2",
         "remains: no rule matches",
     }  # fmt: skip
@@ -214,15 +214,15 @@ def test_a_plan_to_try_parked_messages_tells_where_their_next_attempt_goes(
     """By the rule whose turn it is, and whether the target takes it now."""
     live.clear()  # parked messages have no remaining copy
     table = parse(job().handlers[0].rules, name="").required()
-    mine = {"table_hash": table.hash[:16], "result": "parked"}
+    columns = {"table_hash": table.hash[:16], "result": "parked"}
     rows = [
         row(1),
-        row(2, attempt=1, reason=2053, **mine),
-        row(3, field_reason=2051, attempt=0, **mine),
+        row(2, attempt=1, reason=2053, **columns),
+        row(3, field_reason=2051, attempt=0, **columns),
     ]
     full = Queues(QueueLimits(max_depth=4, consumer_group="g"), 4)
     plan = planned(rows, Order(to=To.ATTEMPT), full)
-    assert {one.name for one in plan.targets} == {
+    assert {part.name for part in plan.targets} == {
         "ORDERS by the rule at line 1", "remains: the only attempt failed",
         "discarded by the rule at line 2",
     }  # fmt: skip
@@ -276,7 +276,7 @@ def test_a_topic_made_anew_does_not_have_the_messages_of_the_one_before(
 def test_a_plan_says_which_messages_have_no_dead_letter_header() -> None:
     """Their reason is none, and not the 0 that a header may have."""
     plan = planned([row(1, form="none", field_reason=0), row(2, field_reason=0)], ORIGINAL)
-    assert {one.name for one in plan.reasons} == {"no dead-letter header", "0 MQRC_NONE"}
+    assert {part.name for part in plan.reasons} == {"no dead-letter header", "0 MQRC_NONE"}
 
 
 def test_messages_of_another_handler_are_left_out() -> None:

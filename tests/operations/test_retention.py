@@ -29,7 +29,7 @@ def topics_of(
     positions: Mapping[TopicPartition, int] | None = None,
 ) -> KnownTopics:
     """Topics with records of these times, from offset 100 on."""
-    logs = {lane: [(int(1000 * one), b"") for one in some] for lane, some in times.items()}
+    logs = {lane: [(int(1000 * seconds), b"") for seconds in some] for lane, some in times.items()}
     return KnownTopics(logs, begin=100, settings=settings, positions=positions or {})
 
 
@@ -44,8 +44,8 @@ def job(alarm: float = 24.0, **more: Any) -> JobConfiguration:
 
 def found_by(topics: KnownTopics, wanted: JobConfiguration | None = None) -> dict[str, Waiting]:
     """What waits, by topic."""
-    found = waiting_on_topics(wanted or job(), topics, NOW)  # type: ignore[arg-type]
-    return {one.topic: one for one in found}
+    topics_waiting = waiting_on_topics(wanted or job(), topics, NOW)  # type: ignore[arg-type]
+    return {topic.topic: topic for topic in topics_waiting}
 
 
 AGES = st.lists(st.integers(0, int(400 * HOUR)), max_size=8).map(
@@ -68,7 +68,7 @@ def test_a_message_counts_if_its_topic_deletes_it_within_the_time(
         for number, ages in enumerate(partitions)
     }
     stands = {lane: committed[lane.partition] for lane in records}
-    one = found_by(topics_of(records, {DLQ: kept(retention)}, stands), job(alarm))[DLQ]
+    waiting = found_by(topics_of(records, {DLQ: kept(retention)}, stands), job(alarm))[DLQ]
     unread = [
         time
         for lane, times in records.items()
@@ -79,35 +79,39 @@ def test_a_message_counts_if_its_topic_deletes_it_within_the_time(
     # Times are told to the broker in whole milliseconds.
     edge = int(1000 * (NOW - keeps + min(alarm * HOUR, keeps / 2)))
     soon = [time for time in unread if 1000 * time < edge]
-    assert (one.messages, one.retention, one.expiring) == (len(unread), keeps, len(soon))
+    assert (waiting.messages, waiting.retention, waiting.expiring) == (
+        len(unread),
+        keeps,
+        len(soon),
+    )
     if soon:
-        assert one.first == pytest.approx(min(soon) + keeps, abs=0.01)
+        assert waiting.first == pytest.approx(min(soon) + keeps, abs=0.01)
     else:
-        assert one.first is None
+        assert waiting.first is None
 
 
 def test_only_what_is_deleted_for_its_age_expires() -> None:
     """Not on compacted topics, nor on those that keep records for ever or tell nobody."""
     old = [NOW - 1000 * HOUR]
     lanes = {TopicPartition(topic, 0): old for topic in (DLQ, RETRY, REMAINING)}
-    told = {RETRY: {"retention.ms": "-1"}, REMAINING: kept(1, "compact")}
-    found = found_by(topics_of(lanes, told))
-    assert {topic: one.retention for topic, one in found.items()} == {
+    settings = {RETRY: {"retention.ms": "-1"}, REMAINING: kept(1, "compact")}
+    by_topic = found_by(topics_of(lanes, settings))
+    assert {topic: waiting.retention for topic, waiting in by_topic.items()} == {
         DLQ: None, RETRY: FOREVER, REMAINING: FOREVER,
     }  # fmt: skip
-    assert all(one.expiring == 0 and one.first is None for one in found.values())
-    assert [one.topic for one in found.values() if one.is_own] == [RETRY, REMAINING]
+    assert all(waiting.expiring == 0 and waiting.first is None for waiting in by_topic.values())
+    assert [waiting.topic for waiting in by_topic.values() if waiting.is_own] == [RETRY, REMAINING]
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 def test_parked_and_remaining_messages_expire_too_where_topics_were_changed(policy: str) -> None:
     """An operator may have given a topic of the job's own a retention."""
     lanes = {TopicPartition(topic, 0): [NOW - 99 * HOUR] for topic in (RETRY, REMAINING)}
-    found = found_by(topics_of(lanes, dict.fromkeys((RETRY, REMAINING), kept(100, policy))))
-    for one in found.values():
-        assert one.expiring == 1
-        assert one.sentence(NOW) == (
-            f"{one.topic} deletes up to 1 message before handling, the first in 1 h:"
+    by_topic = found_by(topics_of(lanes, dict.fromkeys((RETRY, REMAINING), kept(100, policy))))
+    for waiting in by_topic.values():
+        assert waiting.expiring == 1
+        assert waiting.sentence(NOW) == (
+            f"{waiting.topic} deletes up to 1 message before handling, the first in 1 h:"
             " it keeps them for 4 d 4 h"
         )
 
@@ -118,7 +122,7 @@ def test_a_real_broker_says_what_expires(kafka: KafkaClient) -> None:
     now = time.time()
     days = (9.9, 9.5, 2.0, 0.0)
     kafka.produce(
-        dlq, [{"value": b"x", "timestamp_ms": int(1000 * (now - 86_400 * it))} for it in days]
+        dlq, [{"value": b"x", "timestamp_ms": int(1000 * (now - 86_400 * age))} for age in days]
     )
     base = job()
     identity = replace(base.handlers[0].identity, topic=dlq)
@@ -127,9 +131,14 @@ def test_a_real_broker_says_what_expires(kafka: KafkaClient) -> None:
         connection=kafka.connection,
         handlers=(replace(base.handlers[0], identity=identity),),
     )
-    (one,) = expiring_of(configuration, now)
-    assert (one.topic, one.messages, one.expiring, one.retention) == (dlq, 4, 2, 864_000.0)
-    assert one.first == pytest.approx(now + 0.1 * 86_400, abs=1)
+    (waiting,) = expiring_of(configuration, now)
+    assert (waiting.topic, waiting.messages, waiting.expiring, waiting.retention) == (
+        dlq,
+        4,
+        2,
+        864_000.0,
+    )
+    assert waiting.first == pytest.approx(now + 0.1 * 86_400, abs=1)
 
 
 def test_nothing_is_asked_for_without_an_alarm() -> None:
@@ -150,7 +159,7 @@ def test_a_job_that_begins_at_the_end_has_no_backlog() -> None:
 def test_that_the_first_cannot_be_read_hides_nothing() -> None:
     """The number is told all the same."""
     topics = topics_of({TopicPartition(DLQ, 0): [NOW - 99 * HOUR]}, {DLQ: kept(100)})
-    one = found_by(replace(topics, is_silent=True))[DLQ]
-    assert (one.expiring, one.first) == (1, None)
-    assert "before handling: it keeps" in one.sentence(NOW)
-    assert "at any time" in replace(one, first=NOW - 1).sentence(NOW)
+    waiting = found_by(replace(topics, is_silent=True))[DLQ]
+    assert (waiting.expiring, waiting.first) == (1, None)
+    assert "before handling: it keeps" in waiting.sentence(NOW)
+    assert "at any time" in replace(waiting, first=NOW - 1).sentence(NOW)

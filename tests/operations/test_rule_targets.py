@@ -32,7 +32,7 @@ def test_rules_are_told_what_their_topics_do_with_old_records(*, keeps: bool) ->
     """Only those that name a topic, and that deletion only if puts keep their timestamps."""
     table = parse(TABLE).required()
     assert known_topics(table) == {*TOPICS}
-    found = check_lives(table, TABLE, {**TOPICS, "other": MISSING}, keeps=keeps, name="t.rul")
+    diagnostics = check_lives(table, TABLE, {**TOPICS, "other": MISSING}, keeps=keeps, name="t.rul")
     hides, dies = "HIDES_NEWER", "DIES_YOUNG"
     expected = [(2, hides), (3, dies), (8, hides), (8, dies)] if keeps else [(2, hides), (8, hides)]
-    assert [(one.line, one.code) for one in found] == expected
+    assert [(diagnostic.line, diagnostic.code) for diagnostic in diagnostics] == expected

@@ -81,7 +81,7 @@ def _files() -> list[str]:
         )
     )
     order.message_type.append(outer)
-    return [base64.b64encode(it.SerializeToString()).decode() for it in (order, common)]
+    return [base64.b64encode(file.SerializeToString()).decode() for file in (order, common)]
 
 
 _ORDER_PROTO, _COMMON_PROTO = _files()
@@ -165,11 +165,11 @@ def test_a_registry_may_require_a_certificate(*, is_certified: bool) -> None:
                 ssl_key_file=str(CERTIFICATES / "encrypted.key"),
                 ssl_key_password="hunter2",  # noqa: S106 - of a key for tests
             )
-        found = SchemaRegistry(access).decoded(written(2, b"{}"))
+        decoded = SchemaRegistry(access).decoded(written(2, b"{}"))
         server.shutdown()
-    assert found is not None
-    assert (found.problem == "") == is_certified
-    assert is_certified or "did not answer" in found.problem
+    assert decoded is not None
+    assert (decoded.problem == "") == is_certified
+    assert is_certified or "did not answer" in decoded.problem
 
 
 def test_a_registry_may_want_a_token(url: str) -> None:
@@ -182,12 +182,12 @@ def test_a_registry_may_want_a_token(url: str) -> None:
             oauth_client_secret=SECRET,
             oauth_scope=SCOPE,
         )
-        found = SchemaRegistry(access).decoded(written(2, b"{}"))
+        decoded = SchemaRegistry(access).decoded(written(2, b"{}"))
         other = replace(access, oauth_client_secret="another")  # noqa: S106 - of a client for tests
         refused = SchemaRegistry(other).decoded(written(2, b"{}"))
-    assert found is not None
+    assert decoded is not None
     assert refused is not None
-    assert (found.problem, len(TOKENS)) == ("", 1)
+    assert (decoded.problem, len(TOKENS)) == ("", 1)
     assert (
         f"no token for the schema registry from {server}/token: HTTP Error 401" in refused.problem
     )
@@ -220,17 +220,17 @@ _order = st.fixed_dictionaries(
 @given(order=_order)
 def test_avro_is_told_as_json(registry: SchemaRegistry, order: dict[str, Any]) -> None:
     """By a schema that refers to another one; bytes are hexadecimal digits."""
-    found = registry.decoded(avro(order))
-    assert found is not None
-    assert (found.schema, found.kind, found.problem) == (1, "AVRO", "")
-    assert json.loads(found.text) == {**order, "raw": f"0x{order['raw'].hex()}"}
+    decoded = registry.decoded(avro(order))
+    assert decoded is not None
+    assert (decoded.schema, decoded.kind, decoded.problem) == (1, "AVRO", "")
+    assert json.loads(decoded.text) == {**order, "raw": f"0x{order['raw'].hex()}"}
 
 
 def test_json_schema_is_json_behind_an_id(registry: SchemaRegistry) -> None:
     """With indents."""
-    found = registry.decoded(written(2, b'{"a":1}'))
-    assert found is not None
-    assert (found.kind, found.text) == ("JSON", '{\n  "a": 1\n}')
+    decoded = registry.decoded(written(2, b'{"a":1}'))
+    assert decoded is not None
+    assert (decoded.kind, decoded.text) == ("JSON", '{\n  "a": 1\n}')
 
 
 def test_protobuf_is_read_by_the_index_of_its_message(registry: SchemaRegistry) -> None:
@@ -238,10 +238,10 @@ def test_protobuf_is_read_by_the_index_of_its_message(registry: SchemaRegistry) 
     at = timestamp_pb2.Timestamp(seconds=1_767_225_600).SerializeToString()
     money = b"\x08\x96\x01"
     line = b"\x0a\x03A-1" + b"\x12\x03" + money + b"\x1a" + bytes([len(at)]) + at
-    found = registry.decoded(written(3, b"\x04\x02\x00" + line))
-    assert found is not None
-    assert found.problem == ""
-    assert json.loads(found.text) == {
+    decoded = registry.decoded(written(3, b"\x04\x02\x00" + line))
+    assert decoded is not None
+    assert decoded.problem == ""
+    assert json.loads(decoded.text) == {
         "sku": "A-1",
         "price": {"cents": "150"},
         "at": "2026-01-01T00:00:00Z",
@@ -254,9 +254,9 @@ def test_protobuf_is_read_by_the_index_of_its_message(registry: SchemaRegistry) 
 @given(schema=st.integers(1, 6), payload=st.binary(min_size=1, max_size=40))
 def test_no_body_makes_reading_raise(registry: SchemaRegistry, schema: int, payload: bytes) -> None:
     """What does not fit is told, and shown as it is."""
-    found = registry.decoded(written(schema, payload))
-    assert found is not None
-    assert bool(found.text) is not bool(found.problem)
+    decoded = registry.decoded(written(schema, payload))
+    assert decoded is not None
+    assert bool(decoded.text) is not bool(decoded.problem)
 
 
 def test_what_has_no_schema_is_left_alone(registry: SchemaRegistry) -> None:
@@ -279,9 +279,9 @@ def test_what_the_registry_refuses_is_told(
 ) -> None:
     """No schema, a kind that nobody reads, another server, a wrong password."""
     registry = SchemaRegistry(RegistryAccess(url=url, username=USER, password=password))
-    found = registry.decoded(written(schema, b"x"))
-    assert found is not None
-    assert problem in found.problem
+    decoded = registry.decoded(written(schema, b"x"))
+    assert decoded is not None
+    assert problem in decoded.problem
     assert PASSWORD not in repr(RegistryAccess(url=url, username=USER, password=PASSWORD))
 
 
@@ -299,9 +299,9 @@ def test_a_library_that_is_missing_is_told(
 ) -> None:
     """With what installs it."""
     monkeypatch.setitem(__import__("sys").modules, "fastavro", None)
-    found = registry.decoded(avro({"id": 1, "to": {"city": ""}, "raw": b"", "note": None}))
-    assert found is not None
-    assert found.problem.endswith("pip install 'redrive[registry]'")
+    decoded = registry.decoded(avro({"id": 1, "to": {"city": ""}, "raw": b"", "note": None}))
+    assert decoded is not None
+    assert decoded.problem.endswith("pip install 'redrive[registry]'")
 
 
 def test_a_decoded_body_is_shown_and_masked(registry: SchemaRegistry) -> None:

@@ -34,7 +34,7 @@ def test_what_was_written_is_read(tmp_path: Path, state: SupervisionState) -> No
     path = tmp_path / "1-of-1" / "supervision.json"
     write(path, state)
     assert read(path) == state
-    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
@@ -52,7 +52,7 @@ def test_on_a_full_disk_the_file_is_written_over(
     monkeypatch.setattr(Path, "write_bytes", refuse)
     write(path, RUNNING)
     assert read(path) == RUNNING
-    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"state": "odd"}', '{"state": "running"}'])
@@ -121,6 +121,6 @@ def test_what_is_wrong_with_a_job(
     state: SupervisionState | None, instances: tuple[str, ...] | None, problem: str
 ) -> None:
     """A stall says more than a broker that is away; one's own words more than the broker's."""
-    found = problem_of(state, instances, NOW)
-    assert found.startswith(problem)
-    assert bool(found) is bool(problem)
+    problem_found = problem_of(state, instances, NOW)
+    assert problem_found.startswith(problem)
+    assert bool(problem_found) is bool(problem)

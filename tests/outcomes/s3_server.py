@@ -99,7 +99,8 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         query = {
-            name: one[0] for name, one in parse_qs(parts.query, keep_blank_values=True).items()
+            name: values[0]
+            for name, values in parse_qs(parts.query, keep_blank_values=True).items()
         }
         bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
         self.store.asked[self.command] += 1
@@ -179,7 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
                 '<ETag>"x"</ETag></Contents>'
             )
         parts += [
-            f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in folders
+            f"<CommonPrefixes><Prefix>{escape(folder)}</Prefix></CommonPrefixes>"
+            for folder in folders
         ]
         text = f'<ListBucketResult xmlns="{_NAMESPACE}">{"".join(parts)}'
         self._answer(
@@ -213,11 +215,13 @@ class _Handler(BaseHTTPRequestHandler):
         key, query, body = begun
         if "delete" in query:
             named = ET.fromstring(body).iter()  # noqa: S314 - our own client's
-            keys = [one.text or "" for one in named if one.tag.rpartition("}")[2] == "Key"]
+            keys = [
+                element.text or "" for element in named if element.tag.rpartition("}")[2] == "Key"
+            ]
             with self.store.lock:
-                for one in keys:
-                    self.store.objects.pop(one, None)
-            done = "".join(f"<Deleted><Key>{escape(one)}</Key></Deleted>" for one in keys)
+                for name in keys:
+                    self.store.objects.pop(name, None)
+            done = "".join(f"<Deleted><Key>{escape(name)}</Key></Deleted>" for name in keys)
             text = f'<DeleteResult xmlns="{_NAMESPACE}">{done}</DeleteResult>'
         elif "uploads" in query:
             with self.store.lock:
@@ -228,7 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             with self.store.lock:
                 parts = self.store.uploads.pop(query["uploadId"])
-                self.store.objects[key] = b"".join(one for _, one in sorted(parts.items()))
+                self.store.objects[key] = b"".join(part for _, part in sorted(parts.items()))
             text = '<CompleteMultipartUploadResult><ETag>"x"</ETag></CompleteMultipartUploadResult>'
         self._answer(HTTPStatus.OK, text.encode())
 

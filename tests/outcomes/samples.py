@@ -81,8 +81,8 @@ def remaining(topic: str, number: int, **members: Any) -> dict[str, Any]:
 def rows(outcomes: Iterable[dict[str, Any]], partitions: int = 3) -> list[Row]:
     """Outcomes as rows, as if they lay one after the other on the outcomes topic."""
     return [
-        row_of(orjson.dumps(it), START, number % partitions, number // partitions)
-        for number, it in enumerate(outcomes)
+        row_of(orjson.dumps(members), START, number % partitions, number // partitions)
+        for number, members in enumerate(outcomes)
     ]
 
 

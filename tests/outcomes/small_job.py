@@ -64,9 +64,9 @@ class SmallJob:
         sources = [self._waiting(self.identity.topic, most)]
         sources.append(
             [
-                it
-                for it in self._waiting(self.identity.retry_topic)
-                if it.timestamp + self.interval <= now
+                record
+                for record in self._waiting(self.identity.retry_topic)
+                if record.timestamp + self.interval <= now
             ]
         )
         if evaluate_remaining:
@@ -119,7 +119,7 @@ class SmallJob:
         """Committed offsets of the application, by kafka-python."""
         group = self.configuration.application
         offsets = self.kafka.admin.list_group_offsets({group: None})[group]
-        return {(lane.topic, lane.partition): it.offset for lane, it in offsets.items()}
+        return {(lane.topic, lane.partition): position.offset for lane, position in offsets.items()}
 
     def waiting(self, topic: str) -> list[Any]:
         """Records at or beyond the committed offsets of a topic."""
@@ -142,7 +142,10 @@ def _ranges(records: Iterable[Any]) -> list[OffsetRange]:
     offsets: dict[tuple[str, int], list[int]] = {}
     for record in records:
         offsets.setdefault((record.topic, record.partition), []).append(record.offset)
-    return [OffsetRange(*lane, min(found), max(found) + 1) for lane, found in offsets.items()]
+    return [
+        OffsetRange(*lane, min(offsets_of_lane), max(offsets_of_lane) + 1)
+        for lane, offsets_of_lane in offsets.items()
+    ]
 
 
 def dead_letter(number: int, reason: str, queue: str = "", **more: Any) -> dict[str, Any]:

@@ -29,9 +29,9 @@ def test_a_message_is_found_where_a_broker_leads_a_partition(
 
     def lane_of(*leaderless: str) -> str:
         without_leader(*leaderless)
-        found = archive.record(story.last)
-        assert isinstance(found, StoredRecord)
-        return str(found.lane)
+        record = archive.record(story.last)
+        assert isinstance(record, StoredRecord)
+        return str(record.lane)
 
     elsewhere = [f"{topic}:1" for topic in (identity.topic, *identity.waiting_topics)]
     assert lane_of(*elsewhere) == f"{identity.topic}:0"

@@ -35,23 +35,23 @@ def test_each_dead_letter_counts_once_wherever_the_counts_are_cut(tmp_path: Path
         "handler": "orders", "form": "headers", "error_class": None, "consumer_group": None,
         "fields": {"REASON": 2085, "DESTQ": "orders"},
     }  # fmt: skip
-    every = [outcome(number, **{**plain, **one}) for number, one in enumerate(STORIES)]
+    every = [outcome(number, **{**plain, **story}) for number, story in enumerate(STORIES)]
     written = rows(every, partitions=2)
     for cut in range(1, len(every)):
         folder, counter = tmp_path / str(cut), CauseCounter()
-        found: dict[tuple[str, str, str], tuple[int, float]] = {}
+        causes: dict[tuple[str, str, str], tuple[int, float]] = {}
         for part in (written[:cut], written[cut:], []):
             if part:
                 append(folder, part)
             table = LedgerTable.open(folder)
             assert table is not None
             assert counter.count_new(table, []) == []
-            for one in counter.count_new(table, ["orders"]):
-                assert isinstance(one, Cause)
-                key = one.cause, one.destination, one.group
-                count, first = found.get(key, (0, one.first))
-                found[key] = count + one.count, min(first, one.first)
-        assert found == {
+            for counted in counter.count_new(table, ["orders"]):
+                assert isinstance(counted, Cause)
+                key = counted.cause, counted.destination, counted.group
+                count, first = causes.get(key, (0, counted.first))
+                causes[key] = count + counted.count, min(first, counted.first)
+        assert causes == {
             (cause, destination, group): (count, (START + number * 7_000_000) / 1000)
             for cause, destination, group, count, number in CAUSES
         }
@@ -79,33 +79,35 @@ REPEATS: list[dict[str, Any]] = [
 
 def test_each_repeated_dead_letter_counts_once_wherever_the_counts_are_cut(tmp_path: Path) -> None:
     """Another group, a retry, a forward and a later attempt don't repeat anything."""
-    written = rows([outcome(it, **{**_FAILED, **one}) for it, one in enumerate(REPEATS)])
+    written = rows(
+        [outcome(number, **{**_FAILED, **story}) for number, story in enumerate(REPEATS)]
+    )
     for cut in range(1, len(written)):
         folder, counter = tmp_path / str(cut), RepeatCounter(moment(START))
-        found = []
+        counts = []
         for part in (written[:cut], written[cut:], []):
             if part:
                 append(folder, part)
             table = LedgerTable.open(folder)
             assert table is not None
-            found.append(counter.count_new(table, ["orders", "idle"], moment(START)))
-        numbers = [one.get("orders", 0) for one in found]
+            counts.append(counter.count_new(table, ["orders", "idle"], moment(START)))
+        numbers = [count.get("orders", 0) for count in counts]
         assert numbers == [
-            sum(it < cut for it in (1, 9, 10)),
-            sum(it >= cut for it in (1, 9, 10)),
+            sum(place < cut for place in (1, 9, 10)),
+            sum(place >= cut for place in (1, 9, 10)),
             0,
         ]
-        assert {*found[0], *found[1], *found[2]} == {"orders"}
+        assert {*counts[0], *counts[1], *counts[2]} == {"orders"}
 
 
 def test_dead_letter_from_before_the_job_does_not_count_but_is_repeated(tmp_path: Path) -> None:
     """For a day."""
     hour = 3_600_000
-    told = [
+    outcomes = [
         outcome(number, **{**_FAILED, "failed_record": failed, "time": START + hours * hour})
         for number, (failed, hours) in enumerate([("a", -25), ("b", -23), ("a", 0), ("b", 0)])
     ]
-    append(tmp_path / "ledger", rows(told))
+    append(tmp_path / "ledger", rows(outcomes))
     table = LedgerTable.open(tmp_path / "ledger")
     assert table is not None
     counter = RepeatCounter(moment(START - hour))

@@ -176,7 +176,7 @@ def test_conditions_see_columns_as_they_are_shown(
     """The engine masks the same text as the library that masks what is shown."""
     pattern = "".join(pieces)
     if Mask.problem_with(pattern) or any(
-        found[0] == "" for found in map(re2.compile(pattern).search, texts) if found
+        match[0] == "" for match in map(re2.compile(pattern).search, texts) if match
     ):
         return  # it would hide nothing between characters
     mask = Mask((pattern,))

@@ -50,7 +50,10 @@ CRITERIA = st.builds(
     key=_some(None, b"", b"key", b"other"),
     reason=_some(None, 0, 2053, 9999),
     result=_some("", "parked", "remains", "o'hara"),
-    since=st.none() | st.integers(-10_000, NUMBER * 7_000_000).map(lambda it: moment(START + it)),
+    since=st.none()
+    | st.integers(-10_000, NUMBER * 7_000_000).map(
+        lambda milliseconds: moment(START + milliseconds)
+    ),
 )
 
 
@@ -78,7 +81,7 @@ def test_flows_count_every_outcome_once(
     good = [row for row in everything if row["malformed"] is None]
     flows = [(Flow(*(row[name] for name in Flow._fields)), row) for row in good]
     expected = [Counter(flow for flow, _ in flows)]
-    expected += [Counter(flow for flow, row in flows if row["time"] >= it) for it in earliest]
+    expected += [Counter(flow for flow, row in flows if row["time"] >= time) for time in earliest]
     assert whole.flows(*earliest) == half.flows(*earliest) == expected
 
 
@@ -88,5 +91,7 @@ def test_a_time_of_another_zone_is_the_same_moment(
     """The table is partitioned by UTC days; who asks may live elsewhere."""
     here = moment(START).astimezone(timezone(timedelta(hours=-11)))
     whole, _, _ = ledgers
-    found = [whole.find(Criteria(since=it), limit=2 * NUMBER) for it in (here, moment(START))]
-    assert found[0] == found[1] != []
+    answers = [
+        whole.find(Criteria(since=since), limit=2 * NUMBER) for since in (here, moment(START))
+    ]
+    assert answers[0] == answers[1] != []

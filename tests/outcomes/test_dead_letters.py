@@ -37,12 +37,15 @@ def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob) -> None:
     records = small_job.kafka.read(small_job.configuration.outcomes_topic)
     append(
         small_job.configuration.ledger.path,
-        [row_of(it.value, it.timestamp, it.partition, it.offset) for it in records],
+        [
+            row_of(record.value, record.timestamp, record.partition, record.offset)
+            for record in records
+        ],
     )
     small_job.step(now)
     listing = small_job.told("ls", "--status", "all")
     assert listing["complete"] is True
-    assert {one["message"] for one in listing["dead_letters"]} == {
+    assert {letter["message"] for letter in listing["dead_letters"]} == {
         f"{topic}:0:{offset}" for offset in range(3)
     }
     waiting = small_job.told("ls")
@@ -95,10 +98,10 @@ def test_what_cannot_be_read_is_not_shown_as_none(tmp_path_factory: pytest.TempP
     folder = tmp_path_factory.mktemp("away")
     config = write_settings(folder, "orders.dlq")
     waits = redrive("status", "--json", "-c", config)
-    told = orjson.loads(waits.stdout)
-    [handler] = told["handlers"]
+    status = orjson.loads(waits.stdout)
+    [handler] = status["handlers"]
     unknown = {"number": None, "precision": "unknown"}
-    assert (told["outcomes"], handler["parked"], handler["remaining"]) == (None, unknown, unknown)
+    assert (status["outcomes"], handler["parked"], handler["remaining"]) == (None, unknown, unknown)
     assert "No outcomes yet" not in redrive("status", "-c", config).stdout
     for command in (["ls"], ["groups"], ["show", "orders.dlq:0:1"], ["history"]):
         result = redrive(*command, "-c", config, code=1)

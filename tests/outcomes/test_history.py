@@ -23,7 +23,13 @@ def _project(job: SmallJob) -> None:
     """Appends what is on the outcomes topic to a new ledger, as the projection would."""
     records = job.kafka.read(job.configuration.outcomes_topic)
     path = job.configuration.ledger.path
-    append(path, [row_of(it.value, it.timestamp, it.partition, it.offset) for it in records])
+    append(
+        path,
+        [
+            row_of(record.value, record.timestamp, record.partition, record.offset)
+            for record in records
+        ],
+    )
 
 
 def _histories(job: SmallJob) -> dict[str, list[dict[str, Any]]]:
@@ -59,8 +65,12 @@ def test_a_history_is_what_the_topic_holds_of_the_message(job: SmallJob) -> None
     for message, outcomes in histories.items():
         answer = archive.history(message)
         assert isinstance(answer, History)
-        assert [row["outcome"] for row in answer.outcomes] == [it["outcome"] for it in outcomes]
-        assert [row["result"] for row in answer.outcomes] == [it["result"] for it in outcomes]
+        assert [row["outcome"] for row in answer.outcomes] == [
+            outcome["outcome"] for outcome in outcomes
+        ]
+        assert [row["result"] for row in answer.outcomes] == [
+            outcome["result"] for outcome in outcomes
+        ]
         assert answer.notes == ()
 
 
@@ -134,20 +144,25 @@ def test_a_message_without_outcome_is_explained(
 
 def test_a_search_finds_by_key_reason_result_and_time(job: SmallJob, now: int) -> None:
     """Each option narrows the list down as a filter over the topic does."""
-    everything = [it for history in _histories(job).values() for it in history]
+    everything = [outcome for history in _histories(job).values() for outcome in history]
     searches: list[tuple[list[str], Callable[[dict[str, Any]], bool]]] = [
         ([], lambda _: True),
-        (["--key", "key-2"], lambda it: it["key"] == "a2V5LTI="),
-        (["--key", "0xff00"], lambda it: it["key"] == "/wA="),
-        (["--reason", "MQRC_Q_FULL"], lambda it: it["fields"].get("REASON") == 2053),
-        (["--reason", "2085"], lambda it: 2085 in (it["reason"], it["fields"].get("REASON"))),
-        (["--result", "remains"], lambda it: it["result"] == "remains"),
-        (["--since", "1m"], lambda it: it["time"] >= now - 60_000),
+        (["--key", "key-2"], lambda outcome: outcome["key"] == "a2V5LTI="),
+        (["--key", "0xff00"], lambda outcome: outcome["key"] == "/wA="),
+        (["--reason", "MQRC_Q_FULL"], lambda outcome: outcome["fields"].get("REASON") == 2053),
+        (
+            ["--reason", "2085"],
+            lambda outcome: 2085 in (outcome["reason"], outcome["fields"].get("REASON")),
+        ),
+        (["--result", "remains"], lambda outcome: outcome["result"] == "remains"),
+        (["--since", "1m"], lambda outcome: outcome["time"] >= now - 60_000),
     ]
     for options, fits in searches:
         answer = job.told("history", *options)
-        found = sorted(row["outcome"] for row in answer["outcomes"])
-        assert found == sorted(it["outcome"] for it in everything if fits(it)), options
+        outcomes_found = sorted(row["outcome"] for row in answer["outcomes"])
+        assert outcomes_found == sorted(
+            outcome["outcome"] for outcome in everything if fits(outcome)
+        ), options
 
 
 def test_the_limit_keeps_the_newest(job: SmallJob, now: int) -> None:

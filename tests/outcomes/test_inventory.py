@@ -41,7 +41,7 @@ stories = st.lists(
 
 def outcomes_of(stories: Sequence[tuple[list[str], str]]) -> list[dict[str, Any]]:
     """The outcomes of some dead letters, attempt by attempt, those of all mixed."""
-    found: list[tuple[int, int, dict[str, Any]]] = []
+    story_members: list[tuple[int, int, dict[str, Any]]] = []
     for letter, (waiting, end) in enumerate(stories):
         # A replay may come too late.
         after = [end, "skipped"][: 1 + letter % 2] if end else []
@@ -52,12 +52,12 @@ def outcomes_of(stories: Sequence[tuple[list[str], str]]) -> list[dict[str, Any]
                 members |= {"result": "remains", "action": "QUARANTINE"}
             if result == "held":
                 members |= {"result": "parked", "attempt": 0}
-            members["outcome"] = f"redrive-shop-retry:0:{len(found)}" if attempt else place
+            members["outcome"] = f"redrive-shop-retry:0:{len(story_members)}" if attempt else place
             members["reason"] = 2053 if letter % 2 else 2085
             members["fields"] = {"DESTQ": f"Q{letter % 3}", "REASON": 2053}
-            found.append((attempt, letter, members))
-    found.sort(key=lambda one: one[:2])
-    return [outcome(number, **members) for number, (_, _, members) in enumerate(found)]
+            story_members.append((attempt, letter, members))
+    story_members.sort(key=lambda item: item[:2])
+    return [outcome(number, **members) for number, (_, _, members) in enumerate(story_members)]
 
 
 def opened(folder: Path, known: Sequence[Row], tail: Sequence[Row]) -> Inventory:
@@ -115,8 +115,8 @@ def test_each_dead_letter_is_told_by_its_last_outcome(
             for number in range(3)
         ]
         groups, total = inventory.groups(Selection(state=state), limit=100)
-    assert [row for one in pages for row in one.letters] == [*listing.letters]
-    assert {one.total for one in pages} == {listing.total}, "also past the end"
+    assert [row for page in pages for row in page.letters] == [*listing.letters]
+    assert {page.total for page in pages} == {listing.total}, "also past the end"
     assert listing.total == total == len(wanted)
     assert sorted(row["outcome"] for row in listing.letters) == sorted(
         row["outcome"] for row in wanted
@@ -124,14 +124,21 @@ def test_each_dead_letter_is_told_by_its_last_outcome(
     times = [row["time"] for row in listing.letters]
     assert times == sorted(times, reverse=True)
     counted = Counter((row["field_destq"], row["reason_name"]) for row in wanted)
-    found: Counter[tuple[str, str]] = Counter()
+    groups_found: Counter[tuple[str, str]] = Counter()
     for group in groups:
-        found[group.destination, group.failure] += group.count
+        groups_found[group.destination, group.failure] += group.count
         assert group.example in last
         assert group.first <= group.last
-    assert found == counted
-    told = [row for row in every if row["result"] not in UNTOUCHED]
-    firsts = [min(it["time"] for it in told if it["origin"] == row["origin"]) for row in wanted]
+    assert groups_found == counted
+    decided = [row for row in every if row["result"] not in UNTOUCHED]
+    firsts = [
+        min(
+            row_of_origin["time"]
+            for row_of_origin in decided
+            if row_of_origin["origin"] == row["origin"]
+        )
+        for row in wanted
+    ]
     if groups and state is State.OPEN:
         assert min(group.first for group in groups) == min(firsts)
 
@@ -147,7 +154,13 @@ def inventory(tmp_path: Path) -> Inventory:
         {"origin": "d:0:4", "result": "parked", "key": None, "attempt": 0},
         {"origin": "d:0:5", "result": "remains", "action": "QUARANTINE", "handler": "late"},
     ]
-    every = rows([outcome(number, **one) for number, one in enumerate(members)], partitions=1)
+    every = rows(
+        [
+            outcome(number, **members_of_outcome)
+            for number, members_of_outcome in enumerate(members)
+        ],
+        partitions=1,
+    )
     return opened(tmp_path / "ledger", every[:3], every[3:])
 
 
@@ -178,10 +191,10 @@ def test_filters_hold_for_the_last_outcome(
     """Also a condition in SQL, on rows of the ledger and on those that it does not hold yet."""
     with inventory:
         listing = inventory.letters(selection, limit=10)
-    found = [row["origin"] for row in listing.letters if row["reason"] != -1]
-    assert set(found) >= {f"d:0:{number}" for number in origins}
+    origins_found = [row["origin"] for row in listing.letters if row["reason"] != -1]
+    assert set(origins_found) >= {f"d:0:{number}" for number in origins}
     if selection.rule is None and selection.reason is None:
-        assert found == [f"d:0:{number}" for number in origins]
+        assert origins_found == [f"d:0:{number}" for number in origins]
 
 
 def test_what_stands_is_counted_by_handler_with_quarantined_messages_apart(
@@ -189,14 +202,14 @@ def test_what_stands_is_counted_by_handler_with_quarantined_messages_apart(
 ) -> None:
     """Status, lists and metrics say the same."""
     with inventory:
-        found = inventory.standing()
-    assert {key: one.count for key, one in found.items()} == {
+        standing = inventory.standing()
+    assert {key: figures.count for key, figures in standing.items()} == {
         ("payments", State.PARKED): 1,
         ("payments", State.REMAINING): 1,
         ("bills", State.REMAINING): 1,
         ("late", State.QUARANTINED): 1,
     }
-    assert found["payments", State.PARKED].held == 1
+    assert standing["payments", State.PARKED].held == 1
 
 
 def acknowledgement(**chosen: Any) -> Acknowledgement:
@@ -242,17 +255,17 @@ def test_what_is_acknowledged_counts_as_such_in_every_view(
                 number, **plain, origin=f"d:0:{number}", outcome=f"d:0:{number}",
                 message=f"d:0:{number}", rule_line=number, time=START + 10_000 * number
             )
-            | one
-            for number, one in enumerate(members)
+            | letter
+            for number, letter in enumerate(members)
         ],
         partitions=1,
     )  # fmt: skip
-    made = [acknowledgement(**one) for one in given]
+    made = [acknowledgement(**fields) for fields in given]
     entries = states_of(
-        {f"{ACKNOWLEDGED}{number}": one.entry()[1] for number, one in enumerate(made)}
+        {f"{ACKNOWLEDGED}{number}": entry.entry()[1] for number, entry in enumerate(made)}
     ).acknowledged
     read = acknowledgements_of(entries, moment(START - 1))
-    assert [replace(one, id="5f2a") for one in read] == made
+    assert [replace(acknowledgement_read, id="5f2a") for acknowledgement_read in read] == made
     assert acknowledgements_of({"x": {"made": "?"}}, moment(START)) == ()
     table_rows = every[:3]
     append(tmp_path / "ledger", list(table_rows))
@@ -262,7 +275,7 @@ def test_what_is_acknowledged_counts_as_such_in_every_view(
         listing = inventory.letters(Selection(state=State.ALL), limit=9)
         groups, _ = inventory.groups(Selection(state=State.ALL), limit=9)
     assert listing.acknowledged == {f"d:0:{number}" for number in covered}
-    assert sum(one.acknowledged for one in groups) == len(covered)
+    assert sum(group.acknowledged for group in groups) == len(covered)
     remaining = standing["orders", State.REMAINING]
     assert (remaining.count, remaining.acknowledged) == (3, len(covered))
     oldest = min({0, 2, 3} - covered, default=None)
@@ -282,14 +295,14 @@ def test_what_is_acknowledged_counts_as_such_in_every_view(
 )
 def test_a_condition_reaches_a_column_however_it_names_it(tmp_path: Path, where: str) -> None:
     """Queries are planned over the columns that they name."""
-    told = [
+    outcomes = [
         outcome(
             number, origin=f"d:0:{number}", outcome=f"d:0:{number}", result="remains",
             action="FWD", fields={"DESTQ": queue},
         )
         for number, queue in enumerate("AAB")
     ]  # fmt: skip
-    append(tmp_path / "ledger", list(rows(told, partitions=1)))
+    append(tmp_path / "ledger", list(rows(outcomes, partitions=1)))
     with Inventory(Ledger(LedgerTable.open(tmp_path / "ledger"))) as inventory:
         assert inventory.count(Selection(where=where)) == 2
         assert len(inventory.places(Selection(where=where), limit=None)) == 2
@@ -312,7 +325,7 @@ def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "told", "hint"),
+    ("where", "problem", "hint"),
     [
         ("no_such_column = 1", "there is no column no_such_column", "docs/ledger.md"),
         ("destq = 'X'", "there is no column destq", "did you mean field_destq?"),
@@ -335,7 +348,7 @@ def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:
     ],
 )
 def test_a_condition_that_is_none_is_a_mistake_of_the_user(
-    inventory: Inventory, where: str, told: str, hint: str
+    inventory: Inventory, where: str, problem: str, hint: str
 ) -> None:
     """The error says where, without the engine's words or values of messages."""
     with (
@@ -343,7 +356,7 @@ def test_a_condition_that_is_none_is_a_mistake_of_the_user(
         pytest.raises(UsageError, match=r"^--where is not a valid condition") as refused,
     ):
         inventory.letters(Selection(where=where), limit=1)
-    assert told in refused.value.message
+    assert problem in refused.value.message
     assert hint in str(refused.value.hint)
 
 
@@ -351,7 +364,9 @@ def test_a_comment_in_a_condition_ends_with_it(inventory: Inventory) -> None:
     """The other filters hold behind it."""
     with inventory:
         selection = Selection(state=State.REMAINING, where="handler = 'bills' -- mine")
-        assert [one["origin"] for one in inventory.letters(selection, limit=9).letters] == ["d:0:3"]
+        assert [letter["origin"] for letter in inventory.letters(selection, limit=9).letters] == [
+            "d:0:3"
+        ]
 
 
 @pytest.mark.parametrize("where", ["", "handler = 'bills'", "CAST(origin AS INT) = 1"])
@@ -363,10 +378,10 @@ def test_a_ledger_that_cannot_be_read_is_told_and_never_empty(
         path.write_bytes(b"nothing that was written")
     with (
         inventory,
-        pytest.raises(EnvironmentFault, match=r"the ledger in .* cannot be used") as told,
+        pytest.raises(EnvironmentFault, match=r"the ledger in .* cannot be used") as refused,
     ):
         inventory.letters(Selection(where=where), limit=1)
-    assert "\n" not in told.value.message
+    assert "\n" not in refused.value.message
 
 
 def test_a_group_without_a_dead_letter_header_has_no_reason(tmp_path: Path) -> None:
@@ -377,10 +392,10 @@ def test_a_group_without_a_dead_letter_header_has_no_reason(tmp_path: Path) -> N
          "error_class": None, "consumer_group": None}
         for number, form in enumerate(("none", "none", "headers"))
     ]  # fmt: skip
-    every = rows([outcome(number, **one) for number, one in enumerate(members)], partitions=1)
+    every = rows([outcome(number, **fields) for number, fields in enumerate(members)], partitions=1)
     with opened(tmp_path / "ledger", every, []) as inventory:
         groups, _ = inventory.groups(Selection(), limit=9)
-    assert [(one.reason, one.count) for one in groups] == [(None, 2), (0, 1)]
+    assert [(group.reason, group.count) for group in groups] == [(None, 2), (0, 1)]
 
 
 def test_each_exception_is_a_group_of_its_own(tmp_path: Path) -> None:
@@ -389,13 +404,13 @@ def test_each_exception_is_a_group_of_its_own(tmp_path: Path) -> None:
     members: list[dict[str, Any]] = [
         {"origin": f"d:0:{number}", "result": "remains", "form": "connect", "handler": "h",
          "fields": {"REASON": 2110, "DESTQ": "orders"}, "reason_name": "",
-         "error_class": told, "consumer_group": None}
-        for number, told in enumerate(classes)
+         "error_class": error_class, "consumer_group": None}
+        for number, error_class in enumerate(classes)
     ]  # fmt: skip
-    every = rows([outcome(number, **one) for number, one in enumerate(members)], partitions=1)
+    every = rows([outcome(number, **fields) for number, fields in enumerate(members)], partitions=1)
     with opened(tmp_path / "ledger", every, []) as inventory:
         groups, _ = inventory.groups(Selection(), limit=9)
-    assert {one.error_class: one.count for one in groups} == {
+    assert {group.error_class: group.count for group in groups} == {
         "java.io.IOException": 2, "": 1, "java.lang.Error": 1,
     }  # fmt: skip
 
@@ -412,10 +427,10 @@ def test_group_counts_dead_letters_of_one_record(tmp_path: Path) -> None:
             ("b", "orders:0:7", 0),
         ])
     ]  # fmt: skip
-    every = rows([outcome(number, **one) for number, one in enumerate(members)], partitions=1)
+    every = rows([outcome(number, **fields) for number, fields in enumerate(members)], partitions=1)
     with opened(tmp_path / "ledger", every, []) as inventory:
         groups, _ = inventory.groups(Selection(), limit=9)
-    assert {one.consumer_group: (one.count, one.repeated) for one in groups} == {
+    assert {group.consumer_group: (group.count, group.repeated) for group in groups} == {
         "a": (7, 2), "b": (1, 0),
     }  # fmt: skip
 
@@ -429,19 +444,19 @@ def test_an_empty_ledger_has_no_dead_letters(tmp_path: Path) -> None:
 
 def test_what_a_plan_is_made_of_tells_how_often_a_message_was_replayed(tmp_path: Path) -> None:
     """Only what was tried again counts; the first to fail comes first."""
-    told = {"replay": "p", "operator": "ann", "purpose": "", "attempt": 2}
-    none = {**dict.fromkeys(told), "attempt": 1}
+    columns = {"replay": "p", "operator": "ann", "purpose": "", "attempt": 2}
+    none = {**dict.fromkeys(columns), "attempt": 1}
     members: list[dict[str, Any]] = [
         {"origin": "d:0:1", "result": "remains", **none},
         {"origin": "d:0:2", "result": "remains", **none},
-        {"origin": "d:0:1", "result": "remains", **told},
-        {"origin": "d:0:2", "result": "cancelled", **told},
-        {"origin": "d:0:2", "result": "remains", **told, "attempt": 0},
+        {"origin": "d:0:1", "result": "remains", **columns},
+        {"origin": "d:0:2", "result": "cancelled", **columns},
+        {"origin": "d:0:2", "result": "remains", **columns, "attempt": 0},
         {"origin": "d:0:3", "result": "remains", **none},
-        {"origin": "d:0:3", "result": "forwarded", **told},
-        {"origin": "d:0:1", "result": "remains", **told, "replay": "q"},
+        {"origin": "d:0:3", "result": "forwarded", **columns},
+        {"origin": "d:0:1", "result": "remains", **columns, "replay": "q"},
     ]
-    every = rows([outcome(number, **one) for number, one in enumerate(members)], partitions=1)
+    every = rows([outcome(number, **fields) for number, fields in enumerate(members)], partitions=1)
     with opened(tmp_path / "ledger", every[:3], every[3:]) as inventory:
         places = inventory.places(Selection(state=State.REMAINING), limit=None)
         first = inventory.places(Selection(state=State.REMAINING), limit=1)

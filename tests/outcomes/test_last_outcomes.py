@@ -33,8 +33,8 @@ def outcomes_topic(values: list[bytes], first: int = 0) -> KnownTopics:
 
 
 def value_of(origin: str, result: str, plan: str | None = None, topic: str = "dlq") -> bytes:
-    told = {"replay": plan} if plan else {}
-    return orjson.dumps(outcome(1, origin=origin, result=result, topic=topic, **told))
+    columns = {"replay": plan} if plan else {}
+    return orjson.dumps(outcome(1, origin=origin, result=result, topic=topic, **columns))
 
 
 TOLD = st.lists(
@@ -49,31 +49,31 @@ TOLD = st.lists(
 @given(TOLD, st.integers(0, 10), st.integers(0, 10))
 def test_the_last_outcome_of_a_message_decides_wherever_it_is_kept(
     tmp_path_factory: pytest.TempPathFactory,
-    told: list[tuple[str, str, str | None]],
+    outcomes: list[tuple[str, str, str | None]],
     in_ledger: int,
     deleted: int,
 ) -> None:
     """In the ledger or behind it; where any may be missing behind the last, nothing is told."""
     configuration = job_of(directory=tmp_path_factory.mktemp("job"))
-    values = [value_of(*one) for one in told]
-    in_ledger, deleted = min(in_ledger, len(told)), min(deleted, len(told))
+    values = [value_of(*outcome_of_story) for outcome_of_story in outcomes]
+    in_ledger, deleted = min(in_ledger, len(outcomes)), min(deleted, len(outcomes))
     if in_ledger:
-        rows = [row_of(one, START, 0, number) for number, one in enumerate(values[:in_ledger])]
+        rows = [row_of(value, START, 0, number) for number, value in enumerate(values[:in_ledger])]
         append(configuration.ledger.path, rows)
     cluster: Any = outcomes_topic(values, deleted)
     answer = LastOutcomes.of(configuration, cluster, ORIGINS)
-    kept = [number for number in range(len(told)) if number < in_ledger or number >= deleted]
+    kept = [number for number in range(len(outcomes)) if number < in_ledger or number >= deleted]
     gap = deleted if deleted > in_ledger else 0
     for origin in ORIGINS:
-        mine = [number for number in kept if told[number][0] == origin]
-        moves = [number for number in mine if told[number][1] not in UNTOUCHED]
-        result = told[moves[-1]][1] if moves else None
+        numbers = [number for number in kept if outcomes[number][0] == origin]
+        moves = [number for number in numbers if outcomes[number][1] not in UNTOUCHED]
+        result = outcomes[moves[-1]][1] if moves else None
         is_whole = moves and (result in FINAL or moves[-1] >= gap)
         assert answer.result_of(origin) == (result if is_whole else None)
-        if mine:
-            plans = {told[number][2] for number in mine} - {None}
-            assert answer.found[origin].replays == plans
-    assert answer.ends == {0: len(told)}
+        if numbers:
+            plans = {outcomes[number][2] for number in numbers} - {None}
+            assert answer.by_origin[origin].replays == plans
+    assert answer.ends == {0: len(outcomes)}
 
 
 def test_a_ledger_that_passed_over_outcomes_does_not_answer_for_what_was_before(
@@ -93,13 +93,13 @@ def test_a_ledger_that_passed_over_outcomes_does_not_answer_for_what_was_before(
 
 @given(TOLD, st.integers(0, 10), st.integers(0, 10))
 def test_a_job_learns_of_every_instruction_that_moved_a_message_since_an_outcome(
-    told: list[tuple[str, str, str | None]], since: int, later: int
+    outcomes: list[tuple[str, str, str | None]], since: int, later: int
 ) -> None:
     """Whatever was asked before; outcomes of other sources, and skipped ones, are no such news."""
     topics = {"p": "replay", "q": "other"}
     values = [
         value_of(origin, result, plan, topics.get(plan or "", "dlq"))
-        for origin, result, plan in told
+        for origin, result, plan in outcomes
     ]
     cluster: Any = outcomes_topic(values[:later])
     followed = FollowedReplays(cluster, "redrive-shop-outcomes", {"replay"})
@@ -110,7 +110,7 @@ def test_a_job_learns_of_every_instruction_that_moved_a_message_since_an_outcome
     assert answer.first <= since
     expected = {
         origin: number
-        for number, (origin, result, plan) in enumerate(told)
+        for number, (origin, result, plan) in enumerate(outcomes)
         if number >= since and plan == "p" and result not in UNTOUCHED
     }
     assert {origin: place for origin, place in answer.last.items() if place >= since} == expected
@@ -142,10 +142,14 @@ def test_a_put_of_a_day_is_found_by_its_key_and_body() -> None:
         value_of("dlq:0:1", "retried"),
     ]
     lane = TopicPartition("redrive-shop-outcomes", 0)
-    cluster: Any = KnownTopics({lane: [(now, one) for one in values]})
+    cluster: Any = KnownTopics({lane: [(now, body) for body in values]})
     followed = FollowedPuts(cluster, "redrive-shop-outcomes")
-    found = followed.last([b"new", b"old", b"none"])
-    assert {it: one.hops for it, one in found.items()} == {b"new": 1, b"old": 0, b"none": 0}
+    last = followed.last([b"new", b"old", b"none"])
+    assert {digest: headers.hops for digest, headers in last.items()} == {
+        b"new": 1,
+        b"old": 0,
+        b"none": 0,
+    }
     cluster.logs[lane].append((now, value(b"new", now, 2)))
     (again,) = followed.last([b"new"]).values()
     assert again.rounds is not None

@@ -89,7 +89,7 @@ def test_of_four_writers_at_once_each_outcome_comes_from_one(folder: RemoteFolde
     together = Barrier(4)
     with ThreadPoolExecutor(4) as pool:
         done = [pool.submit(project, folder, size, together.wait) for size in (15, 20, 24, 30)]
-        times = [one.result() for one in done]
+        times = [future.result() for future in done]
     assert sum(times) > 0
     check(folder)
 
@@ -189,8 +189,8 @@ def test_a_store_that_is_away_is_named(
         LedgerTable.open(away)
     assert "127.0.0.1:1" in refused.value.message
     assert "credentials in the environment" in refused.value.hint
-    told = repr(refused.value) + refused.value.message
-    assert SECRET not in told
+    problem = repr(refused.value) + refused.value.message
+    assert SECRET not in problem
     assert "\n" not in refused.value.message
 
 
@@ -285,8 +285,8 @@ def test_commands_read_it_from_anywhere(small_job: SmallJob, store: S3, now: int
     small_job.step(now)
     LedgerTable.create(store.folder("far", settings.parent / "beside")).append(
         [
-            arrow_of([row_of(it.value, it.timestamp, it.partition, it.offset)])
-            for it in small_job.kafka.read(topic)
+            arrow_of([row_of(record.value, record.timestamp, record.partition, record.offset)])
+            for record in small_job.kafka.read(topic)
         ]
     )
 

@@ -29,7 +29,10 @@ PARTITIONS = 2
 def outcomes_topic(topic: str, values: list[bytes], first: int = 0) -> KnownTopics:
     """A cluster with an outcomes topic, whose first records may be deleted."""
     rows = [(START, value) for value in values]
-    logs = {TopicPartition(topic, it): rows[it::PARTITIONS] for it in range(PARTITIONS)}
+    logs = {
+        TopicPartition(topic, partition): rows[partition::PARTITIONS]
+        for partition in range(PARTITIONS)
+    }
     return KnownTopics(logs, first=first)
 
 
@@ -37,8 +40,10 @@ def value_of(place: Place, *, by_this_version: bool) -> bytes:
     """The outcome of a source record; an earlier version told the incarnation in the name only."""
     topic, incarnation, partition, offset = place
     name = f"{topic}~{incarnation}" if incarnation > 1 else topic
-    told = outcome(offset, topic=topic, partition=partition, outcome=f"{name}:{partition}:{offset}")
-    return orjson.dumps({**told, "incarnation": incarnation} if by_this_version else told)
+    members = outcome(
+        offset, topic=topic, partition=partition, outcome=f"{name}:{partition}:{offset}"
+    )
+    return orjson.dumps({**members, "incarnation": incarnation} if by_this_version else members)
 
 
 PLACES = st.tuples(
@@ -54,18 +59,18 @@ PLACES = st.tuples(
 )
 def test_a_lane_stands_behind_its_last_outcome_whichever_version_wrote_it(
     tmp_path_factory: pytest.TempPathFactory,
-    told: list[tuple[Place, bool]],
+    places: list[tuple[Place, bool]],
     in_ledger: int,
     incarnations: dict[str, int],
 ) -> None:
     """Outcomes of a topic of that name that was deleted tell nothing, in the ledger and behind."""
     configuration = job_of(directory=tmp_path_factory.mktemp("job"))
-    values = [value_of(place, by_this_version=version) for place, version in told]
+    values = [value_of(place, by_this_version=version) for place, version in places]
     rows = [
         row_of(value, START, number % PARTITIONS, number // PARTITIONS)
         for number, value in enumerate(values[:in_ledger])
     ]
-    for row, (_, by_this_version) in zip(rows, told, strict=False):
+    for row, (_, by_this_version) in zip(rows, places, strict=False):
         row["source_incarnation"] = row["source_incarnation"] if by_this_version else None
     if rows:
         append(configuration.ledger.path, rows)
@@ -76,7 +81,7 @@ def test_a_lane_stands_behind_its_last_outcome_whichever_version_wrote_it(
     }
     cluster: Any = outcomes_topic(configuration.outcomes_topic, values)
     expected: dict[TopicPartition, int] = {}
-    for (topic, incarnation, partition, offset), _ in told:
+    for (topic, incarnation, partition, offset), _ in places:
         lane = TopicPartition(topic, partition)
         if lanes.get(lane) == incarnation:
             expected[lane] = max(offset + 1, expected.get(lane, 0))

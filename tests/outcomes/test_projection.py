@@ -86,7 +86,10 @@ class Job:
     def expected(self) -> list[Row]:
         """What the ledger has to hold: the topic as kafka-python reads it."""
         records = self.kafka.read(self.configuration.outcomes_topic)
-        return _in_order(row_of(it.value, it.timestamp, it.partition, it.offset) for it in records)
+        return _in_order(
+            row_of(record.value, record.timestamp, record.partition, record.offset)
+            for record in records
+        )
 
     def held(self) -> list[Row]:
         table = LedgerTable.open(self.configuration.ledger.path)
@@ -155,7 +158,7 @@ def test_compaction_beside_a_running_projection_harms_neither(job: Job) -> None:
 def test_malformed_records_stop_nothing(kafka: KafkaClient, job: Job) -> None:
     """Each is a row with its text, and what comes after is projected."""
     values = [*MALFORMED.values(), orjson.dumps(outcome(7))]
-    records = [{"value": it, "key": b"k", "timestamp_ms": 1_790_000_000_000} for it in values]
+    records = [{"value": value, "key": b"k", "timestamp_ms": 1_790_000_000_000} for value in values]
     kafka.produce(job.configuration.outcomes_topic, records)
     expected = job.expected()
     assert sum(row["malformed"] is None for row in expected) == 1
@@ -270,7 +273,7 @@ def test_a_ledger_says_for_good_that_outcomes_were_deleted_before_it_had_them(jo
     """Else what it says last of a message would pass for the last that there was."""
     job.write(range(40))
     job.projected(len(job.expected()))
-    known = {it["outcomes_partition"]: it["outcomes_offset"] + 1 for it in job.held()}
+    known = {row["outcomes_partition"]: row["outcomes_offset"] + 1 for row in job.held()}
     job.write(range(40, 90))
     servers = job.configuration.connection.bootstrap_servers
     client = KafkaAdminClient(bootstrap_servers=servers)
@@ -278,12 +281,12 @@ def test_a_ledger_says_for_good_that_outcomes_were_deleted_before_it_had_them(jo
     client.close()
     job.write(range(90, 95))
     left = job.expected()
-    first = min(it["outcomes_offset"] for it in left if it["outcomes_partition"] == 1)
+    first = min(row["outcomes_offset"] for row in left if row["outcomes_partition"] == 1)
     wanted = len(job.held()) + len(
-        [it for it in left if it["outcomes_offset"] >= known[it["outcomes_partition"]]]
+        [row for row in left if row["outcomes_offset"] >= known[row["outcomes_partition"]]]
     )
     held = job.projected(wanted + 1)
-    (row,) = [it for it in held if (it["malformed"] or "").startswith(GONE)]
+    (row,) = [candidate for candidate in held if (candidate["malformed"] or "").startswith(GONE)]
     assert (row["outcomes_partition"], row["outcomes_offset"]) == (1, first - 1)
     assert row["malformed"] == f"{GONE}{known[1]} to {first - 1} of partition 1"
     assert len(held) == wanted + 1

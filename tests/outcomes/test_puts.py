@@ -53,7 +53,9 @@ def messages(folder: Path) -> list[str]:
             for queue, manager in [(b"Q", b"QM2"), (b"NO.SUCH", b"QM2"), (b"NO.SUCH", b"")]
         ]
     )
-    rows = [row_of(orjson.dumps(it), 0, 0, place) for place, it in enumerate(network.outcomes)]
+    rows = [
+        row_of(orjson.dumps(outcome), 0, 0, place) for place, outcome in enumerate(network.outcomes)
+    ]
     append(settings.job.ledger.path, rows)
     return [f"{put_topic('QM1')}:0:{offset}" for offset in range(3)]
 
@@ -71,10 +73,10 @@ def test_status_counts_what_could_be_put_nowhere_by_the_queue_on_which_it_waits(
 
 def test_history_tells_on_what_a_message_waits_and_what_releases_it(messages: list[str]) -> None:
     """A put is no dead letter: it is told from where to where."""
-    found = told("history", messages[1])
-    assert found["put_on"] == "QM2@QM1"
-    assert "waits on QM2@QM1" in found["next"]["text"]
-    assert "redrive queue release QM1" in found["next"]["text"]
+    history = told("history", messages[1])
+    assert history["put_on"] == "QM2@QM1"
+    assert "waits on QM2@QM1" in history["next"]["text"]
+    assert "redrive queue release QM1" in history["next"]["text"]
     shown = redrive("history", messages[1]).stdout
     assert "taken from QM2@QM1 and put to NO.SUCH@QM2" in shown
     assert "dead letter" not in shown.splitlines()[1]
@@ -101,8 +103,11 @@ def test_a_message_that_a_receiver_tries_again_is_told_as_such(folder: Path) -> 
     network = DecidedNetwork(settings.topology)
     names: list[tuple[str, bytes | None]] = [("redrive.oqm", b"QM2"), ("redrive.oq", b"Q")]
     network.run([OutputRecord(put_topic("QM1"), None, b"body", names, 0)])
-    assert [it["result"] for it in network.outcomes].count("parked") == 10
-    seen = [row_of(orjson.dumps(it), 0, 0, place) for place, it in enumerate(network.outcomes[:2])]
+    assert [outcome["result"] for outcome in network.outcomes].count("parked") == 10
+    seen = [
+        row_of(orjson.dumps(outcome), 0, 0, place)
+        for place, outcome in enumerate(network.outcomes[:2])
+    ]
     append(settings.job.ledger.path, seen)
     puts = told("status")["puts"]
     assert (puts["retried"], puts["undelivered"]) == ({"QM2@QM1": 1}, {})

@@ -66,8 +66,8 @@ MALFORMED: dict[str, bytes | None] = {
 def test_a_record_that_is_no_outcome_is_a_row_with_its_text(value: bytes | None) -> None:
     """It takes its place among the positions and tells nothing else."""
     row = row_of(value, START, 3, 4)
-    told: dict[str, Any] = {name: it for name, it in row.items() if it is not None}
-    assert told == {
+    columns: dict[str, Any] = {name: value for name, value in row.items() if value is not None}
+    assert columns == {
         "time": moment(START),
         "day": moment(START).date(),
         "outcomes_partition": 3,

@@ -47,15 +47,19 @@ def _naive(job: SmallJob) -> dict[str, Any]:
         live.pop(record.key, None)
         if record.value is not None:
             live[record.key] = record
-    outcomes = [orjson.loads(it.value) for it in job.kafka.read(job.configuration.outcomes_topic)]
-    remaining_now = {it["origin"]: it for it in outcomes if it["origin"].encode() in live}
+    outcomes = [
+        orjson.loads(record.value) for record in job.kafka.read(job.configuration.outcomes_topic)
+    ]
+    remaining_now = {
+        outcome["origin"]: outcome for outcome in outcomes if outcome["origin"].encode() in live
+    }
     return {
         "depth": len(job.waiting(identity.topic)),
         "parked": len(job.waiting(identity.retry_topic)),
         "remaining": len(live),
         "quarantined": 0,
-        "invalid": sum(it["form"] == "none" for it in remaining_now.values()),
-        "totals": dict(Counter(it["result"] for it in outcomes)),
+        "invalid": sum(outcome["form"] == "none" for outcome in remaining_now.values()),
+        "totals": dict(Counter(outcome["result"] for outcome in outcomes)),
     }
 
 
@@ -86,11 +90,11 @@ def test_a_partition_without_a_leader_is_named_and_hides_nothing_of_the_others(
         return asked(self, lanes)
 
     monkeypatch.setattr(Cluster, "extents", extents)
-    told = status_of(job.configuration)
-    (handler,) = told.handlers
+    status = status_of(job.configuration)
+    (handler,) = status.handlers
     assert handler.depth is None
     assert handler.totals == _naive(job)["totals"]
-    assert [str(silent) in note for note in told.notes[:1]] == [True]
+    assert [str(silent) in note for note in status.notes[:1]] == [True]
 
 
 def test_numbers_are_those_of_a_plain_reader_after_every_batch(job: SmallJob, now: int) -> None:
@@ -152,7 +156,7 @@ def test_rates_count_the_last_minute_and_the_last_hour(small_job: SmallJob, now:
     assert handler.totals == {"discarded": 6}
     assert handler.last_hour == {"discarded": 3}
     assert handler.last_minute == {"discarded": 1}
-    assert [(it.time, it.results) for it in answer.batches] == [
+    assert [(batch.time, batch.results) for batch in answer.batches] == [
         (moment(now - age), {"discarded": count})
         for age, count in ((1_000, 1), (600_000, 2), (7_200_000, 3))
     ]
@@ -189,11 +193,11 @@ def test_what_could_not_be_counted_in_time_is_not_known(
     [row] = [line for line in answer.stdout.splitlines() if line.startswith("orders ")]
     assert row.split()[3:6] == ["?", "?", "?"]
     assert "not all of them could be read in time" in answer.stdout
-    told = job.told("status")
-    assert told["problem"].startswith(
+    status = job.told("status")
+    assert status["problem"].startswith(
         "the number of waiting messages is unknown: there is no ledger in "
     )
-    assert told["handlers"][0]["remaining"] == {"number": None, "precision": "unknown"}
+    assert status["handlers"][0]["remaining"] == {"number": None, "precision": "unknown"}
 
 
 def _late(*_: Any, **__: Any) -> Iterator[Any]:
@@ -211,11 +215,11 @@ def test_a_ledger_that_cannot_be_read_hides_nothing_that_the_broker_tells(
     broken.parent.mkdir(parents=True)
     broken.write_text("nothing that was written")
     answer = job.run("status", "--json", code=0)
-    told = orjson.loads(answer.stdout)
-    [handler] = told["handlers"]
+    status = orjson.loads(answer.stdout)
+    [handler] = status["handlers"]
     assert handler["waiting"] == _naive(job)["depth"]
     assert handler["parked"] == {"number": _naive(job)["parked"], "precision": "exact"}
-    assert (told["outcomes"], handler["invalid"]) == (None, None)
+    assert (status["outcomes"], handler["invalid"]) == (None, None)
     shown = job.run("status").stdout
     assert "cannot be used" in shown
     assert "No outcomes yet" not in shown
@@ -267,7 +271,7 @@ def test_markers_of_transactions_are_no_waiting_messages(
     """Of a few offsets the messages are counted."""
     lane = TopicPartition("dlq", 0)
     first: dict[TopicPartition, StoredRecord] = {}
-    records = [StoredRecord(lane, one, 0, None, b"x", []) for one in offsets]
+    records = [StoredRecord(lane, offset, 0, None, b"x", []) for offset in offsets]
     cluster = cast("Cluster", Records(records))
     counts = _count_records(cluster, {lane: 4}, {lane: 6}, {"dlq"}, first)
     queues = _Queues(cluster, (), {lane: 4}, {lane: 6}, first, counts)
@@ -296,7 +300,7 @@ class Records:
     ) -> Iterator[StoredRecord]:
         """The records, up to the first that is enough."""
         del seconds
-        for one in self._records:
-            yield one
-            if until(one):
+        for record in self._records:
+            yield record
+            if until(record):
                 return

@@ -42,9 +42,9 @@ def test_a_ledger_of_an_earlier_version_gets_the_columns_that_came_since(
     write_deltalake(path, pa.Table.from_pylist([plain], schema=earlier))
     assert _open(path).size == 1
     append(path, [new])
-    found = _open(path).rows("ORDER BY outcomes_offset")
-    assert [row["operator"] for row in found] == [None, "ann@host"]
-    assert [row["traceparent"] for row in found] == [None, "00-a-b-01"]
+    rows_read = _open(path).rows("ORDER BY outcomes_offset")
+    assert [row["operator"] for row in rows_read] == [None, "ann@host"]
+    assert [row["traceparent"] for row in rows_read] == [None, "00-a-b-01"]
 
 
 def test_a_new_ledger_stands_nowhere(tmp_path: Path) -> None:

@@ -52,45 +52,45 @@ def test_what_is_quarantined_stays_with_any_table(table: str | None) -> None:
 
 def test_the_next_attempt_under_a_dialect_has_a_time_but_no_rule() -> None:
     """Which rule it is depends on more of the message than the ledger has."""
-    found = what_next([row(result="parked", action="RETRY")], deciders())
-    assert found.text == "attempt 3 by the rule that matches then: outcomes do not have KEY"
-    assert found.due is not None
-    assert (found.due - NOON).total_seconds() == 30
-    assert not found.rule_line
+    next_step = what_next([row(result="parked", action="RETRY")], deciders())
+    assert next_step.text == "attempt 3 by the rule that matches then: outcomes do not have KEY"
+    assert next_step.due is not None
+    assert (next_step.due - NOON).total_seconds() == 30
+    assert not next_step.rule_line
 
 
 def test_who_is_held_is_tried_once_the_key_is_free() -> None:
     """Nobody knows when that is."""
-    found = what_next([row(result="parked", action="", attempt=0)], deciders())
-    assert found.text == "the next attempt, once no earlier message of its key is waiting"
-    assert found.due is None
+    next_step = what_next([row(result="parked", action="", attempt=0)], deciders())
+    assert next_step.text == "the next attempt, once no earlier message of its key is waiting"
+    assert next_step.due is None
 
 
 def test_the_next_attempt_by_a_backoff_is_due_to_the_millisecond() -> None:
     """It is told from the outcomes alone when the copy that waits will be read again."""
     rules = "DIALECT(KAFKA)\nACTION(RETRY) RETRY(9) BACKOFF(30s,2,1h)\n"
     table = parse(rules).required()
-    told = {"result": "parked", "action": "RETRY", "rule_line": 2, "table_hash": table.hash[:16]}
-    rows = [row(**told, attempt=number) for number in (1, 2, 3)]
-    found = what_next(rows, deciders(rules))
+    columns = {"result": "parked", "action": "RETRY", "rule_line": 2, "table_hash": table.hash[:16]}
+    rows = [row(**columns, attempt=number) for number in (1, 2, 3)]
+    next_step = what_next(rows, deciders(rules))
     partitions = table.backoff_partitions
     waits_on = partitions.partition(0, 240, jitter_of("dlq:0:7", 3))
-    assert found.due == NOON + timedelta(seconds=partitions.seconds(waits_on))
+    assert next_step.due == NOON + timedelta(seconds=partitions.seconds(waits_on))
 
 
 def test_rounds_are_counted_over_the_dead_letters_of_a_message() -> None:
     """Each put that came back is a failed attempt; one that waits for its time is none yet."""
     rules = "DIALECT(KAFKA)\nACTION(RETRY) RETRY(3) BACKOFF(30s,2,1h)\nACTION(QUARANTINE)\n"
-    told = {"action": "RETRY", "rule_line": 2, "table_hash": parse(rules).required().hash[:16]}
+    columns = {"action": "RETRY", "rule_line": 2, "table_hash": parse(rules).required().hash[:16]}
     rows = []
     for number in (1, 2):
-        here = {**told, "origin": f"dlq:0:{number}", "attempt": number, "reason": 0}
+        here = {**columns, "origin": f"dlq:0:{number}", "attempt": number, "reason": 0}
         rows += [row(**here, result="parked"), row(**here, result="retried")]
-    waits = row(**told, result="parked", origin="dlq:0:3", attempt=3, reason=0)
+    waits = row(**columns, result="parked", origin="dlq:0:3", attempt=3, reason=0)
     assert what_next([*rows, waits], deciders(rules)).text.startswith(
         "attempt 3 by the rule at line 2: RETRY"
     )
-    failed = row(**told, result="parked", origin="dlq:0:3", attempt=3)
+    failed = row(**columns, result="parked", origin="dlq:0:3", attempt=3)
     assert what_next([*rows, waits, failed], deciders(rules)).text.startswith(
         "attempt 4 by the rule at line 3: QUARANTINE"
     )

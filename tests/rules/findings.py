@@ -32,17 +32,21 @@ def pattern(clause: str) -> Any:
 
 
 def findings(text: str, severity: Severity, **options: Any) -> list[EntryDiagnostic]:
-    return [it for it in parse(text, **options).diagnostics if it.severity is severity]
+    return [
+        finding for finding in parse(text, **options).diagnostics if finding.severity is severity
+    ]
 
 
 def errors(text: str) -> list[tuple[str, int, str]]:
     """The errors of a table: class, line of the entry, keyword."""
-    return [(it.code, it.entry_line, it.subject) for it in findings(text, Severity.ERROR)]
+    return [
+        (error.code, error.entry_line, error.subject) for error in findings(text, Severity.ERROR)
+    ]
 
 
 def warnings(text: str, **options: Any) -> list[tuple[str, int]]:
     """The warnings of a table: class and line."""
-    return [(it.code, it.line) for it in findings(text, Severity.WARNING, **options)]
+    return [(warning.code, warning.line) for warning in findings(text, Severity.WARNING, **options)]
 
 
 def assert_reads_back(table: RulesTable) -> None:

@@ -53,7 +53,9 @@ def patterns(keyword: str) -> st.SearchStrategy[Any]:
 def pattern_sets() -> st.SearchStrategy[dict[str, Any]]:
     """The patterns of one rule: few fields, so that rules overlap."""
     some = st.lists(st.sampled_from([*LENGTHS, *NUMBERS]), max_size=3, unique=True)
-    return some.flatmap(lambda names: st.fixed_dictionaries({it: patterns(it) for it in names}))
+    return some.flatmap(
+        lambda names: st.fixed_dictionaries({name: patterns(name) for name in names})
+    )
 
 
 def plain_rules() -> st.SearchStrategy[PlainRule]:
@@ -132,7 +134,9 @@ def table_of(rules: list[PlainRule], data: st.DataObject) -> RulesTable:
 def names() -> st.SearchStrategy[str]:
     """Names as tables quote them."""
     return (
-        st.text("ABab.-_'+ $", min_size=1, max_size=48).map(lambda it: it.rstrip(" ")).filter(bool)
+        st.text("ABab.-_'+ $", min_size=1, max_size=48)
+        .map(lambda name: name.rstrip(" "))
+        .filter(bool)
     )
 
 

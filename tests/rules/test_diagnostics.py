@@ -37,7 +37,7 @@ def test_any_text_is_read_without_raising_and_every_place_exists(text: str) -> N
     """Either a table or errors; each finding points at a line and column that are there."""
     result = parse(text)
     lines = text.removeprefix("\ufeff").split("\n")
-    has_errors = any(it.severity is Severity.ERROR for it in result.diagnostics)
+    has_errors = any(finding.severity is Severity.ERROR for finding in result.diagnostics)
     assert (result.table is None) is has_errors
     for finding in result.diagnostics:
         assert 0 <= finding.line <= len(lines)
@@ -123,7 +123,6 @@ def test_a_missing_end_is_shown_behind_the_last_character() -> None:
     ],
 )
 def test_hints_say_what_to_write(text: str, hint: str) -> None:
-    """A mistake that is often made has a way out."""
     assert hint in findings(text, Severity.ERROR)[0].hint
 
 
@@ -143,7 +142,6 @@ def test_one_mistake_is_one_error(text: str) -> None:
 
 
 def test_expected_words_are_listed() -> None:
-    """A wrong word is shown with all right ones."""
     (finding,) = findings("ACTION(FORWARD) FWDQ(A)", Severity.ERROR)
     assert finding.expected == "one of DISCARD, IGNORE, RETRY, FWD"
 
@@ -199,8 +197,8 @@ def test_targets_that_are_the_input_queue(
     control: str, rule: str, option: str, *, warned: bool
 ) -> None:
     """As far as the table or the command line tells; IBM's handler loops there (Q-26)."""
-    found = warnings(f"{control}\n{rule}\n", input_queue=option)
-    assert (("TARGET_IS_INPUT_QUEUE", 2) in found) is warned
+    reported = warnings(f"{control}\n{rule}\n", input_queue=option)
+    assert (("TARGET_IS_INPUT_QUEUE", 2) in reported) is warned
 
 
 @pytest.mark.parametrize(
@@ -216,7 +214,7 @@ def test_targets_that_are_the_input_queue(
 )
 def test_other_warnings(rule: str, code: str) -> None:
     """What is legal, and nearly always a mistake."""
-    assert code in [found for found, _ in warnings(f"{rule}\n")]
+    assert code in [reported for reported, _ in warnings(f"{rule}\n")]
 
 
 @pytest.mark.parametrize(
@@ -243,13 +241,12 @@ def test_a_keyword_broken_over_two_lines_is_warned_of_without_a_place() -> None:
 
 
 def test_warnings_do_not_stop_a_table() -> None:
-    """A table with warnings only is a table."""
     assert parse("RETRYINT(0)\nREASON(1) ACTION(IGNORE) RETRY(3)\n").table is not None
 
 
 def test_findings_come_in_the_order_of_the_table() -> None:
     """By entries; what belongs to the whole table comes last."""
-    lines = [it.entry_line for it in parse(f"FOO\n{'A' * 80}(\nREASON(1)\n").diagnostics]
+    lines = [finding.entry_line for finding in parse(f"FOO\n{'A' * 80}(\nREASON(1)\n").diagnostics]
     assert lines == sorted(lines)
 
 

@@ -31,19 +31,16 @@ def section(title: str) -> str:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_table_of_the_page_is_legal(table: str) -> None:
-    """Each example can be copied."""
     assert parse(table).required().rules
 
 
 def test_the_first_table_has_no_findings() -> None:
-    """The example to start from is without blame."""
     assert parse(TABLES[0]).diagnostics == ()
-    found = analyse(parse(TABLES[0]).required(), TABLES[0])
-    assert {it.severity for it in found} <= {Severity.NOTE}
+    notes = analyse(parse(TABLES[0]).required(), TABLES[0])
+    assert {note.severity for note in notes} <= {Severity.NOTE}
 
 
 def test_the_session_of_the_page_is_what_the_command_prints(tmp_path: Path) -> None:
-    """The explanation that the page shows is the real one."""
     (session,) = [block for block in BLOCKS if block.startswith("$ redrive explain")]
     command, _, output = session.partition("\n...\n")
     path = tmp_path / "orders.rul"
@@ -74,7 +71,6 @@ def test_the_difference_on_the_page_is_what_diff_prints(folder: Path) -> None:
 
 
 def test_every_class_of_finding_is_explained() -> None:
-    """The classes in the page are those in the code."""
     code = "".join(path.read_text() for path in Path(package[0]).rglob("*.py"))
     given = r"(?:(?:warning|error_in_table)\(\s*|yield |code(?:: str )?=\s*)"
     raised = re.findall(f'{given}"([A-Z_]+)"', code)
@@ -92,8 +88,8 @@ def test_every_pattern_keyword_is_in_the_table_with_its_field() -> None:
         flags=re.MULTILINE,
     )
     assert [(name, kind, length) for name, _, _, kind, length in rows] == [
-        (it.name, "text" if it.length else "number", str(it.length or ""))
-        for it in PATTERN_KEYWORDS.values()
+        (keyword.name, "text" if keyword.length else "number", str(keyword.length or ""))
+        for keyword in PATTERN_KEYWORDS.values()
     ]
     for name, structure, field, kind, _ in rows:
         given: str | int = "A" if kind == "text" else 7
@@ -105,19 +101,18 @@ def test_every_pattern_keyword_is_in_the_table_with_its_field() -> None:
 def _examples() -> list[tuple[str, str, bool]]:
     """Clause, value, and whether the page says that they match."""
     names = {"blank": "", "everything that is not blank": "x", "everything else": "x"}
-    found = []
+    examples = []
     for row in section("### Wildcards in texts").splitlines():
         cells = [cell.strip() for cell in row.strip("|").split("|")]
         if len(cells) == 3 and cells[0].startswith("`"):
             for cell, matches in ((cells[1], True), (cells[2], False)):
                 values = re.findall(r"`([^`]*)`", cell) or [names[cell]]
-                found += [(cells[0].strip("`"), value, matches) for value in values]
-    return found
+                examples += [(cells[0].strip("`"), value, matches) for value in values]
+    return examples
 
 
 @pytest.mark.parametrize(("clause", "value", "matches"), _examples())
 def test_the_wildcard_examples_hold(clause: str, value: str, *, matches: bool) -> None:
-    """Every pattern of the page matches what the page says."""
     (rule,) = parse(f"{clause} ACTION(IGNORE)\n").required().rules
     (pattern,) = rule.patterns.values()
     assert pattern.matches(value) is matches

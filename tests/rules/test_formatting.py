@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 from tests.rules.tables import rich_table_texts
 
 from redrive.rules import parse
-from redrive.rules.formatting import format_table
 
 comments = st.sampled_from(["* one", "  * two (", "*", "", "   ", "* redrive: allow LONG_LINE"])
 
 
 def formatted(text: str) -> str:
-    return format_table(parse(text).required(), text)
+    return parse(text).required().formatted(text)
 
 
 def comments_of(text: str) -> list[str]:
@@ -31,7 +30,7 @@ def test_formatting_keeps_the_meaning_and_is_done_once(text: str, more: list[str
     assert parse(result).required() == table
     assert formatted(result) == result
     plain = [line for line in result.split("\n") if line and not line.startswith("* ")]
-    assert [it for it in plain if it != "*"] == table.canonical().split("\n")[:-1]
+    assert [line for line in plain if line != "*"] == table.canonical().split("\n")[:-1]
 
 
 @settings(deadline=None)
@@ -43,7 +42,7 @@ def test_no_comment_is_lost_or_made(more: list[str], inside: list[str]) -> None:
     )
     result = formatted(text)
     assert comments_of(result) == comments_of(text)
-    before, after = (it.index("ACTION(DISCARD)") for it in (text, result))
+    before, after = (shown.index("ACTION(DISCARD)") for shown in (text, result))
     assert comments_of(result[:after]) == comments_of(text[:before])
 
 

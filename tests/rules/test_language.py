@@ -84,9 +84,12 @@ def test_control_values(clause: str, value: str | int) -> None:
         ("APPLNAME('''')", "'"),
         ("DESTQ('A&B')", "A&B"),
         # Letters, digits, period, slash, underscore, percent and the wildcards (Q-08).
-        *((f"DESTQ(A{it}B)", f"A{it}B") for it in "./_%*?09AZ"),
+        *((f"DESTQ(A{value}B)", f"A{value}B") for value in "./_%*?09AZ"),
         # Asterisks do not count for the length (convention 16).
-        *((f"FORMAT('{it}')", it) for it in ("ABCDEFGH", "A*C*E*G*I", "*A*C*E*G*I*K*M*O*")),
+        *(
+            (f"FORMAT('{value}')", value)
+            for value in ("ABCDEFGH", "A*C*E*G*I", "*A*C*E*G*I*K*M*O*")
+        ),
         ("FORMAT('**************************************************')", "*" * 50),
         # Inside a value + goes on at the first non-blank, - at the start (Q-04, Q-07).
         ("APPLNAME('ABC+\n    D')", "ABCD"),
@@ -179,7 +182,6 @@ def test_forward_targets(clauses: str, queue: str, manager: str) -> None:
 
 
 def test_words_may_be_quoted() -> None:
-    """A quoted word, name or number is the same as one without quotes (Q-09)."""
     only = rule("REASON('MQRC_Q_FULL') ACTION('FWD') FWDQ('A') HEADER('NO') RETRY('3')\n")
     assert only["pattern"] == {"REASON": 2053}
     assert (only["ACTION"], only["HEADER"], only["RETRY"]) == ("FWD", "NO", 3)
@@ -213,15 +215,15 @@ def test_putaut_and_retry_are_no_errors_where_they_do_nothing(action: str) -> No
         (f"WAIT(NO)\nINPUTQ(B)\nWAIT(YES)\n{IGNORE}", "COMBINATION 2 INPUTQ, COMBINATION 3 WAIT"),
         ("WAIT(NO) ACTION(IGNORE) RETRYINT(5)", "COMBINATION 1 WAIT, COMBINATION 1 RETRYINT"),
         # Numbers: digits or known names, no part of them a wildcard (Q-14, Q-16, Q-36).
-        *((f"REASON({it}) {IGNORE}", "BAD_VALUE 1 REASON") for it in ("MQRC_NO", "0x8", "1.5")),
-        *((f"REASON({it}) {IGNORE}", "BAD_VALUE 1 REASON") for it in ("Q_FULL", "''''", "'5 '")),
+        *((f"REASON({raw}) {IGNORE}", "BAD_VALUE 1 REASON") for raw in ("MQRC_NO", "0x8", "1.5")),
+        *((f"REASON({raw}) {IGNORE}", "BAD_VALUE 1 REASON") for raw in ("Q_FULL", "''''", "'5 '")),
         (f"REASON(+5) {IGNORE}", "SYNTAX 1 REASON"),
         (f"APPLTYPE(-1) {IGNORE}", "SYNTAX 1 APPLTYPE"),
         (f"APPLTYPE('-1') {IGNORE}", "BAD_VALUE 1 APPLTYPE"),
-        *((f"MSGTYPE({it}) {IGNORE}", "BAD_VALUE 1 MSGTYPE") for it in ("12*", "?", "*1", "1?")),
-        *((f"MSGTYPE({it}) {IGNORE}", "BAD_VALUE 1 MSGTYPE") for it in ("**", "'12*'", "MQMT_*")),
+        *((f"MSGTYPE({raw}) {IGNORE}", "BAD_VALUE 1 MSGTYPE") for raw in ("12*", "?", "*1", "1?")),
+        *((f"MSGTYPE({raw}) {IGNORE}", "BAD_VALUE 1 MSGTYPE") for raw in ("**", "'12*'", "MQMT_*")),
         # Texts: question marks and blanks count for the length (convention 16).
-        *((f"FORMAT('{it}') {IGNORE}", "TOO_LONG 1 FORMAT") for it in ("ABCDEFGHI", "?" * 9)),
+        *((f"FORMAT('{text}') {IGNORE}", "TOO_LONG 1 FORMAT") for text in ("ABCDEFGHI", "?" * 9)),
         (f"FORMAT('ABCDEFGH ') {IGNORE}", "TOO_LONG 1 FORMAT"),
         (f"FORMAT('*A*C*E*G*I*K*M*O*Q') {IGNORE}", "TOO_LONG 1 FORMAT"),
         # ACTION(FWD) needs a queue; a name has a length and no wildcards (convention 12).
@@ -230,10 +232,10 @@ def test_putaut_and_retry_are_no_errors_where_they_do_nothing(action: str) -> No
         ("ACTION(FWD) FWDQ(' ')", "BAD_VALUE 1 FWDQ"),
         ("ACTION(FWD) FWDQ('   ')", "BAD_VALUE 1 FWDQ"),
         ("ACTION(FWD) FWDQ()", "EMPTY_VALUE 1 FWDQ"),
-        *((f"ACTION(FWD) FWDQ({it})", "BAD_VALUE 1 FWDQ") for it in ("&DESTQM", "&D", "'&no'")),
-        *((f"ACTION(FWD) FWDQ({it})", "BAD_VALUE 1 FWDQ") for it in ("&", "'='")),
-        *((f"ACTION(FWD) FWDQ({it})", "SYNTAX 1 FWDQ") for it in ("A&B", "=")),
-        *((f"ACTION(FWD) FWDQ({it})", "WILDCARD 1 FWDQ") for it in ("A*", "'A?'")),
+        *((f"ACTION(FWD) FWDQ({text})", "BAD_VALUE 1 FWDQ") for text in ("&DESTQM", "&D", "'&no'")),
+        *((f"ACTION(FWD) FWDQ({text})", "BAD_VALUE 1 FWDQ") for text in ("&", "'='")),
+        *((f"ACTION(FWD) FWDQ({text})", "SYNTAX 1 FWDQ") for text in ("A&B", "=")),
+        *((f"ACTION(FWD) FWDQ({text})", "WILDCARD 1 FWDQ") for text in ("A*", "'A?'")),
         (f"ACTION(FWD) FWDQ({'A' * 49})", "TOO_LONG 1 FWDQ"),
         (f"{PUT_TO_A} FWDQM(&DESTQ)", "BAD_VALUE 1 FWDQM"),
         (f"{PUT_TO_A} FWDQM('=')", "BAD_VALUE 1 FWDQM"),
@@ -287,9 +289,9 @@ def test_a_table_needs_a_rule(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        *((f"FORMAT({it})", "EMPTY_VALUE") for it in ("''", " ", "", " '' ")),
-        *((f"FORMAT{it}", "SYNTAX") for it in ("", " ABC", "(ABC", "(", "('ABC", "('ABC'D)")),
-        *((f"FORMAT{it}", "SYNTAX") for it in ("('A' 'B')", "(A'B)", "((A))", "=ABC")),
+        *((f"FORMAT({value})", "EMPTY_VALUE") for value in ("''", " ", "", " '' ")),
+        *((f"FORMAT{value}", "SYNTAX") for value in ("", " ABC", "(ABC", "(", "('ABC", "('ABC'D)")),
+        *((f"FORMAT{value}", "SYNTAX") for value in ("('A' 'B')", "(A'B)", "((A))", "=ABC")),
         ("REASON,(1)", "SYNTAX"),
         ("APPLNAME('A+\n\nB')", "SYNTAX"),  # a blank line has no sign, even while a quote is open
         ("REASON(1)+\n  MSGTYPE(1)", "SYNTAX"),  # the sign itself does not separate
@@ -310,7 +312,6 @@ def test_other_characters_need_quotes(character: str) -> None:
 
 
 def test_reading_goes_on_behind_every_syntax_error() -> None:
-    """Each of several mistakes in one rule is found."""
     text = "REASON(2053 DESTQ(A-B) FORMAT FOO(1) BAR $X(2) MSGTYPE(x) ACTION(RETRY) RETRY(0)\n"
     assert [code for code, _, _ in errors(text)] == [
         *("SYNTAX", "SYNTAX", "SYNTAX", "UNKNOWN_KEYWORD", "UNKNOWN_KEYWORD", "SYNTAX"),
@@ -325,7 +326,10 @@ def test_reading_goes_on_behind_every_syntax_error() -> None:
         "aCtIoN(retry) Reason(2053)",
         " REASON\t ( 2053 )  ACTION  (  'RETRY'\t) ",
         # Blanks and commas separate, any number, also around a rule (conventions 3 and 4, Q-39).
-        *(f"{it}REASON(2053){it}ACTION(RETRY){it}" for it in (" ", ",", "\t", " , ", ",,", "  ")),
+        *(
+            f"{separator}REASON(2053){separator}ACTION(RETRY){separator}"
+            for separator in (" ", ",", "\t", " , ", ",,", "  ")
+        ),
         # A rule goes on anywhere; comments and blank lines between are skipped (Q-03).
         "REA+\n  SON(2053) ACTION(RETRY)",
         "REA-\nSON(2053) ACTION(RETRY)",
@@ -351,7 +355,6 @@ def test_layouts_that_mean_the_same(text: str) -> None:
 
 
 def test_control_data_go_on_in_the_next_line() -> None:
-    """As any entry."""
     assert control(f"INPUTQ(A) +\nINPUTQM(B) +\nWAIT(YES)\n{IGNORE}")["INPUTQM"] == "B"
 
 
@@ -374,4 +377,4 @@ def test_entries_are_known_by_their_first_line() -> None:
     text = (
         "* a\n\nWAIT(NO) +\nRETRYINT(5)\n* b\n+\nACTION(RETRY)\n\n\nREASON(1) +\n* c\nACTION(RETRY)"
     )
-    assert [it.line for it in read(text)] == [6, 10]
+    assert [rule.line for rule in read(text)] == [6, 10]

@@ -32,7 +32,6 @@ def test_matcher_agrees_with_the_specification(
     first_rules: int,
     data: st.DataObject,
 ) -> None:
-    """The rules that match a message, and the explanation, are those of the naive reading."""
     table = table_of(rules, data)
     with patch.object(matcher_module, "FIRST_RULES", first_rules):
         matcher = Matcher(table)
@@ -41,7 +40,7 @@ def test_matcher_agrees_with_the_specification(
         assert matcher.candidates_of(row) == expected
         assert matcher.first_of(row) == next(rules_of(expected), None)
         explanation = explain(table, row)
-        assert sum(it.matches << it.index for it in explanation.verdicts) == expected
+        assert sum(verdict.matches << verdict.index for verdict in explanation.verdicts) == expected
         assert explanation.turns == tuple(turns(table, expected))
 
 
@@ -60,7 +59,6 @@ def test_text_patterns_agree_with_the_specification(keyword: str) -> None:
 
 
 def test_a_table_without_patterns_matches_everything() -> None:
-    """Rules for any message need no field at all."""
     matcher = Matcher(parse("ACTION(RETRY)\nDESTQ(*) ACTION(IGNORE)\n").required())
     assert matcher.candidates_of({}) == 0b11
 
@@ -90,11 +88,11 @@ def test_a_nul_in_a_pattern_matches_nothing() -> None:
 
 
 def test_each_clause_has_its_own_verdict() -> None:
-    """Which patterns match and which do not, with what they were compared."""
     table = parse("FORMAT(MQSTR) REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(2)\n").required()
     (verdict,) = explain(table, {"REASON": 2053}).verdicts
     assert not verdict.matches
     assert [
-        (write_clause(it.keyword, it.pattern), it.value, it.matches) for it in verdict.clauses
+        (write_clause(clause.keyword, clause.pattern), clause.value, clause.matches)
+        for clause in verdict.clauses
     ] == [("FORMAT(MQSTR)", "", False), ("REASON(MQRC_Q_FULL)", 2053, True)]
     assert write_action(verdict.rule) == "ACTION(RETRY) RETRY(2)"

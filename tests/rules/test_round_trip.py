@@ -29,7 +29,6 @@ def plain(rule: Rule) -> reference.PlainRule:
 def test_any_layout_is_read_as_the_rules_it_writes(
     rules: list[reference.PlainRule], data: st.DataObject
 ) -> None:
-    """Order, case, blanks, commas, comments, continuation, quotes and symbols change nothing."""
     text = data.draw(table_texts(rules))
     read = [plain(rule) for rule in parse(text).required().rules]
     assert read == rules
@@ -42,14 +41,12 @@ def test_any_layout_is_read_as_the_rules_it_writes(
 @example("APPLIDAT(' * - +  ''x''   ') ACTION(IGNORE)\n")
 @example("PERSIST(MQPER_PERSISTENCE_AS_PARENT) REASON(*) ACTION(IGNORE)\n")
 def test_canonical_text_reads_back_as_an_equal_table(text: str) -> None:
-    """Nothing but line numbers is lost, no line is longer than 72, and once is enough."""
     assert_reads_back(parse(text).required())
 
 
 @settings(deadline=None)
 @given(rules=st.lists(plain_rules(), min_size=1, max_size=4), data=st.data())
 def test_hash_is_that_of_the_meaning(rules: list[reference.PlainRule], data: st.DataObject) -> None:
-    """Two ways to write the same rules have one hash."""
     first, second = data.draw(table_texts(rules)), data.draw(table_texts(rules))
     assert parse(first).required().hash == parse(second).required().hash
 
@@ -100,8 +97,8 @@ def test_where_rounds_go_is_written_only_if_it_is_not_the_default() -> None:
     table = parse(GROUP_TABLE).required()
     assert table.canonical() == GROUP_TABLE
     plain = parse(GROUP_TABLE.replace(" TO(GROUP)", "")).required()
-    told = parse(GROUP_TABLE.replace("TO(GROUP)", "to(topic)")).required()
-    assert (told, told.hash, told.canonical()) == (plain, plain.hash, plain.canonical())
+    explicit = parse(GROUP_TABLE.replace("TO(GROUP)", "to(topic)")).required()
+    assert (explicit, explicit.hash, explicit.canonical()) == (plain, plain.hash, plain.canonical())
     assert plain.hash != table.hash
 
 

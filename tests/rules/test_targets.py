@@ -39,7 +39,6 @@ def test_a_blank_field_gives_a_blank_queue() -> None:
 
 @pytest.mark.parametrize("action", ["DISCARD", "IGNORE"])
 def test_rules_that_put_nothing_have_no_target(action: str) -> None:
-    """Asking is a mistake of the caller."""
     (only,) = parse(f"ACTION({action})\n").required().rules
     with pytest.raises(ValueError, match="puts nothing"):
         resolve_target(only, FIELDS)

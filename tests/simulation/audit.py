@@ -105,19 +105,19 @@ class Audit:
 
     def _outcomes(self) -> Iterator[dict[str, Any]]:
         for lane, _, entry, record in self.cluster.visible(OUTCOMES):
-            told = json.loads(record.value or b"")
+            outcome = json.loads(record.value or b"")
             more = {"written": entry.written, "transaction": entry.transaction, "lane": lane}
-            yield {**told, **more}
+            yield {**outcome, **more}
 
     def _check_sources(self, outcomes: list[dict[str, Any]]) -> None:
         """Every input has one outcome, and its lane stands behind it."""
-        counts = Counter(one["outcome"] for one in outcomes)
+        counts = Counter(outcome["outcome"] for outcome in outcomes)
         for name, count in counts.items():
             if count > 1:
                 self.findings.append(f"{name} has {count} outcomes")
-        for one in outcomes:
-            if one["topic"] == DEAD_LETTERS and one["offset"] >= self._end_of(one):
-                self.findings.append(f"{one['outcome']} has an outcome, and was never there")
+        for outcome in outcomes:
+            if outcome["topic"] == DEAD_LETTERS and outcome["offset"] >= self._end_of(outcome):
+                self.findings.append(f"{outcome['outcome']} has an outcome, and was never there")
         for lane in self.cluster.logs:
             is_read = lane.topic in {DEAD_LETTERS, RETRY, BACKOFF, REMAINING, REPLAY}
             if is_read and (APPLICATION, lane) not in self.cluster.offsets:
@@ -162,28 +162,28 @@ class Audit:
         """What the outcomes say was put is there, once, and nothing else."""
         expected: Counter[tuple[str, str]] = Counter()
         last: dict[str, dict[str, Any]] = {}
-        for one in sorted(outcomes, key=lambda one: one["written"]):
-            if one["result"] not in _UNTOUCHED:
-                last[one["origin"]] = one
-            if one["result"] in _PUT:
-                expected[one["target_topic"], one["message"]] += 1
-            elif one["result"] == "parked" or _waits_on(one):
-                expected[RETRY, one["message"]] += 1
-        found: Counter[tuple[str, str]] = Counter()
+        for outcome in sorted(outcomes, key=lambda outcome: outcome["written"]):
+            if outcome["result"] not in _UNTOUCHED:
+                last[outcome["origin"]] = outcome
+            if outcome["result"] in _PUT:
+                expected[outcome["target_topic"], outcome["message"]] += 1
+            elif outcome["result"] == "parked" or _waits_on(outcome):
+                expected[RETRY, outcome["message"]] += 1
+        kept: Counter[tuple[str, str]] = Counter()
         for topic in self._topics():
             is_own = topic.endswith(("-control", "-tables", "-held-keys"))
             if is_own or topic in {DEAD_LETTERS, OUTCOMES, REMAINING, REPLAY}:
                 continue
             for record in self._written(topic):
                 kept_on = RETRY if topic == BACKOFF else topic
-                mine = own.read_own(record.headers or [])
+                headers = own.read_own(record.headers or [])
                 # What goes on waiting, and notes of rounds, have no outcome.
                 is_note = own.IN_ROUND in dict(record.headers or [])
-                found[kept_on, mine.identity] += not (mine.moved or is_note)
-        for place in sorted({*expected, *found}):
-            if expected[place] != found[place]:
+                kept[kept_on, headers.identity] += not (headers.moved or is_note)
+        for place in sorted({*expected, *kept}):
+            if expected[place] != kept[place]:
                 self.findings.append(
-                    f"{place[1]} is on {place[0]} {found[place]} times, not {expected[place]}"
+                    f"{place[1]} is on {place[0]} {kept[place]} times, not {expected[place]}"
                 )
         self._check_remaining(last)
 
@@ -191,13 +191,13 @@ class Audit:
         """What is for another cluster is there once, or came back once, in its order."""
         self.findings += far.violations
         put = [_identity(record) for *_, record in self.cluster.visible(TO_FAR)]
-        arrived = [_identity(one) for one in far.visible_before_deletion(FAR_TOPIC)]
+        arrived = [_identity(record) for record in far.visible_before_deletion(FAR_TOPIC)]
         arrived += [_identity(record) for *_, record in far.visible(FAR_TOPIC)]
         counts = Counter([*arrived, *self._returned().values()])
-        for one in sorted({*put, *counts}):
-            if counts[one] != put.count(one):
+        for identity in sorted({*put, *counts}):
+            if counts[identity] != put.count(identity):
                 self.findings.append(
-                    f"{one} was forwarded {counts[one]} times, not {put.count(one)}"
+                    f"{identity} was forwarded {counts[identity]} times, not {put.count(identity)}"
                 )
         last: dict[TopicPartition, int] = {}
         for lane, _, _, record in far.visible(FAR_TOPIC):
@@ -248,8 +248,11 @@ class Audit:
     def _processed_at(self, outcome: dict[str, Any]) -> float:
         """When a round was over because consumers had processed what was put; else infinite."""
         for lane, offset, entry, record in self.cluster.visible(outcome["target_topic"]):
-            mine = own.read_own(record.headers or [])
-            if entry.transaction is outcome["transaction"] and mine.identity == outcome["message"]:
+            headers = own.read_own(record.headers or [])
+            if (
+                entry.transaction is outcome["transaction"]
+                and headers.identity == outcome["message"]
+            ):
                 topic = self.cluster.topics[lane.topic].identity
                 at = self.cluster.processed.get((topic, lane.partition, offset))
                 return float("inf") if at is None else at
@@ -258,32 +261,34 @@ class Audit:
     def _check_held(self, outcomes: list[dict[str, Any]]) -> None:
         """Under ORDER(KEY) nothing waits behind what its own transaction has placed before it."""
         placed: defaultdict[tuple[int, TopicPartition], set[str]] = defaultdict(set)
-        for one in outcomes:  # of each partition in their order
-            before = placed[id(one["transaction"]), one["lane"]]
-            behind = one["detail"].removeprefix("waits behind ").partition(",")[0]
-            if _is_held(one) and behind in before:
-                self.findings.append(f"{one['outcome']} waits behind {behind}, which does not wait")
-            if one["result"] in {"forwarded", "discarded"}:
-                before.add(one["message"])
+        for outcome in outcomes:  # of each partition in their order
+            before = placed[id(outcome["transaction"]), outcome["lane"]]
+            behind = outcome["detail"].removeprefix("waits behind ").partition(",")[0]
+            if _is_held(outcome) and behind in before:
+                self.findings.append(
+                    f"{outcome['outcome']} waits behind {behind}, which does not wait"
+                )
+            if outcome["result"] in {"forwarded", "discarded"}:
+                before.add(outcome["message"])
 
     def _check_accepted(self, outcomes: list[dict[str, Any]]) -> None:
         """No instruction is passed over for want of its plan: every plan was accepted."""
         self.findings += [
-            f"{one['outcome']} was skipped: {one['detail']}"
-            for one in outcomes
-            if one["result"] == "skipped" and "no replay of this plan" in one["detail"]
+            f"{outcome['outcome']} was skipped: {outcome['detail']}"
+            for outcome in outcomes
+            if outcome["result"] == "skipped" and "no replay of this plan" in outcome["detail"]
         ]
 
     def _check_ends(self, outcomes: list[dict[str, Any]]) -> None:
         """A dead letter comes to one end, and a replay leaves alone what does not remain."""
         ended: set[str] = set()
         remains: dict[str, bool] = {}
-        for one in sorted(outcomes, key=lambda one: one["written"]):
-            origin, result = one["origin"], one["result"]
+        for outcome in sorted(outcomes, key=lambda outcome: outcome["written"]):
+            origin, result = outcome["origin"], outcome["result"]
             if result in _UNTOUCHED:
-                is_why = "does not remain" in one["detail"]
+                is_why = "does not remain" in outcome["detail"]
                 if is_why and remains.get(origin, False):
-                    self.findings.append(f"{one['outcome']} was skipped, and {origin} remained")
+                    self.findings.append(f"{outcome['outcome']} was skipped, and {origin} remained")
                 continue
             if origin in ended:
                 self.findings.append(f"{origin} had come to its end before it was {result}")
@@ -295,8 +300,8 @@ class Audit:
         """A plan that the project's own code applied asks for each message once."""
         asked: Counter[tuple[str, str]] = Counter()
         for *_, record in self.cluster.visible(REPLAY):
-            mine = own.read_own(record.headers or [])
-            asked[mine.replay, mine.origin] += mine.replay.startswith("applied-")
+            headers = own.read_own(record.headers or [])
+            asked[headers.replay, headers.origin] += headers.replay.startswith("applied-")
         for (plan, origin), count in asked.items():
             if count > 1:
                 self.findings.append(f"{plan} asks for {origin} {count} times")
@@ -304,9 +309,9 @@ class Audit:
         for *_, record in self.cluster.visible(tables_topic(APPLICATION)):
             key = (record.key or b"").decode()
             if record.value and key.startswith(f"{commands.REPLAY}applied-"):
-                told = json.loads(record.value)
-                if told["instructed"] + told["placed"] > told["planned"]:
-                    self.findings.append(f"{key} dealt with more messages than it has: {told}")
+                replay = json.loads(record.value)
+                if replay["instructed"] + replay["placed"] > replay["planned"]:
+                    self.findings.append(f"{key} dealt with more messages than it has: {replay}")
 
     def _check_remaining(self, last: dict[str, dict[str, Any]]) -> None:
         live: dict[str, Transaction | None] = {}
@@ -315,51 +320,53 @@ class Audit:
             live.pop(key, None)
             if record.value is not None:
                 live[key] = entry.transaction
-        for origin, one in last.items():
-            remains = one["result"] == "remains"
+        for origin, outcome in last.items():
+            remains = outcome["result"] == "remains"
             if (origin in live) != remains:
                 self.findings.append(
-                    f"{origin} ended as {one['result']}, but what remains says otherwise"
+                    f"{origin} ended as {outcome['result']}, but what remains says otherwise"
                 )
-            elif remains and live[origin] is not one["transaction"]:
+            elif remains and live[origin] is not outcome["transaction"]:
                 self.findings.append(f"{origin} remains as it was before its last outcome")
 
     def _check_reasons(self, outcomes: list[dict[str, Any]]) -> None:
         """A put only fails for something that was the matter with its topic."""
-        for one in outcomes:
-            if not one["reason"]:
-                if one["result"] == "parked" and not _is_before_an_attempt(one):
-                    self.findings.append(f"{one['outcome']} failed for no reason")
+        for outcome in outcomes:
+            if not outcome["reason"]:
+                if outcome["result"] == "parked" and not _is_before_an_attempt(outcome):
+                    self.findings.append(f"{outcome['outcome']} failed for no reason")
                 continue
-            if one["reason"] == Reason.MSG_TOO_BIG_FOR_Q and one["size"] < LARGE:
-                self.findings.append(f"{one['outcome']} is small, and was refused as too large")
-            is_valid = one["size"] != len(POISON) and one["key"] is not None
-            if one["reason"] == Reason.FORMAT_ERROR and is_valid:
-                self.findings.append(f"{one['outcome']} is valid, and was refused as invalid")
+            if outcome["reason"] == Reason.MSG_TOO_BIG_FOR_Q and outcome["size"] < LARGE:
+                self.findings.append(f"{outcome['outcome']} is small, and was refused as too large")
+            is_valid = outcome["size"] != len(POISON) and outcome["key"] is not None
+            if outcome["reason"] == Reason.FORMAT_ERROR and is_valid:
+                self.findings.append(f"{outcome['outcome']} is valid, and was refused as invalid")
             # However long it stood still since: what is too old is asked for again, slice by slice.
-            asked = one["time"] / 1000 - _STALE - self.apart
+            asked = outcome["time"] / 1000 - _STALE - self.apart
             if not any(
-                condition.topic == one["target_queue"]
-                and condition.reason == one["reason"]
-                and condition.since <= one["written"] + 0.1
+                condition.topic == outcome["target_queue"]
+                and condition.reason == outcome["reason"]
+                and condition.since <= outcome["written"] + 0.1
                 and condition.until >= asked
                 for condition in self.conditions
             ):
                 self.findings.append(
-                    f"{one['outcome']} failed with {one['reason']} ({one['detail']}), but nothing"
-                    f" was the matter with {one['target_queue']}"
+                    f"{outcome['outcome']} failed with {outcome['reason']} ({outcome['detail']}),"
+                    f" but nothing was the matter with {outcome['target_queue']}"
                 )
 
     def _check_order(self, outcomes: list[dict[str, Any]]) -> None:
         """Messages of one key that were never retried are in the order of their lane."""
         direct = {
-            one["message"]: (one["partition"], one["key"], one["offset"])
-            for one in outcomes
-            if one["topic"] == DEAD_LETTERS and one["result"] in _PUT and not self.has_rounds
+            outcome["message"]: (outcome["partition"], outcome["key"], outcome["offset"])
+            for outcome in outcomes
+            if outcome["topic"] == DEAD_LETTERS
+            and outcome["result"] in _PUT
+            and not self.has_rounds
         }
         for message in self._returned().values() if self.far is not None else ():
             direct.pop(message, None)  # it was there twice
-        for topic in {one["target_topic"] for one in outcomes if one["result"] in _PUT}:
+        for topic in {outcome["target_topic"] for outcome in outcomes if outcome["result"] in _PUT}:
             seen: dict[tuple[TopicPartition, int, str, str], int] = {}
             for lane, _, _, record in self.cluster.visible(topic):
                 identity = own.read_own(record.headers or []).identity
@@ -379,33 +386,38 @@ class Audit:
             if entry.transaction is not None and entry.transaction.fate is Fate.COMMITTED:
                 recorded[lane.partition].append((entry.written, table[:_DIGITS]))
         last: dict[str, dict[str, Any]] = {}
-        for one in sorted(outcomes, key=lambda one: one["written"]):
-            if one["result"] in _UNTOUCHED or "replay" in one:
-                last.pop(one["origin"], None)
+        for outcome in sorted(outcomes, key=lambda outcome: outcome["written"]):
+            if outcome["result"] in _UNTOUCHED or "replay" in outcome:
+                last.pop(outcome["origin"], None)
                 continue
-            before = last.get(one["origin"])
-            last[one["origin"]] = one
-            by = [table for at, table in recorded[_place(one)[0]] if at <= one["written"]]
-            if by[-1:] != [one["table"]]:
-                self.findings.append(f"{one['outcome']} was decided by {one['table']}, not {by}")
-            anew = [at for at, _ in recorded[_place(one)[0]] if at <= one["written"]][-1:]
-            if before is not None and anew and _counts_anew(before, one, anew[0]):
+            before = last.get(outcome["origin"])
+            last[outcome["origin"]] = outcome
+            by = [table for at, table in recorded[_place(outcome)[0]] if at <= outcome["written"]]
+            if by[-1:] != [outcome["table"]]:
                 self.findings.append(
-                    f"{one['outcome']} is the attempt {one['attempt']}, though the table is new"
+                    f"{outcome['outcome']} was decided by {outcome['table']}, not {by}"
                 )
-            if not self._is_of(one):
-                self.findings.append(f"{one['outcome']} is not what {one['table']} says")
-        for one in last.values():
-            present = recorded[_place(one)[0]][-1:]
-            if one["result"] == "remains" and present[0][1] != one["table"]:
-                self.findings.append(f"{one['origin']} remains, and {present} has not looked at it")
+            anew = [at for at, _ in recorded[_place(outcome)[0]] if at <= outcome["written"]][-1:]
+            if before is not None and anew and _counts_anew(before, outcome, anew[0]):
+                self.findings.append(
+                    f"{outcome['outcome']} is the attempt {outcome['attempt']}, though the table"
+                    " is new"
+                )
+            if not self._is_of(outcome):
+                self.findings.append(f"{outcome['outcome']} is not what {outcome['table']} says")
+        for outcome in last.values():
+            present = recorded[_place(outcome)[0]][-1:]
+            if outcome["result"] == "remains" and present[0][1] != outcome["table"]:
+                self.findings.append(
+                    f"{outcome['origin']} remains, and {present} has not looked at it"
+                )
 
     def _is_of(self, outcome: dict[str, Any]) -> bool:
         """Whether a line and an action of an outcome are of the whole table that it names."""
         if not outcome["rule_line"]:
             return True
-        found = [one for one in self.tables if one.hash.startswith(outcome["table"])]
-        rules = {(rule.line, rule.action.name) for one in found for rule in one.rules}
+        tables = [table for table in self.tables if table.hash.startswith(outcome["table"])]
+        rules = {(rule.line, rule.action.name) for table in tables for rule in table.rules}
         return (outcome["rule_line"], outcome["action"]) in rules
 
     def _check_waiting(self, outcomes: list[dict[str, Any]], table: RulesTable) -> None:
@@ -416,17 +428,21 @@ class Audit:
             for lane, offset, _, record in self.cluster.visible(topic)
         }
         attempts: defaultdict[str, list[int]] = defaultdict(list)
-        for one in sorted(outcomes, key=lambda one: one["written"]):
-            is_counted = not (_is_before_an_attempt(one) or one["detail"].startswith(PROBE))
-            if one["attempt"] and is_counted:
-                attempts[one["message" if self.has_rounds else "origin"]].append(one["attempt"])
-            is_asked_for = "replay" in one or _waits_on(one)
-            parked, wait = due.get(one["outcome"], (0, 0.0))
-            is_early = one["time"] + 1000 * self.set_back < parked + 1000 * wait
-            is_early |= self._waited(parked, one["time"]) < wait - ROUNDING
+        for outcome in sorted(outcomes, key=lambda outcome: outcome["written"]):
+            is_counted = not (_is_before_an_attempt(outcome) or outcome["detail"].startswith(PROBE))
+            if outcome["attempt"] and is_counted:
+                attempts[outcome["message" if self.has_rounds else "origin"]].append(
+                    outcome["attempt"]
+                )
+            is_asked_for = "replay" in outcome or _waits_on(outcome)
+            parked, wait = due.get(outcome["outcome"], (0, 0.0))
+            is_early = outcome["time"] + 1000 * self.set_back < parked + 1000 * wait
+            is_early |= self._waited(parked, outcome["time"]) < wait - ROUNDING
             if is_early and not is_asked_for:
-                self.findings.append(f"{one['outcome']} was tried too early")
-        replayed = {one["origin"] for one in outcomes if "replay" in one}  # by whom counts anew
+                self.findings.append(f"{outcome['outcome']} was tried too early")
+        replayed = {
+            outcome["origin"] for outcome in outcomes if "replay" in outcome
+        }  # by whom counts anew
         if self.far is not None:
             replayed.update(self._returned())  # as a failed attempt
         for origin, numbers in attempts.items():

@@ -387,7 +387,10 @@ class SimulatedProducer:
             )
         if self._born < network.cluster.restarts and network.random.random() < 0.7:
             raise NeverReturns(network)
-        ends = {TopicPartition(one.topic, one.partition): one.offset for one in positions}
+        ends = {
+            TopicPartition(position.topic, position.partition): position.offset
+            for position in positions
+        }
         epoch = self._epoch  # as in ``_end``
         self._fenced(
             f"send_offsets {self._id} {_shown(ends)}",
@@ -538,10 +541,13 @@ class SimulatedProducer:
         if not topic.may_write:
             return [KafkaError.TOPIC_AUTHORIZATION_FAILED] * len(batch)
         size = packed_size if self._is_packed and topic.packs else wire_size
-        records = [one.record for one in batch]
-        if sum(size(one.key, one.value, one.headers or []) for one in records) > topic.limit:
+        records = [message.record for message in batch]
+        if (
+            sum(size(message.key, message.value, message.headers or []) for message in records)
+            > topic.limit
+        ):
             return [KafkaError.MSG_SIZE_TOO_LARGE] * len(batch)  # whole, innocents included
-        is_invalid = [topic.finds_invalid(one.record) for one in batch]
+        is_invalid = [topic.finds_invalid(message.record) for message in batch]
         if not any(is_invalid):
             return []
         if self._network.random.random() < 0.5:
@@ -549,12 +555,13 @@ class SimulatedProducer:
                 batch
             )  # of one record, told of the whole batch
         return [
-            KafkaError.INVALID_RECORD if one else _PRIVATE.different_record for one in is_invalid
+            KafkaError.INVALID_RECORD if is_refused else _PRIVATE.different_record
+            for is_refused in is_invalid
         ]
 
     def _refuse(self, batch: list[_Message], codes: list[int]) -> None:
         network = self._network
-        others = [one for one in self._handed_over if one not in batch]
+        others = [message for message in self._handed_over if message not in batch]
         if network.faults.is_mixed and others:
             self._reports.append((others[0], _PRIVATE.transport))
         network.scheduler.tell(f"{self._id}: {batch[0].record.topic} refuses {codes}")
@@ -617,7 +624,7 @@ class Rows:
     @property
     def nbytes(self) -> int:
         """Bytes of the messages, about."""
-        return sum(len(one.value() or b"") + 100 for one in self.messages)
+        return sum(len(message.value() or b"") + 100 for message in self.messages)
 
     def slice(self, start: int, length: int | None = None) -> Rows:
         """Some of the rows."""
@@ -625,12 +632,14 @@ class Rows:
 
     def lanes(self) -> Iterator[tuple[TopicPartition, Rows]]:
         """``redrive.streaming.emission._lanes``."""
-        for lane, found in groupby(self.messages, key=lambda one: one.lane):
-            yield lane, Rows(tuple(found))
+        for lane, messages in groupby(self.messages, key=lambda message: message.lane):
+            yield lane, Rows(tuple(messages))
 
     def records(self) -> Records:
         """``Records.from_arrow``."""
-        every = [(one.record, one.at) for one in self.messages if one.record is not None]
+        every = [
+            (message.record, message.at) for message in self.messages if message.record is not None
+        ]
         return Records(
             keys=[record.key for record, _ in every],
             values=[record.value for record, _ in every],
@@ -660,7 +669,7 @@ class SimulatedConsumer:
     ) -> list[ClientPartition]:
         """Committed offsets; with read_committed it waits for transactions that move them."""
         network, cluster, asked = self._network, self._network.cluster, list(partitions)
-        lanes = [TopicPartition(one.topic, one.partition) for one in asked]
+        lanes = [TopicPartition(partition.topic, partition.partition) for partition in asked]
         network.request("committed", lambda: None, timeout=timeout)
         deadline = network.scheduler.now + timeout
         while moving := self._moving(lanes):
@@ -690,15 +699,15 @@ class SimulatedConsumer:
         """Takes these partitions and no others, each from an offset on."""
         self._positions, self._told = {}, {}
         starts = self._network.cluster.starts
-        for one in partitions:
-            lane = TopicPartition(one.topic, one.partition)
+        for partition in partitions:
+            lane = TopicPartition(partition.topic, partition.partition)
             oldest = starts.get(lane, 0) if self._goes_on_with_oldest else 0
-            self._positions[lane] = max(one.offset, oldest)
+            self._positions[lane] = max(partition.offset, oldest)
 
     def incremental_unassign(self, partitions: Iterable[ClientPartition]) -> None:
         """Gives partitions back."""
-        for one in partitions:
-            self._positions.pop(TopicPartition(one.topic, one.partition), None)
+        for partition in partitions:
+            self._positions.pop(TopicPartition(partition.topic, partition.partition), None)
 
     def consume(self, count: int = 1, timeout: float = -1) -> list[Received]:
         """What there is to read, then the news that nothing more is."""
@@ -770,7 +779,7 @@ class _Metadata:
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster_id = cluster.identity
-        self._partitions = {one.name: one.partitions for one in cluster.topics.values()}
+        self._partitions = {topic.name: topic.partitions for topic in cluster.topics.values()}
 
     @property
     def topics(self) -> dict[str, SimpleNamespace]:
@@ -812,7 +821,10 @@ class SimulatedAdmin:
     def describe_configs(self, resources: Any, *, request_timeout: float) -> dict[Any, _Future]:
         """Settings of topics."""
         return self._asked(
-            "describe_configs", resources, lambda one: self._settings(one.name), request_timeout
+            "describe_configs",
+            resources,
+            lambda resource: self._settings(resource.name),
+            request_timeout,
         )
 
     def list_offsets(
@@ -842,7 +854,7 @@ class SimulatedAdmin:
 
         def described(_: str) -> Any:
             now = network.scheduler.now
-            silent = {name: one.silent_since(now) for name, one in network.members.items()}
+            silent = {name: member.silent_since(now) for name, member in network.members.items()}
             known = [name for name, since in silent.items() if now - (since or now) < _SESSION]
             return SimpleNamespace(members=[SimpleNamespace(client_id=name) for name in known])
 
@@ -861,13 +873,13 @@ class SimulatedAdmin:
         starts[lane] = max(starts.get(lane, 0), place.offset)
 
     def _asked(
-        self, what: str, names: Iterable[Any], one: Callable[[Any], Any], timeout: float
+        self, what: str, names: Iterable[Any], answer_of: Callable[[Any], Any], timeout: float
     ) -> dict[Any, _Future]:
         names = list(names)
         try:
             return self._network.request(
                 what,
-                lambda: {name: _Future(_answered(one, name)) for name in names},
+                lambda: {name: _Future(_answered(answer_of, name)) for name in names},
                 timeout=timeout,
             )
         except KafkaException as error:
@@ -945,14 +957,14 @@ class SimulatedAdministration:
             self._network.request("create_topics", lambda: self._make(list(wanted)))
 
     def _make(self, wanted: Sequence[NewTopic]) -> None:
-        for one in wanted:
-            is_compacted = one.settings.get("cleanup.policy") == "compact"
-            self._network.cluster.create(one.name, one.partitions, wants_keys=is_compacted)
+        for topic in wanted:
+            is_compacted = topic.settings.get("cleanup.policy") == "compact"
+            self._network.cluster.create(topic.name, topic.partitions, wants_keys=is_compacted)
 
 
-def _answered(one: Callable[[Any], Any], name: Any) -> Any:
+def _answered(answer_of: Callable[[Any], Any], name: Any) -> Any:
     try:
-        return one(name)
+        return answer_of(name)
     except KafkaException as error:
         return error
 
@@ -1232,7 +1244,9 @@ def simulated_clients() -> Iterator[None]:
         stack.enter_context(one_core())
         for name, value in _REPLACED.items():
             stack.enter_context(patch(name, value))
-        for module in [one for one in sys.modules.values() if one.__name__.startswith("redrive.")]:
+        for module in [
+            module for module in sys.modules.values() if module.__name__.startswith("redrive.")
+        ]:
             if hasattr(module, "PARTITIONS"):
                 stack.enter_context(patch.object(module, "PARTITIONS", _DELAYS))
         yield

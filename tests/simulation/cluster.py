@@ -213,7 +213,10 @@ class SimulatedCluster:
         end = len(self.logs[lane])
         if not self.has_open:
             return end
-        return min(one.lanes.get(lane, end) for one in chain(self._open.values(), self._unmarked))
+        return min(
+            transaction.lanes.get(lane, end)
+            for transaction in chain(self._open.values(), self._unmarked)
+        )
 
     def read(
         self, lane: TopicPartition, start: int, end: int, *, committed_only: bool = True
@@ -268,7 +271,11 @@ class SimulatedCluster:
 
     def begun(self, prefix: str) -> dict[str, float]:
         """When open transactions were begun, by their ids with a prefix."""
-        return {name: one.started for name, one in self._open.items() if name.startswith(prefix)}
+        return {
+            name: transaction.started
+            for name, transaction in self._open.items()
+            if name.startswith(prefix)
+        }
 
     def emits(self, process: str) -> bool:
         """Whether a process has records in an open transaction with an id that is its own.
@@ -276,8 +283,8 @@ class SimulatedCluster:
         One without was begun by a late request.
         """
         return any(
-            one.lanes and self.owners.get(name) == process
-            for name, one in self._open.items()
+            transaction.lanes and self.owners.get(name) == process
+            for name, transaction in self._open.items()
             if not name.endswith("-writer")
         )
 
@@ -293,9 +300,11 @@ class SimulatedCluster:
             return []
         place = group, lane
         return [
-            self.owners.get(one.transactional_id, "") if one.fate is Fate.OPEN else ""
-            for one in [*self._open.values(), *self._unmarked]
-            if place in one.offsets
+            self.owners.get(transaction.transactional_id, "")
+            if transaction.fate is Fate.OPEN
+            else ""
+            for transaction in [*self._open.values(), *self._unmarked]
+            if place in transaction.offsets
         ]
 
     # -- writing -------------------------------------------------------------------------------
@@ -332,13 +341,15 @@ class SimulatedCluster:
                 entries.pop(key, None)
                 if record.value is not None:
                     entries[key] = json.loads(record.value)
-        runs = {one["run"] for key, one in entries.items() if key.startswith("instance/")}
-        mine = [
-            one["run"]
-            for key, one in entries.items()
-            if key.startswith("emitter/") and key.endswith(f"/{transactional_id}") and "run" in one
+        runs = {entry["run"] for key, entry in entries.items() if key.startswith("instance/")}
+        runs_of_producer = [
+            entry["run"]
+            for key, entry in entries.items()
+            if key.startswith("emitter/")
+            and key.endswith(f"/{transactional_id}")
+            and "run" in entry
         ]
-        if mine and mine[-1] not in runs:
+        if runs_of_producer and runs_of_producer[-1] not in runs:
             self._without_entry.add(transactional_id)
         else:
             self._without_entry.discard(transactional_id)
@@ -410,7 +421,9 @@ class SimulatedCluster:
     def expire(self) -> None:
         """Aborts what was open for too long, and fences its producer."""
         limit = self.now() - TRANSACTION_TIMEOUT
-        for name in [name for name, one in self._open.items() if one.started < limit]:
+        for name in [
+            name for name, transaction in self._open.items() if transaction.started < limit
+        ]:
             self._finish(name, Fate.ABORTED)
             self._complete(name)
             self._raise_epoch(name)
@@ -472,7 +485,9 @@ class SimulatedCluster:
                 self._unmarked.append(transaction)
 
     def _complete(self, name: str) -> None:
-        for transaction in [one for one in self._unmarked if one.transactional_id == name]:
+        for transaction in [
+            transaction for transaction in self._unmarked if transaction.transactional_id == name
+        ]:
             while not transaction.is_over:
                 self._mark(transaction)
 

@@ -191,12 +191,12 @@ class _Task:
     @property
     def answer(self) -> _Worker | None:
         """The attempt whose answer counts: the first that came."""
-        return next((one for one in self._heard if one.process is None), None)
+        return next((worker for worker in self._heard if worker.process is None), None)
 
     @property
     def is_awaited(self) -> bool:
         """Whether an answer may still come."""
-        return self.answer is None and any(one.is_busy for one in self._heard)
+        return self.answer is None and any(worker.is_busy for worker in self._heard)
 
     @property
     def _heard(self) -> list[_Worker]:
@@ -442,7 +442,7 @@ class _Run:
         """A run that a newer one has overtaken is told so, and does not begin again."""
         cluster, share = self._network.cluster, self._instance.settings.share
         is_told = isinstance(fault, FatalFault) or "does not show the run" not in fault.message
-        if is_told or any(one.frozen[1] for one in self._instance.processes):
+        if is_told or any(process.frozen[1] for process in self._instance.processes):
             return
         for _, _, entry, record in cluster.visible(control_topic(APPLICATION)):
             kind, _, other = (record.key or b"").decode().partition("/")
@@ -506,33 +506,39 @@ class _Run:
         if self._upkeep_fault is not None:
             raise self._upkeep_fault
         if self._restart is None and instance.asked is not None:
-            one, instance.asked = _Restart(instance.asked), None
+            restart, instance.asked = _Restart(instance.asked), None
             with self._no_upkeep():
                 thread = self._scheduler.spawn(
-                    f"{instance.name}.restart", partial(self._change, one), instance.processes[0]
+                    f"{instance.name}.restart",
+                    partial(self._change, restart),
+                    instance.processes[0],
                 )
                 instance.processes.append(thread)
-                self._restart = thread, one
+                self._restart = thread, restart
         if self._restart is None or self._restart[0].is_alive:
             return True
-        (_, one), self._restart = self._restart, None
-        if one.fault is not None:
-            raise one.fault
+        (_, restart), self._restart = self._restart, None
+        if restart.fault is not None:
+            raise restart.fault
         assert instance.preparation is not None
-        if one.start is None:
-            instance.preparation.configuration = replace(one.asked, share=instance.settings.share)
+        if restart.start is None:
+            instance.preparation.configuration = replace(
+                restart.asked, share=instance.settings.share
+            )
             return False
         instance.settings = instance.preparation.configuration
-        self._upkeep.change(instance.settings, one.start)
+        self._upkeep.change(instance.settings, restart.start)
         return True
 
-    def _change(self, one: _Restart) -> None:
+    def _change(self, restart: _Restart) -> None:
         preparation = self._instance.preparation
         assert preparation is not None
         try:
-            one.start = preparation.change_tables(one.asked, self._upkeep.start, self.processor)
+            restart.start = preparation.change_tables(
+                restart.asked, self._upkeep.start, self.processor
+            )
         except FatalFault as fault:
-            one.fault = fault
+            restart.fault = fault
 
     def _tables_changed(self, start: Start) -> None:
         self._scheduler.tell("other tables decide")
@@ -643,11 +649,12 @@ class _Run:
             records = list(cluster.read(lane, begin, end))
             if lane in self._aging and not is_ordered:
                 self._check_waited(
-                    lane, [one for offset, _, one in records if offset >= self._releases[lane]]
+                    lane,
+                    [record for offset, _, record in records if offset >= self._releases[lane]],
                 )
-            found = [Received(lane, offset, record) for offset, _, record in records]
-            if found:
-                rows[lane] = found
+            received = [Received(lane, offset, record) for offset, _, record in records]
+            if received:
+                rows[lane] = received
         return rows
 
     def _check_named(
@@ -664,7 +671,7 @@ class _Run:
             is_waited_for = replay.to.is_about_parked and not replay.cancelled_by
             for lane, span in replay.spans.items() if is_waited_for else ():
                 begin = self._read.get(lane, 0)
-                is_named = any(begin <= one < ends.get(lane, 0) for one in span.named)
+                is_named = any(begin <= offset < ends.get(lane, 0) for offset in span.named)
                 if is_named and free[lane] <= begin:
                     self._network.cluster.violations.append(
                         f"{lane} is held at {begin}, though {replay.plan} names what lies behind"
@@ -691,8 +698,8 @@ class _Run:
         """Whether the entry of the share still names this run."""
         key = instance_key(self._instance.settings.share).encode()
         entries = self._network.cluster.visible(control_topic(APPLICATION))
-        found = [record.value for *_, record in entries if record.key == key]
-        last = found[-1] if found else None
+        values = [record.value for *_, record in entries if record.key == key]
+        last = values[-1] if values else None
         return last is not None and loads(last)["run"] == self._order.run.number
 
     def _emit(self, ends: Mapping[TopicPartition, int]) -> None:
@@ -723,8 +730,8 @@ class _Run:
         for number, lane in enumerate(lanes):
             tasks.setdefault(number % self._instance._workers, []).append(lane)
         started = [
-            self._start_task(slot, _Task([rows[lane] for lane in mine], order, now, known))
-            for slot, mine in tasks.items()
+            self._start_task(slot, _Task([rows[lane] for lane in tasks_of_slot], order, now, known))
+            for slot, tasks_of_slot in tasks.items()
         ]
         deadline = self._scheduler.now + _LOST_AFTER
         while any(task.is_awaited for task in started) and self._scheduler.now <= deadline:
@@ -735,7 +742,7 @@ class _Run:
         answers = [task.answer for task in started if task.answer is not None]
         if len(answers) < len(started):
             raise TransientFault("an executor was lost")
-        return [SimpleNamespace(result=pickle.dumps(one.result)) for one in answers]
+        return [SimpleNamespace(result=pickle.dumps(answer.result)) for answer in answers]
 
     def _start_task(self, slot: int, task: _Task) -> _Task:
         worker = self._workers.get(slot)
@@ -771,8 +778,8 @@ class _Run:
         def body() -> None:
             try:
                 refuse_second_attempt(number)
-                found: Any = [Rows(one) for one in task.rows]
-                worker.emission.emit(found, task.now, worker.result.emitted, task.known)
+                parts: Any = [Rows(rows) for rows in task.rows]
+                worker.emission.emit(parts, task.now, worker.result.emitted, task.known)
             except ProtocolError as fault:
                 worker.result.fault = fault
             worker.process = None
@@ -798,7 +805,7 @@ class _Frame:
 
     def to_batches(self) -> list[Rows]:
         """The rows of each lane."""
-        return [Rows(found) for found in self.rows.values()]
+        return [Rows(rows) for rows in self.rows.values()]
 
     def mapInArrow(self, task: Any, _: object) -> _Frame:  # noqa: N802 - Spark's name
         """The frame of what a task makes of the rows."""

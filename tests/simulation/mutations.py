@@ -40,15 +40,15 @@ from redrive.checkpoints.epoch import RunEntry
 from redrive.checkpoints.protocol import Emitter
 from redrive.checkpoints.states import StatesFollower
 from redrive.checkpoints.verdicts import Verdict
-from redrive.engine import breaker_guard, commands
+from redrive.engine import commands, rules_decider
 from redrive.engine import slice as slices
 from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import NO_STATES
 from redrive.engine.decision import Keep
 from redrive.engine.facts import MISSING, Answers, Facts, Questions, Replayed
-from redrive.engine.held_keys import HeldKeys
-from redrive.engine.lane import Lane
 from redrive.engine.ordering import KeyOrder
+from redrive.engine.rules_decider import HeldKeys
+from redrive.engine.slice import Lane
 from redrive.engine.sources import (
     InstructionSource,
     PartitionRecords,
@@ -157,24 +157,24 @@ def find(name: str, first: int = 0) -> tuple[int, Schedule | None]:
     Returns:
         How many schedules it took, and the last one; None if no schedule shows the mistake.
     """
-    (one,) = [one for one in MUTATIONS if one.name == name]
+    (planted,) = [planted for planted in MUTATIONS if planted.name == name]
     with simulated_clients(), ExitStack() as stack:
         logging.disable()  # the warnings of a job that has a hard time
         stack.callback(logging.disable, logging.NOTSET)
-        for each in one.patches():
+        for each in planted.patches():
             stack.enter_context(each)
-        for tried, seed in enumerate(itertools.islice(_seeds(one, first), one.schedules)):
-            result = run_schedule(seed, duels_only=one.duels_only)
-            if any(_BROKEN.search(one) for one in result.findings):
+        for tried, seed in enumerate(itertools.islice(_seeds(planted, first), planted.schedules)):
+            result = run_schedule(seed, duels_only=planted.duels_only)
+            if any(_BROKEN.search(finding) for finding in result.findings):
                 raise AssertionError(f"{name} does not fit the code: {result.findings[0]}")
             if result.findings:
                 return tried + 1, result
-    return one.schedules, None
+    return planted.schedules, None
 
 
-def _seeds(one: Mutation, first: int) -> Iterator[int]:
+def _seeds(planted: Mutation, first: int) -> Iterator[int]:
     every = itertools.count(first)
-    return (seed for seed in every if one.among(Plan.of(seed, duels_only=one.duels_only)))
+    return (seed for seed in every if planted.among(Plan.of(seed, duels_only=planted.duels_only)))
 
 
 def main() -> int:
@@ -184,15 +184,18 @@ def main() -> int:
     """
     words = [word for word in sys.argv[1:] if not word.isdecimal()]
     first = next((int(word) for word in sys.argv[1:] if word.isdecimal()), 0)
-    chosen = [one for one in MUTATIONS if not words or any(word in one.name for word in words)]
+    chosen = [
+        planted for planted in MUTATIONS if not words or any(word in planted.name for word in words)
+    ]
     missed = 0
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        found = pool.map(find, [one.name for one in chosen], itertools.repeat(first))
-        for one, (tried, result) in zip(chosen, found, strict=True):
+        results = pool.map(find, [planted.name for planted in chosen], itertools.repeat(first))
+        for planted, (tried, result) in zip(chosen, results, strict=True):
             missed += result is None
             shown = "NOT FOUND" if result is None else f"seed {result.seed}: {result.findings[0]}"
-            print(f"{one.name:58} {tried:4} of {one.schedules:4}  {shown}"[:200], flush=True)  # noqa: T201
+            line = f"{planted.name:58} {tried:4} of {planted.schedules:4}  {shown}"
+            print(line[:200], flush=True)  # noqa: T201
     print(f"{len(chosen) - missed} of {len(chosen)} found")  # noqa: T201
     return 1 if missed else 0
 
@@ -545,9 +548,9 @@ def _registered_by_hope(original: Any, self: Any, transactional_id: str) -> None
     "ids removed before they are fenced", epoch, "_registered", duels_only=True, schedules=1_500
 )
 def _removed_early(original: Any, store: Any, share: Any) -> Any:
-    found = original(store, share)
-    store.write(dict.fromkeys(found))
-    return found
+    registered = original(store, share)
+    store.write(dict.fromkeys(registered))
+    return registered
 
 
 @replaced(
@@ -560,8 +563,8 @@ def _removed_early(original: Any, store: Any, share: Any) -> Any:
 )
 def _own_share_only(original: Any, store: Any, share: Any) -> Any:
     prefix = epoch.emitter_prefix(share)
-    found = original(store, share)
-    return {key: name for key, name in found.items() if key.startswith(prefix)}
+    registered = original(store, share)
+    return {key: name for key, name in registered.items() if key.startswith(prefix)}
 
 
 @replaced(
@@ -636,11 +639,11 @@ def _positions_read_early(_original: Any, self: Any, wait: Any) -> Any:
     settings = self.configuration
     with self._entries() as entries:
         finder = start.StartFinder(settings, self._control, self._cluster, entries)
-        found = finder.find(layout, self._denied)
+        layout_found = finder.find(layout, self._denied)
         identity = self._registration.begin_run(
             entries, topic=settings.control_topic, take_over=True
         )
-    return replace(found, moved=frozenset(found.every_position)), identity
+    return replace(layout_found, moved=frozenset(layout_found.every_position)), identity
 
 
 # -- where lanes stand -------------------------------------------------------------------------
@@ -684,7 +687,9 @@ def _stamps_believed() -> Iterable[AbstractContextManager[Any]]:
 
 @replaced("no tombstone once what remained went elsewhere", Lane, "_copies_and_outcome")
 def _no_tombstone(original: Any, self: Any, row: int, message: Any, decision: Any) -> Iterable[Any]:
-    return [one for one in original(self, row, message, decision) if one[1].value is not None]
+    return [
+        output for output in original(self, row, message, decision) if output[1].value is not None
+    ]
 
 
 @mutation(
@@ -728,7 +733,9 @@ def _never_moved(original: Any, *given: Any) -> Any:
     among=lambda plan: plan.loses_partition,
 )
 def _leaderless_read(original: Any, self: Any, lanes: Any) -> Any:
-    return frozenset(one for one in original(self, lanes) if not one.topic.startswith("redrive-"))
+    return frozenset(
+        lane for lane in original(self, lanes) if not lane.topic.startswith("redrive-")
+    )
 
 
 @replaced(
@@ -781,7 +788,7 @@ def _copies_of_yesterday(original: Any, self: Any, lane: Any) -> Any:
 def _replay_beside_table(
     _original: Any, self: Any, begin: Any, ends: Any, *_: object
 ) -> Iterable[Any]:
-    lanes = [one.lane for one in self._partitions if one.behind is not None]
+    lanes = [partition.lane for partition in self._partitions if partition.behind is not None]
     return ((lane, max(begin[lane], ends[lane])) for lane in lanes)
 
 
@@ -859,11 +866,11 @@ def _position_off(original: Any, self: Any, lane: Any, span: Any, look: Any) -> 
 def _restored_once_placed(
     _original: Any, self: Any, _lane: object, lost: Any, outcomes: Any, _until: int
 ) -> Any:
-    known = {key: outcomes.found[key.decode()] for key in lost}
+    known = {key: outcomes.by_origin[key.decode()] for key in lost}
     return {
-        key: (one.partition, outcomes.ends[one.partition])
-        for key, one in known.items()
-        if self._plan not in one.replays
+        key: (outcome.partition, outcomes.ends[outcome.partition])
+        for key, outcome in known.items()
+        if self._plan not in outcome.replays
     }
 
 
@@ -892,7 +899,7 @@ def _tombstones_passed_over() -> Iterable[AbstractContextManager[Any]]:
 
         def runs_to_end(self) -> Iterator[Any]:
             for run in super().runs_to_end():
-                run.messages = [one for one in run.messages if one.value() is not None]
+                run.messages = [message for message in run.messages if message.value() is not None]
                 yield run
 
     yield patch.object(copies, "CompactedTopic", PassesOver)
@@ -981,7 +988,7 @@ def _place_of_copy(original: Any, self: Any, record: Any) -> None:
     rule="order 3",
 )
 def _returned_early(original: Any, self: Any, rounds: Any) -> Any:
-    letters = {one.letters for one in rounds}
+    letters = {open_round.letters for open_round in rounds}
     early, ends = self._ends(letters), self._ends
 
     def of_before(lanes: Any) -> Any:
@@ -999,7 +1006,7 @@ def _returned_early(original: Any, self: Any, rounds: Any) -> Any:
     among=lambda plan: plan.has_held_keys,
 )
 def _told_early(original: Any, written: Any, entries: Any) -> Any:
-    return [one for one in original(written, entries) if b"/" not in one[0]]
+    return [pair for pair in original(written, entries) if b"/" not in pair[0]]
 
 
 @mutation(
@@ -1012,8 +1019,8 @@ def _counted_at_breaker() -> Iterable[AbstractContextManager[Any]]:
         counted = self._attempts.add_failure(decision.rule, attempts)
         return original(self, decision, counted, why)
 
-    original = breaker_guard.BreakerGuard._suspend
-    yield patch.object(breaker_guard.BreakerGuard, "_suspend", suspend)
+    original = rules_decider.BreakerGuard._suspend
+    yield patch.object(rules_decider.BreakerGuard, "_suspend", suspend)
 
 
 @mutation(
@@ -1023,7 +1030,7 @@ def _counted_at_breaker() -> Iterable[AbstractContextManager[Any]]:
     rule="order 3",
 )
 def _over_once_passed() -> Iterable[AbstractContextManager[Any]]:
-    over = lambda one, *_: one._replace(is_over=True)  # noqa: E731
+    over = lambda open_round, *_: open_round._replace(is_over=True)  # noqa: E731
     yield patch.object(waiting_keys, "_returned", over)
 
 
@@ -1038,9 +1045,10 @@ def _over_once_passed() -> Iterable[AbstractContextManager[Any]]:
 def _rounds_last(original: Any, self: Any, questions: Questions) -> Any:
     if not questions.about_order:
         return original(self, questions)
-    waiting = {one: self._ordered.waiting(one) for one in questions.waiting}
+    waiting = {question: self._ordered.waiting(question) for question in questions.waiting}
     waiting = {
-        one: {key: dict(line) for key, line in keys.items()} for one, keys in waiting.items()
+        question: {key: dict(line) for key, line in keys.items()}
+        for question, keys in waiting.items()
     }
     return replace(original(self, questions), waiting=waiting)
 
@@ -1213,7 +1221,7 @@ def _followed_late(original: Any, self: Any) -> Any:
     schedules=1_500,
 )
 def _ends_early(original: Any, self: Any, kept: Any, _: Any) -> Any:
-    waiting = [lane for one in kept for lane in one.waiting]
+    waiting = [lane for partition in kept for lane in partition.waiting]
     return original(self, kept, self._cluster.ends(waiting))
 
 
@@ -1263,7 +1271,7 @@ def _of_another_run(original: Any, self: Any, entry: Any) -> None:
 
 @mutation("a release that keeps old attempts", schedules=250, among=lambda plan: plan.tables_change)
 def _attempts_kept() -> Iterable[AbstractContextManager[Any]]:
-    counts = lambda self, _, mine: mine.table == self.decider.table_id  # noqa: E731
+    counts = lambda self, _, headers: headers.table == self.decider.table_id  # noqa: E731
     yield patch.object(PartitionRecords, "counts", counts)
 
 

@@ -28,9 +28,9 @@ from redrive.topology.names import Names
 _TARGET = "ELSEWHERE"
 _BEHIND = 0.8
 """Share of the orders that are about messages behind others that wait, if there are any."""
-_ABOUT_REMAINING = [one for one in To if not (one.is_about_parked or one is To.GROUP)]
+_ABOUT_REMAINING = [target for target in To if not (target.is_about_parked or target is To.GROUP)]
 """No dead letter of the simulation names a group."""
-_ABOUT_PARKED = [one for one in To if one.is_about_parked]
+_ABOUT_PARKED = [target for target in To if target.is_about_parked]
 
 
 def write_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) -> Replay | None:
@@ -98,8 +98,8 @@ def write_order(cluster: SimulatedCluster, chance: random.Random, plan: str) -> 
     for lane, offset in chance.sample(parked, min(len(parked), chance.randint(1, 4))):
         named.setdefault(lane, set()).add(offset)
     spans = {
-        lane: Span(first=0, count=len(found), end=max(found) + 1, named=frozenset(found))
-        for lane, found in named.items()
+        lane: Span(first=0, count=len(offsets), end=max(offsets) + 1, named=frozenset(offsets))
+        for lane, offsets in named.items()
     }
     to = chance.choice(_ABOUT_PARKED)
     order = Replay(plan=plan, to=to, operator="ann", accepted=cluster.now(), spans=spans)
@@ -111,11 +111,11 @@ def plan_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) -> 
     """A plan about some messages that remain or are parked, or did once; None if there is none."""
     is_about_parked = chance.random() < 0.4
     if is_about_parked:
-        parked = [one for topic in (RETRY, BACKOFF) for *_, one in cluster.visible(topic)]
-        origins = sorted({own.read_own(one.headers or []).origin for one in parked} - {""})
+        parked = [record for topic in (RETRY, BACKOFF) for *_, record in cluster.visible(topic)]
+        origins = sorted({own.read_own(record.headers or []).origin for record in parked} - {""})
     else:
         remaining = cluster.visible(REMAINING)
-        origins = sorted({(one.key or b"").decode() for *_, one in remaining})
+        origins = sorted({(record.key or b"").decode() for *_, record in remaining})
     if not origins:
         return None
     about = _ABOUT_PARKED if is_about_parked else _ABOUT_REMAINING

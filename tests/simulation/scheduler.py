@@ -202,20 +202,20 @@ class Scheduler:
 
     def _hand_over(self, process: Process | None) -> None:
         baton = self._next()
-        mine = self._main if process is None else process.baton
-        if baton is not mine:
+        own_baton = self._main if process is None else process.baton
+        if baton is not own_baton:
             baton.release()
-            mine.acquire()
+            own_baton.acquire()
 
     def _next(self) -> threading.Lock:
         """The baton of the process that goes on; time passes if all of them wait for it."""
         if not self.processes:
             return self._main
-        awake = [one for one in self.processes if one.wakes <= self.now]
+        awake = [process for process in self.processes if process.wakes <= self.now]
         if not awake:
             self.on_wait()
-            self.now = min(one.wakes for one in self.processes)
-            awake = [one for one in self.processes if one.wakes <= self.now]
+            self.now = min(process.wakes for process in self.processes)
+            awake = [process for process in self.processes if process.wakes <= self.now]
         self._current = awake[0] if len(awake) == 1 else self.random.choice(awake)
         return self._current.baton
 

@@ -266,13 +266,13 @@ class Plan:
         """The plan of a schedule; arguments as for ``run_schedule``."""
         chance, more = random.Random(seed), random.Random(f"more of {seed}")
         has_full_queue = chance.random() < 0.2 and not duels_only
-        one, two = [Share(1, 1)], [Share(1, 2), Share(2, 2)]
-        ways = [[one], [one, two]] if duels_only else [[one], [one], [two], [one, two]]
+        whole, two = [Share(1, 1)], [Share(1, 2), Share(2, 2)]
+        ways = [[whole], [whole, two]] if duels_only else [[whole], [whole], [two], [whole, two]]
         is_duel = duels_only or (not has_full_queue and chance.random() < 0.3)
         tables_change = chance.random() < 0.25
         rebalances = seed % 5 == _REBALANCED and not is_duel and not has_full_queue
         level = 0.0 if is_duel else chance.choice([0.0, 0.02, 0.02, 0.05, 0.1])
-        shares = [one] if has_full_queue else chance.choice(ways)
+        shares = [whole] if has_full_queue else chance.choice(ways)
         if len(shares) > 1 and not rebalances and more.random() < _SPLIT_OTHERWISE:
             # Neither way contains the other: a share gets some lanes of several shares.
             shares = [*shares, [Share(1, 3), Share(2, 3), Share(3, 3)]]
@@ -281,7 +281,7 @@ class Plan:
         has_rounds = more.random() < _PROCESSED and has_rounds
         # What else may happen is for the others.
         is_plain = not (is_duel or has_full_queue or is_poisoned or has_rounds or rebalances)
-        is_plain = is_plain and shares == [one] and seed % 6 != _ORDERED
+        is_plain = is_plain and shares == [whole] and seed % 6 != _ORDERED
         loses_partition = more.random() < _LOSING and is_plain
         is_made_anew = more.random() < _ANEW and is_plain and not loses_partition
         has_breakers = more.random() < _BREAKING and not (is_duel or has_full_queue)
@@ -289,7 +289,9 @@ class Plan:
         forwards = (
             random.Random(f"abroad of {seed}").random() < _FORWARDING and seed % 6 != _ORDERED
         )
-        forwards &= shares == [one] and not (is_special or is_duel or has_full_queue or rebalances)
+        forwards &= shares == [whole] and not (
+            is_special or is_duel or has_full_queue or rebalances
+        )
         forwards &= not is_poisoned
         tables_change &= not forwards
         tables_change = tables_change and not is_special
@@ -605,9 +607,11 @@ class _World:
 
     def _look_after(self) -> None:
         """What a supervisor does: a share without a live instance gets one."""
-        self.instances = [one for one in self.instances if one.is_alive or one.has_finished]
+        self.instances = [
+            instance for instance in self.instances if instance.is_alive or instance.has_finished
+        ]
         for share in self.shares:
-            if not any(one.share == share for one in self.instances):
+            if not any(instance.share == share for instance in self.instances):
                 self._start_instance(share)
 
     def _events(self) -> list[Callable[[], None]]:
@@ -659,7 +663,9 @@ class _World:
             is_over=self._is_over,
         )
         self._tell(f"{instance.name} is started for share {share}")
-        self.overtaken.update(one.name for one in self.every if one.settings.share.overlaps(share))
+        self.overtaken.update(
+            overtaken.name for overtaken in self.every if overtaken.settings.share.overlaps(share)
+        )
         self.instances.append(instance)
         self.every.append(instance)
         instance.start()
@@ -700,7 +706,7 @@ class _World:
             self.scheduler.kill(self.instances.pop().processes[0])
 
     def _kill_worker(self) -> None:
-        workers = [one for one in self.scheduler.processes if ".w" in one.name]
+        workers = [process for process in self.scheduler.processes if ".w" in process.name]
         if workers:
             worker = self.scheduler.random.choice(workers)
             self._tell(f"{worker.name} is killed")
@@ -717,21 +723,27 @@ class _World:
         """Starts instances beside those that run, which are frozen now and then."""
         self.shares = self.scheduler.random.choice(ways or self.plan.shares)
         if not self.plan.is_duel:
-            for one in self.instances:
-                process = self.scheduler.random.choice(one.processes)
+            for instance in self.instances:
+                process = self.scheduler.random.choice(instance.processes)
                 self.scheduler.freeze(process, self.scheduler.random.choice([0.0, 5.0, 60.0]))
         self.instances.clear()
         for share in self.shares:
             self._start_instance(share)
         if self.plan.rebalances:
-            for one in [one for one in self.every if one.is_alive][:-_MOST_INSTANCES]:
-                self._tell(f"{one.name} is killed, as there are too many")
-                self.scheduler.kill(one.processes[0])
+            for instance in [instance for instance in self.every if instance.is_alive][
+                :-_MOST_INSTANCES
+            ]:
+                self._tell(f"{instance.name} is killed, as there are too many")
+                self.scheduler.kill(instance.processes[0])
 
     def _overtake_opener(self) -> None:
         """Lets a driver stand still before it opens the control topic, while others take over that
         share partitions out in another way: their entries are not under its key."""
-        (share,) = [one.settings.share for one in self.every if one.name == self.scheduler.name]
+        (share,) = [
+            instance.settings.share
+            for instance in self.every
+            if instance.name == self.scheduler.name
+        ]
         ways = [way for way in self.plan.shares if share not in way]
         if ways and not self.is_left_alone:
             self._take_over(ways)
@@ -772,16 +784,16 @@ class _World:
         changed = CHANGED_IN_ORDER if self.plan.table == ORDERED else CHANGED
         self.table = changed if self.table == self.plan.table else self.plan.table
         self.awaits_table = self.plan.replays > 0
-        alive = [one for one in self.instances if one.is_alive]
+        alive = [instance for instance in self.instances if instance.is_alive]
         if not alive or self.scheduler.random.random() < _AFRESH:
             self._tell("the table is changed")
             self._take_over()
             return
         self._tell("the table is changed by a restart")
         self.instances = alive  # who has finished is started again, with the new table
-        for one in alive:
-            handlers = [replace(each, rules=self.table) for each in one.settings.handlers]
-            one.asked = replace(one.settings, handlers=tuple(handlers))
+        for instance in alive:
+            handlers = [replace(each, rules=self.table) for each in instance.settings.handlers]
+            instance.asked = replace(instance.settings, handlers=tuple(handlers))
 
     def _once(self, happens: Callable[[], None]) -> None:
         """Lets something happen when much was handled, and not again."""
@@ -977,12 +989,12 @@ class _World:
 
     def _check_told(self) -> None:
         """Who believes the topic of held keys as the docs say knows every key that waits."""
-        told: dict[str, bytes] = {}
+        positions: dict[str, bytes] = {}
         topic = held_keys_topic(APPLICATION)
         for *_, record in self.cluster.visible(topic):
-            told.pop((record.key or b"").decode(), None)
+            positions.pop((record.key or b"").decode(), None)
             if record.value is not None:
-                told[(record.key or b"").decode()] = record.value
+                positions[(record.key or b"").decode()] = record.value
         for topic in (RETRY, BACKOFF):
             for lane, offset, _, record in self.cluster.visible(topic):
                 place = own.read_own(record.headers or []).identity.rsplit(":", 2)
@@ -990,8 +1002,8 @@ class _World:
                 position = self.cluster.offsets.get((APPLICATION, lane))
                 if position is None or offset < position or not record.key:
                     continue
-                passed = int(told.get(f"{DEAD_LETTERS}:{place[1]}", b"0"))
-                is_told = f"{DEAD_LETTERS}/{record.key.decode()}" in told
+                passed = int(positions.get(f"{DEAD_LETTERS}:{place[1]}", b"0"))
+                is_told = f"{DEAD_LETTERS}/{record.key.decode()}" in positions
                 if int(place[2]) < passed and not is_told:
                     finding = f"{record.key!r} waits on {lane}, and consumers are not told"
                     self.findings += [finding] if finding not in self.findings else []
@@ -1072,7 +1084,7 @@ class _World:
         self.plan.inputs += 6 + were_there * is_amid
         while self.written < self.plan.inputs:
             self._write_input()
-        self.instances = [one for one in self.instances if one.is_alive]
+        self.instances = [instance for instance in self.instances if instance.is_alive]
         self._look_after()
 
     def _watch_partition(self) -> None:
@@ -1202,7 +1214,9 @@ class _World:
         holder = self.network.members.get(before.get("member", ""))
         if not is_quiet or holder is None or holder is self.scheduler.current:
             return
-        is_stopping = any(one.is_to_stop for one in self.every if one.name == holder.name)
+        is_stopping = any(
+            instance.is_to_stop for instance in self.every if instance.name == holder.name
+        )
         is_settled = self.scheduler.now - self.calm_since > _SETTLED_AFTER and not is_stopping
         is_settled = is_settled and self.scheduler.wall - before.get("since", 0.0) > _SETTLED_AFTER
         is_well = is_settled and holder.is_alive and not holder.is_doomed and not holder.frozen[1]
@@ -1218,7 +1232,7 @@ class _World:
         ):
             return False
         else:
-            self.instances = [one for one in self.instances if self._is_done(one)]
+            self.instances = [instance for instance in self.instances if self._is_done(instance)]
             self._look_after()
         return True
 
@@ -1265,7 +1279,7 @@ def _set_back(scheduler: Scheduler) -> float:
     """Seconds by which a clock was set back at most."""
     offsets = [ahead for _, ahead in scheduler.set_at]
     offsets.append(offsets[-1])  # at least two
-    return max((one - other for one, other in combinations(offsets, 2)), default=0.0)
+    return max((offset - other for offset, other in combinations(offsets, 2)), default=0.0)
 
 
 @collector_paused()
@@ -1297,9 +1311,9 @@ def run_schedule(
         world.findings.append(f"the job did not come to an end in {_MOST_STEPS} steps")
     else:
         table = None if plan.tables_change else parse(plan.table).required()
-        for one in [network] if world.far is None else [network, world.far]:
-            one.cluster.expire()
-            one.cluster.settle()
+        for simulated in [network] if world.far is None else [network, world.far]:
+            simulated.cluster.expire()
+            simulated.cluster.settle()
         audit = Audit(
             network.cluster, world.conditions, table, _apart(scheduler), _set_back(scheduler)
         )
@@ -1307,8 +1321,8 @@ def run_schedule(
         audit.is_ordered = plan.table in {ORDERED, ROUNDS}
         audit.has_rounds = plan.has_rounds
         audit.tables = [
-            parse(one).required()
-            for one in (TABLE, CHANGED, BACKED_OFF, ORDERED, ROUNDS, FORWARDED, CHANGED_IN_ORDER)
+            parse(text).required()
+            for text in (TABLE, CHANGED, BACKED_OFF, ORDERED, ROUNDS, FORWARDED, CHANGED_IN_ORDER)
         ]
         world.findings += audit.run()
     return Result(seed, world.findings, scheduler.steps, world.written, world.happened)

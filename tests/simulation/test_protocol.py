@@ -80,13 +80,13 @@ _QUICK: Final = (
 def failing(seeds: Sequence[int]) -> list[str]:
     """The schedules among some that show a fault, and which."""
     logging.disable()  # in a process of its own: the warnings of a job that has a hard time
-    found = []
+    failures = []
     with simulated_clients():
         for seed in seeds:
             result = run_schedule(seed)
             if result.findings:
-                found.append(f"--seed {seed}: {'; '.join(result.findings[:3])}")
-    return found
+                failures.append(f"--seed {seed}: {'; '.join(result.findings[:3])}")
+    return failures
 
 
 def test_whatever_fails_every_effect_happens_once_and_the_job_comes_to_an_end(
@@ -104,8 +104,8 @@ def test_whatever_fails_every_effect_happens_once_and_the_job_comes_to_an_end(
     # Not forked: a process with threads of clients must not be.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        found = [one for some in pool.map(failing, chunks) for one in some]
-    assert not found, "run again with pytest tests/simulation " + "\n".join(found)
+        failures = [failure for some in pool.map(failing, chunks) for failure in some]
+    assert not failures, "run again with pytest tests/simulation " + "\n".join(failures)
 
 
 def _print(now: float, process: str, what: str) -> None:
@@ -119,11 +119,11 @@ def test_the_schedules_find_a_planted_mistake(name: str) -> None:
     assert shown is not None, f"none of {tried} schedules shows it"
 
 
-@pytest.mark.parametrize("one", MUTATIONS, ids=lambda one: one.name)
-def test_each_planted_mistake_replaces_what_the_code_has(one: Mutation) -> None:
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_each_planted_mistake_replaces_what_the_code_has(mutation: Mutation) -> None:
     """What was renamed would be found missing by ``make mutations`` only."""
     with simulated_clients(), ExitStack() as stack:
-        for each in one.patches():
+        for each in mutation.patches():
             stack.enter_context(each)
 
 
@@ -134,7 +134,7 @@ def test_each_rule_of_the_guarantees_is_taken_away_by_a_planted_mistake() -> Non
     for number in re.findall(r"^(\d+)\. ", page, re.MULTILINE):
         name = next(names) if number == "1" else name
         rules.add(f"{name} {number}")
-    assert {one.rule for one in MUTATIONS if one.rule} == rules
+    assert {mutation.rule for mutation in MUTATIONS if mutation.rule} == rules
     assert not [*names]
 
 
@@ -192,9 +192,9 @@ class Course:
         if workers:
             settings = replace(settings, emitter=EmitterChoice.LANES)
         name = f"i{len(self.scheduler.processes)}"
-        one = Instance(name, self.network, settings, workers=workers, is_over=lambda: True)
-        one.start()
-        return one
+        instance = Instance(name, self.network, settings, workers=workers, is_over=lambda: True)
+        instance.start()
+        return instance
 
     def run(self, settings: JobConfiguration | None = None) -> float:
         """Runs what was started, or one instance, to its end; the seconds that it took."""
@@ -209,12 +209,17 @@ class Course:
 
     def outcomes(self) -> list[dict[str, Any]]:
         """The outcomes in the order of their inputs."""
-        found = [json.loads(record.value or b"") for *_, record in self.cluster.visible(OUTCOMES)]
-        return sorted(found, key=lambda one: (one["topic"], one["partition"], one["offset"]))
+        outcomes = [
+            json.loads(record.value or b"") for *_, record in self.cluster.visible(OUTCOMES)
+        ]
+        return sorted(
+            outcomes,
+            key=lambda outcome: (outcome["topic"], outcome["partition"], outcome["offset"]),
+        )
 
     def results(self) -> Counter[tuple[str, int]]:
         """Result and reason of all attempts."""
-        return Counter((one["result"], one["reason"]) for one in self.outcomes())
+        return Counter((outcome["result"], outcome["reason"]) for outcome in self.outcomes())
 
     def on_step(self, step: int, happens: Callable[[], None]) -> None:
         """Lets something happen at a step of the schedule, once."""
@@ -231,10 +236,10 @@ class Course:
     def after(self, what: str, happens: Callable[[], None]) -> None:
         """Lets something happen right after the first answer to a kind of request."""
 
-        def look(_: str, told: str) -> None:
-            if told == what and not self.told[what]:
+        def look(_: str, event: str) -> None:
+            if event == what and not self.told[what]:
                 happens()
-            self.told[_kind(told)] += 1
+            self.told[_kind(event)] += 1
 
         self.scheduler.trace = look
 
@@ -280,8 +285,8 @@ def test_payloads_that_are_too_large_together_are_fetched_in_several_slices(
     course = Course(targets=["jobs"])
     for number in range(5):
         course.cluster.append(OutputRecord("jobs", None, b"payload %d" % number, [], 1, 0))
-        told = {"topic": b"jobs", "partition": b"0", "offset": str(number * 2 % 6).encode()}
-        headers = [(f"__dlq.errors.{name}", value) for name, value in told.items()]
+        fields = {"topic": b"jobs", "partition": b"0", "offset": str(number * 2 % 6).encode()}
+        headers = [(f"__dlq.errors.{name}", value) for name, value in fields.items()]
         course.cluster.append(OutputRecord(DEAD_LETTERS, None, None, [*headers], 1, 0))
     course.run(course.settings("ACTION(RETRY)"))
     there = [record.value for *_, record in course.cluster.visible("jobs")]
@@ -302,7 +307,9 @@ def test_depth_is_of_messages_and_not_of_offsets(messages: int) -> None:
     course.letters("Q1", "Q1", "Q1", "Q1")
     limits = {"Q1": QueueLimits(max_depth=4, consumer_group="readers")}
     course.run(course.settings("REASON(2053) ACTION(RETRY) RETRY(1)", limits=limits))
-    assert [one["offset"] for one in course.outcomes() if one["reason"]] == [3] * messages
+    assert [outcome["offset"] for outcome in course.outcomes() if outcome["reason"]] == [
+        3
+    ] * messages
 
 
 @pytest.mark.parametrize("step", [5, 40, 60, 80, 120])
@@ -419,13 +426,13 @@ def faults_of_a_recreated_topic(step: int, shares: Sequence[str] = ("1/1",)) -> 
         write("new", 25)
 
     write("old", 9)
-    settings = [course.settings(share=one, data_loss=DataLoss.CONTINUE) for one in shares]
-    for one in settings:
-        course.start(one)
+    settings = [course.settings(share=share, data_loss=DataLoss.CONTINUE) for share in shares]
+    for setting in settings:
+        course.start(setting)
     course.on_step(step, recreate)
     course.run()
-    for one in settings * 2:  # a job that goes on looks for changed topics now and then
-        course.start(one)
+    for setting in settings * 2:  # a job that goes on looks for changed topics now and then
+        course.start(setting)
         course.run()
     puts = Counter(record.value for *_, record in course.cluster.visible("Q0"))
     faults = [f"{body!r} is put {count} times" for body, count in puts.items() if count > 1]
@@ -441,7 +448,9 @@ def faults_of_a_recreated_topic(step: int, shares: Sequence[str] = ("1/1",)) -> 
 @pytest.mark.parametrize("shares", [("1/1",), ("1/2", "2/2")], ids=["one instance", "two"])
 def test_a_topic_recreated_at_any_step_is_read_from_its_beginning(shares: Sequence[str]) -> None:
     """No record of the new topic is read as one of the old topic, skipped or put twice."""
-    assert not [one for step in _RECREATED_AT for one in faults_of_a_recreated_topic(step, shares)]
+    assert not [
+        fault for step in _RECREATED_AT for fault in faults_of_a_recreated_topic(step, shares)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -470,7 +479,7 @@ def test_a_small_record_is_not_blamed_for_the_batch_of_a_large_one() -> None:
     course.after("describe_configs", shrinks)
     course.run(course.settings("REASON(2053) ACTION(RETRY) RETRY(1)"))
     assert course.results() == {("retried", 0): 4, ("remains", 2030): 1}
-    assert [one["size"] for one in course.outcomes() if one["reason"]] == [4_000]
+    assert [outcome["size"] for outcome in course.outcomes() if outcome["reason"]] == [4_000]
 
 
 @pytest.mark.parametrize("packs", [False, True])
@@ -594,7 +603,7 @@ def test_an_outage_is_waited_out_and_given_up_at_the_deadline(fault: type[Protoc
     with pytest.raises(TransientFault, match="no answer"):
         emitter.emit(PositionsOnly({TopicPartition(DEAD_LETTERS, 0): 0}))
     assert 60 < seen[-1].seconds < 70
-    assert [one.tries for one in seen] == list(range(1, len(seen) + 1))
+    assert [attempt.tries for attempt in seen] == list(range(1, len(seen) + 1))
     assert [policy.interval(n) for n in (1, 2, 3, 10)] == [0.1, 0.2, 0.4, 5.0]
 
 

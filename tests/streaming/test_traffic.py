@@ -262,61 +262,6 @@ def test_members_of_a_queue_sharing_group_put_on_one_queue(network: Network) -> 
     assert traffic.bodies("OWN", b) == [b"over"]
 
 
-NEWS = {
-    "A": """
-        ALTER QMGR DEADQ(DEAD.Q)
-        DEFINE QLOCAL(DEAD.Q) DEFPSIST(YES) DEFPRTY(6)
-        DEFINE QLOCAL(EDITORS)
-        DEFINE TOPIC(SPORT) TOPICSTR('news/sport')
-        DEFINE QALIAS(PUBLISH) TARGET(SPORT) TARGTYPE(TOPIC)
-        DEFINE SUB(LOCAL) TOPICSTR('news/#') DEST(EDITORS)
-        DEFINE SUB(FAR) TOPICSTR('+/sport') DEST(FANS) DESTQMGR(B)
-        DEFINE SUB(LOST) TOPICOBJ(SPORT) DEST(NO.SUCH)
-        DEFINE QLOCAL(B) USAGE(XMITQ)
-        DEFINE CHANNEL(A.TO.B) CHLTYPE(SDR) CONNAME('b') XMITQ(B)
-        """,
-    "B": """
-        DEFINE QLOCAL(FANS)
-        DEFINE CHANNEL(A.TO.B) CHLTYPE(RCVR)
-        """,
-}
-"""A topic with three subscriptions, one of which has no queue."""
-NEWS_RULES = """\
-DESTQ(NO.SUCH) ACTION(DISCARD)
-DESTQ(MISSING) PERSIST(MQPER_PERSISTENT) ACTION(FWD) FWDQ(PUBLISH) HEADER(NO)
-"""
-
-
-def test_each_subscription_gets_one_copy_of_a_publication(jobs: Jobs, network: Network) -> None:
-    """By a put and by a rule; a copy that can't be put is a dead letter, the others arrive.
-
-    A dead letter has the dead-letter queue's defaults where the put left them open, so that
-    PERSIST matches.
-    """
-    traffic = network(NEWS)
-    a = traffic.a
-    dead = topic_name(queue="DEAD.Q", queue_manager=a)
-    configuration = jobs.configure({dead: NEWS_RULES}, topology=traffic.sources())
-    (handler,) = configuration.handlers
-    identity = replace(handler.identity, queue_manager=a, queue="DEAD.Q")
-    traffic.configuration = replace(configuration, handlers=(replace(handler, identity=identity),))
-    left_open = {"Persistence": "2", "Priority": "-1"}
-    traffic.put(a, put("PUBLISH", b"put"), put("MISSING", b"forwarded", **left_open))
-    # One publication, a dead letter that is forwarded to another, and 2 x (3 copies and what
-    # follows: a put over the channel, a dead letter that is discarded).
-    traffic.run(4 + 2 * 5)
-    near, far = traffic.on("EDITORS", a), traffic.on("FANS", traffic.b)
-    for found in (near, far):
-        assert sorted(record.value for record in found) == [b"forwarded", b"put"]
-        (one,) = [dict(record.headers) for record in found if record.value == b"forwarded"]
-        assert one["JMS_IBM_MQMD_Persistence"] == b"1"
-        assert one["JMS_IBM_MQMD_Priority"] == b"6"
-    identifiers = {dict(record.headers)["JMS_IBM_MQMD_MsgId"] for record in [*near, *far]}
-    assert len(identifiers) == 4
-    results = {"routed": 8, "dead-lettered": 3, "forwarded": 1, "discarded": 2}
-    assert traffic.job.results() == results
-
-
 def test_a_stopped_channel_holds_its_messages_in_order(
     stop_channel: Callable[[int], Traffic],
 ) -> None:

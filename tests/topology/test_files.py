@@ -181,62 +181,15 @@ def test_findings_about_all_files_are_shown_beside_an_error_in_one(write: Path) 
     assert codes == ["WRONG_TYPE", "ALIAS_TARGET"]
 
 
-COMMANDS = """\
-{"type": "runCommandJSON", "command": "define", "qualifier": "qlocal", "name": "app.Q",
- "parameters": {"maxdepth": 7, "put": "disabled", "share": "yes", "descr": "it's"}}
-{"type": "runCommandJSON", "command": "alter", "qualifier": "qmgr",
- "parameters": {"deadq": "app.Q"}}
-{"type": "runCommand", "parameters": {"command": "DEF QR(R) RNAME(X) RQMNAME(QM2)"}}
-{"type": "runCommandJSON", "command": "alter", "qualifier": "qlocal", "name": "GONE"}
-"""
-ANSWER = """\
-{"commandResponse": [
-  {"completionCode": 0, "reasonCode": 0, "parameters":
-    {"queue": "app.Q", "type": "QLOCAL", "maxdepth": 7, "put": "DISABLED", "curdepth": 3}},
-  {"completionCode": 0, "reasonCode": 0, "parameters":
-    {"channel": "A.B", "chltype": "SDR", "conname": "b(1414)", "xmitq": "B", "resetseq": "NO"}},
-  {"completionCode": 0, "parameters": {"qmname": "QM1", "deadq": "app.Q", "maxprty": 9}}],
- "overallCompletionCode": 0, "overallReasonCode": 0}
-"""
+COMMANDS = '{"type": "runCommand", "parameters": {"command": "DEF QL(A)"}}'
 
 
-def test_commands_of_mqweb_are_read(tmp_path: Path) -> None:
-    """runCommandJSON and runCommand, one after the other; a failure is on the object's line."""
+def test_json_of_mqweb_is_refused_as_removed(tmp_path: Path) -> None:
+    """Its definitions would be missing otherwise."""
     (tmp_path / "QM1.json").write_text(COMMANDS)
-    result = read(tmp_path, "QM1.json")
-    assert result.topology is not None
-    manager = result.topology.mq.queue_managers["QM1"]
-    queue = manager.queues["app.Q"]
-    assert (queue.max_depth, queue.put_enabled) == (7, False)  # type: ignore[attr-defined]
-    assert queue.others["DESCR"] == "DESCR('it''s')"
-    assert manager.attributes.dead_letter_queue == "app.Q"
-    assert "R" in manager.queues
-    assert [(one.line, one.code) for one in result.diagnostics if one in result.failures] == [
-        (6, "NOT_FOUND")
-    ]
-
-
-def test_what_mqweb_displays_is_read_as_definitions(tmp_path: Path) -> None:
-    """An answer names objects with all that they have; a list of commands works too."""
-    (tmp_path / "QM1.json").write_text(f"[{ANSWER}]")
-    result = read(tmp_path, "QM1.json")
-    assert [one for one in result.diagnostics if one.severity == "error"] == []
-    assert result.topology is not None
-    manager = result.topology.mq.queue_managers["QM1"]
-    assert manager.queues["app.Q"].max_depth == 7  # type: ignore[attr-defined]
-    assert manager.channels["A.B"].transmission_queue == "B"
-    assert manager.attributes.dead_letter_queue == "app.Q"
-
-
-@pytest.mark.parametrize(
-    ("text", "code"), [("{", "SYNTAX"), ('{"type": "other"}', "UNKNOWN_COMMAND"), ("5", None)]
-)
-def test_other_json_is_an_error_in_its_place(tmp_path: Path, text: str, code: str | None) -> None:
-    """What is no command is told, and never stops the reader."""
-    (tmp_path / "QM1.json").write_text(f"\n{text}")
     (finding,) = read(tmp_path, "QM1.json").diagnostics
-    assert finding.line == 2
-    assert code in {None, finding.code}
+    assert (finding.severity, finding.code) == ("error", "UNSUPPORTED")
+    assert "0.1.0" in finding.message
 
 
 def test_other_json_of_a_folder_is_passed_over(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.configurations import write_settings
 from tests.outcomes.small_job import SmallJob, dead_letter
 from tests.what_if.test_tally import NEW, answer_of
 
-from redrive.what_if.document import document_of_table
+from redrive.what_if.answer import document_of_table
 from redrive.what_if.text import lines_of_table
 
 dry_run = partial(redrive, "run", "--dry-run")

@@ -71,7 +71,9 @@ class SteadyClock:
     def late(self, interval: float) -> float:
         """Seconds that stamps of the last ``interval`` seconds may be too old."""
         before = self.now() - interval
-        return max((one.seconds for one in self.set_forward if one.at > before), default=0.0)
+        return max(
+            (change.seconds for change in self.set_forward if change.at > before), default=0.0
+        )
 
     def for_next_run(self) -> SteadyClock:
         """The clock of the next run: wall-clock time if it was set by more than the tolerance."""
@@ -93,15 +95,23 @@ def begin_clock(store: EntryStore, share: Share) -> SteadyClock:
         TransientFault: The broker gave no answer in time.
     """
     kept = dict(_overlapping_clocks(store.entries, share))
-    mine = kept.pop(share, None)
+    own_entry = kept.pop(share, None)
     # Overlapping shares need this clock when they start; each takes it once.
-    before = {} if mine is None else mine.taken
-    untaken = [one for other, one in kept.items() if before.get(str(other)) != one.time]
-    clock = _continue(untaken if mine is None else [mine, *untaken]).for_next_run()
+    before = {} if own_entry is None else own_entry.taken
+    untaken = [
+        entry_of_other
+        for other, entry_of_other in kept.items()
+        if before.get(str(other)) != entry_of_other.time
+    ]
+    clock = _continue(untaken if own_entry is None else [own_entry, *untaken]).for_next_run()
     over = {other for other in kept if share.contains(other)}
-    taken = {str(other): one.time for other, one in kept.items() if other not in over}
+    taken = {
+        str(other): entry_of_other.time
+        for other, entry_of_other in kept.items()
+        if other not in over
+    }
     entry = _Entry(machine.boot(), clock.now(), clock, taken)
-    if over or not entry.is_same(mine):
+    if over or not entry.is_same(own_entry):
         gone = {f"{_CLOCK}{other}": None for other in over}
         store.write({**gone, f"{_CLOCK}{share}": entry.content()})
     return clock
@@ -128,7 +138,7 @@ class _Entry:
         return None
 
     def content(self) -> dict[str, Any]:
-        known = [[one.at, one.seconds] for one in self.clock.set_forward]
+        known = [[change.at, change.seconds] for change in self.clock.set_forward]
         return {
             "boot": self.boot,
             "time": self.time,
@@ -159,18 +169,24 @@ def _overlapping_clocks(
 
 def _continue(kept: Sequence[_Entry]) -> SteadyClock:
     """The clock that continues earlier ones; the slowest if this machine has several."""
-    here = [one for one in kept if one.boot == machine.boot()]
-    clock = min((one.clock for one in here), key=lambda one: one.offset, default=None)
+    here = [entry for entry in kept if entry.boot == machine.boot()]
+    clock = min((entry.clock for entry in here), key=lambda clock: clock.offset, default=None)
     clock = replace(SteadyClock.of_wall() if clock is None else clock, set_forward=())
     known: list[SetForward] = []
-    for one in kept:
-        by = clock.offset - one.clock.offset if one in here else min(0, clock.now() - one.time)
-        known += _shift(one.clock.set_forward, by)
+    for entry in kept:
+        by = (
+            clock.offset - entry.clock.offset if entry in here else min(0, clock.now() - entry.time)
+        )
+        known += _shift(entry.clock.set_forward, by)
     return replace(clock, set_forward=_merge_oldest(known))
 
 
 def _shift(known: Iterable[SetForward], by: float) -> list[SetForward]:
-    return [SetForward(one.at + by, one.seconds + by) for one in known if one.seconds + by > 0]
+    return [
+        SetForward(change.at + by, change.seconds + by)
+        for change in known
+        if change.seconds + by > 0
+    ]
 
 
 def _merge_oldest(known: Iterable[SetForward]) -> tuple[SetForward, ...]:
@@ -179,5 +195,5 @@ def _merge_oldest(known: Iterable[SetForward]) -> tuple[SetForward, ...]:
     oldest, newest = changes[:surplus], changes[surplus:]
     if len(oldest) <= 1:
         return tuple(changes)
-    together = SetForward(oldest[-1].at, max(one.seconds for one in oldest))
+    together = SetForward(oldest[-1].at, max(change.seconds for change in oldest))
     return (together, *newest)

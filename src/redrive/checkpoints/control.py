@@ -130,7 +130,7 @@ class ControlTopic:
     """Reads and writes the control topic; open one, use it, close it."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
-        """Opens the writer, which fences another writing instance and aborts its transaction.
+        """Open the writer, which fences another writing instance and aborts its transaction.
 
         The topic exists, and the clients of the cluster read it.
 
@@ -153,7 +153,7 @@ class ControlTopic:
             raise
 
     def close(self) -> None:
-        """Closes the writer."""
+        """Close the writer."""
         self._producer.close()
 
     def __enter__(self) -> Self:
@@ -195,7 +195,7 @@ class ControlTopic:
         return {key: entry for key, entry in everything.items() if key.startswith(prefix)}
 
     def _await_readers(self) -> None:
-        """Waits until a newly opened emitter would read everything that is committed."""
+        """Wait until a newly opened emitter would read everything that is committed."""
         settled_ends(self._cluster, [TopicPartition(self._topic, 0)])
 
     def table_of(self, lane: TopicPartition) -> TableIdentity | None:
@@ -225,8 +225,8 @@ class ControlTopic:
         return None
 
     def set_topics(self, topics: Mapping[str, TopicIdentity]) -> None:
-        """Records topics; errors as for ``write``."""
-        self.write({f"{_TOPIC}{name}": asdict(one) for name, one in topics.items()})
+        """Record topics; raises ``TransientFault``."""
+        self.write({f"{_TOPIC}{name}": asdict(topic) for name, topic in topics.items()})
 
     def begin_of(self, lane: TopicPartition) -> int | None:
         """Where a lane began when it was first seen; None if never seen."""
@@ -238,9 +238,12 @@ class ControlTopic:
         return lost_positions(self.entries)
 
     def set_lost(self, lost: Mapping[TopicPartition, LostPosition | None]) -> None:
-        """Record lost positions, and None for recovered ones; errors as for ``write``."""
+        """Record lost positions, and None for recovered ones; raises ``TransientFault``."""
         self.write(
-            {_lane_key(_LOST, lane): asdict(one) if one else None for lane, one in lost.items()}
+            {
+                _lane_key(_LOST, lane): asdict(position) if position else None
+                for lane, position in lost.items()
+            }
         )
 
     def topic_id_of(self, lane: TopicPartition) -> str:
@@ -258,12 +261,12 @@ class ControlTopic:
     def set_begins(
         self, begins: Mapping[TopicPartition, LaneBegin], ends: Mapping[TopicPartition, int]
     ) -> None:
-        """Records where new lanes begin, and ``first_end_of`` some; errors as for ``write``."""
+        """Record where new lanes begin, and ``first_end_of`` some; raises ``TransientFault``."""
         self.write(
             {
-                _lane_key(_LANE, lane): one._asdict()
+                _lane_key(_LANE, lane): begin._asdict()
                 | ({"end": ends[lane]} if lane in ends else {})
-                for lane, one in begins.items()
+                for lane, begin in begins.items()
             }
         )
 
@@ -328,24 +331,24 @@ def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
         ConfigurationError: A later version has written the control topic.
     """
     entry = entries.get(FORMAT_KEY, {})
-    found = entry.get("format", FORMAT)
-    if not isinstance(found, int) or found > FORMAT:
+    number = entry.get("format", FORMAT)
+    if not isinstance(number, int) or number > FORMAT:
         raise ConfigurationError(
             f"{topic} was written by redrive {entry.get('version', 'of a later version')} in the"
-            f" format {found}; redrive {redrive.__version__} reads up to {FORMAT}",
+            f" format {number}; redrive {redrive.__version__} reads up to {FORMAT}",
             hint="run that version again, or a later one: nothing is lost meanwhile",
         )
 
 
 def lost_positions(entries: Mapping[str, Mapping[str, Any]]) -> dict[TopicPartition, LostPosition]:
     """The lanes with a lost position, by the entries of the control topic."""
-    found = {}
+    positions = {}
     for key, entry in entries.items():
         topic, _, partition = key.removeprefix(_LOST).rpartition("/")
         if key.startswith(_LOST) and partition.isdecimal():
             with contextlib.suppress(TypeError):
-                found[TopicPartition(topic, int(partition))] = LostPosition(**entry)
-    return found
+                positions[TopicPartition(topic, int(partition))] = LostPosition(**entry)
+    return positions
 
 
 def read_entries(cluster: Cluster, topic: str, *, to_the_very_end: bool = False) -> Entries:
@@ -395,7 +398,7 @@ def set_entry(entries: Entries, key: str, value: bytes | None) -> None:
 
 
 def register(cluster: Cluster, topic: str, key: str, value: Mapping[str, Any] | None) -> None:
-    """Writes one entry outside of any transaction, and waits until it is there; None removes it.
+    """Write one entry outside of any transaction, and wait until it is there; None removes it.
 
     Raises:
         TransientFault: The broker did not answer in time.
@@ -406,7 +409,7 @@ def register(cluster: Cluster, topic: str, key: str, value: Mapping[str, Any] | 
 def commit_records(
     producer: Producer, records: Sequence[tuple[int, OutputRecord]], what: str
 ) -> None:
-    """Writes records in one transaction of a producer that is open.
+    """Write records in one transaction of a producer that is open.
 
     The producer must be reopened after any fault, which names ``what`` was to be written.
 

@@ -68,12 +68,12 @@ class RunEntry:
         self._run = run
 
     def register(self, transactional_id: str) -> None:
-        """See ``Run.register``."""
+        """Announce an id to later runs, which fence it before they read positions."""
         key = f"{emitter_prefix(self._run.share)}{transactional_id}"
         register(self._cluster, self._topic, key, {"run": self._run.number})
 
     def check_current(self) -> None:
-        """See ``Run.check_current``."""
+        """Check that this run still has its share; raises ``SupersededFault`` if not."""
         check_current(read_entries(self._cluster, self._topic), self._run)
 
 
@@ -81,7 +81,7 @@ class Fencer(Protocol):
     """Fences transactional ids."""
 
     def fence(self, transactional_id: str) -> None:
-        """Initialises an id, which fences it and aborts its open transaction."""
+        """Initialise an id, which fences it and aborts its open transaction."""
 
 
 class EntryStore(Protocol):
@@ -92,7 +92,7 @@ class EntryStore(Protocol):
         """Key and value of each entry."""
 
     def write(self, entries: Mapping[str, Mapping[str, Any] | None]) -> None:
-        """Writes entries in one transaction, until readers see them; None removes one."""
+        """Write entries in one transaction, until readers see them; None removes one."""
 
     def registered(self, prefix: str) -> Mapping[str, Mapping[str, Any]]:
         """Entries with a key prefix, to the very end of the topic, including open transactions."""
@@ -106,7 +106,7 @@ def begin_run(
     share: Share,
     details: Mapping[str, Any],
 ) -> RunIdentity:
-    """Makes a new run the only one that can commit for a share; steps (a) to (d).
+    """Make a new run the only one that can commit for a share; steps (a) to (d).
 
     The details are further members of the entry: host, process, token.
 
@@ -116,12 +116,12 @@ def begin_run(
     others = overlapping(store.entries, share)
     numbers = [*map(_run_number, others.values())]
     # Numbers keep growing even if the entry was removed in between: they start at the clock time.
-    number = max([time.time_ns() // 1_000, *(one + 1 for one in numbers)])
+    number = max([time.time_ns() // 1_000, *(earlier + 1 for earlier in numbers)])
     key = instance_key(share)
     entry = {**details, "run": number}
     store.write({**{other: None for other in others if other != key}, key: entry})  # (a)
     registered = _registered(store, share)  # (b)
-    older = {name for one in others.values() for name in one.get("ids", ())}
+    older = {name for instance in others.values() for name in instance.get("ids", ())}
     fence_all(fencer, {*older, *registered.values()})  # (c)
     store.write(dict.fromkeys(registered))  # (d)
     return RunIdentity(application, share, number)
@@ -151,7 +151,7 @@ def _run_number(entry: Mapping[str, Any]) -> int:
 
 
 def fence_all(fencer: Fencer, ids: Iterable[str]) -> None:
-    """Fences ids, some in parallel; after a fault the next start fences the rest.
+    """Fence ids, some in parallel; after a fault the next start fences the rest.
 
     Raises:
         TransientFault: An id may not be fenced: the broker did not answer in time, or another
@@ -177,13 +177,13 @@ def overlapping(
     entries: Mapping[str, Mapping[str, Any]], share: Share
 ) -> dict[str, Mapping[str, Any]]:
     """The entries of instances whose share overlaps."""
-    found = {}
+    instances = {}
     for key, entry in entries.items():
         if key.startswith(_INSTANCE):
             with contextlib.suppress(ValueError):
                 if share.overlaps(Share.parse(key.removeprefix(_INSTANCE))):
-                    found[key] = entry
-    return found
+                    instances[key] = entry
+    return instances
 
 
 def instance_key(share: Share) -> str:
@@ -216,10 +216,10 @@ def operator_ids(keys: Iterable[str]) -> dict[str, str]:
 
 def _registered(store: EntryStore, share: Share) -> dict[str, str]:
     keys = store.registered(_EMITTER)
-    found = operator_ids(keys)
+    registered = operator_ids(keys)
     for key in keys:
         text, _, name = key.removeprefix(_EMITTER).partition("/")
         with contextlib.suppress(ValueError):
             if share.overlaps(Share.parse(text.replace("of", "/"))):
-                found[key] = name
-    return found
+                registered[key] = name
+    return registered

@@ -140,7 +140,7 @@ class HeldPartitions:
         rate: float | None = None,
         at_most: bool = False,
     ) -> None:
-        """Take the partitions.
+        """Hold back these partitions.
 
         Args:
             partitions: Each of them once.

@@ -23,13 +23,13 @@ class Share:
     total: int
 
     def __post_init__(self) -> None:
-        """Raises ``ValueError`` unless 1 <= number <= total."""
+        """Raise ``ValueError`` unless 1 <= number <= total."""
         if not 1 <= self.number <= self.total:
             raise ValueError(f"{self.number}/{self.total} is not a valid instance")
 
     @classmethod
     def parse(cls, text: str) -> Share:
-        """Reads ``"1/2"``.
+        """Read ``"1/2"``.
 
         Raises:
             ValueError: The text does not have this form.

@@ -57,7 +57,7 @@ def stopped_descendants(pid: int, program: str) -> frozenset[int]:
             parents[number] = int(parent)
             if state == "T" and program.encode() in (file.parent / "cmdline").read_bytes():
                 stopped.append(number)
-    return frozenset(one for one in stopped if pid in _ancestors(one, parents))
+    return frozenset(process for process in stopped if pid in _ancestors(process, parents))
 
 
 def _ancestors(pid: int, parents: Mapping[int, int]) -> set[int]:

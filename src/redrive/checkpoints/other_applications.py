@@ -80,7 +80,7 @@ class OtherApplications:
 
     def named(self, name: str) -> OtherApplication | None:
         """The application of a name, if it has positions."""
-        return next((one for one in self.found if one.name == name), None)
+        return next((application for application in self.found if application.name == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,7 +296,9 @@ def _await_end(cluster: Cluster, application: str) -> None:
     deadline = time.monotonic() + _DYING
     while members := cluster.members(application):
         if time.monotonic() > deadline:
-            raise _still_runs(application, ", ".join(one.rpartition("@")[2] for one in members))
+            raise _still_runs(
+                application, ", ".join(member.rpartition("@")[2] for member in members)
+            )
         time.sleep(AGAIN)
 
 

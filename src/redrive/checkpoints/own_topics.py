@@ -34,26 +34,26 @@ class OwnTopic(NewTopic):
     least_retention: int = 0
     """Milliseconds that are enough as ``retention.ms``; 0 if it must delete nothing."""
 
-    def corrections(self, found: Mapping[str, Any]) -> dict[str, str]:
+    def corrections(self, existing: Mapping[str, Any]) -> dict[str, str]:
         """The settings to change on an existing topic with these settings, so that it is safe.
 
         Unknown settings count as right.
         """
-        return dict(self._corrections(found))
+        return dict(self._corrections(existing))
 
-    def _corrections(self, found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def _corrections(self, existing: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         policy = self.settings.get(_POLICY, "delete")
-        if str(found.get(_POLICY) or policy) != policy:
+        if str(existing.get(_POLICY) or policy) != policy:
             yield _POLICY, policy
         for name in _FOREVER if policy == "delete" else ():
             enough = self.least_retention if name == "retention.ms" else 0
-            kept = int(found.get(name) or -1)
+            kept = int(existing.get(name) or -1)
             if kept >= 0 and not 0 < enough <= kept:
                 yield name, "-1"
         stamp = self.settings.get(_STAMP)
-        if stamp and str(found.get(_STAMP) or stamp) != stamp:
+        if stamp and str(existing.get(_STAMP) or stamp) != stamp:
             yield _STAMP, stamp
-        if int(found.get(_MAX_BYTES) or MAX_MESSAGE_BYTES) < LEAST_MESSAGE_BYTES:
+        if int(existing.get(_MAX_BYTES) or MAX_MESSAGE_BYTES) < LEAST_MESSAGE_BYTES:
             yield _MAX_BYTES, self.settings.get(_MAX_BYTES, str(DEFAULT_MAX_MESSAGE_BYTES))
 
 

@@ -25,7 +25,7 @@ class PositionsOnly:
         positions: Mapping[TopicPartition, int],
         moved: Collection[TopicPartition] = frozenset(),
     ) -> None:
-        """Take the positions.
+        """Move lanes to positions.
 
         Args:
             positions: The minimum position of each lane; a lane that is further stays there.
@@ -36,7 +36,7 @@ class PositionsOnly:
         self._moved = moved
 
     def lanes(self) -> Sequence[TopicPartition]:
-        """See ``TransactionInput.lanes``."""
+        """The lanes whose offsets are moved."""
         return list(self._positions)
 
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
@@ -46,7 +46,7 @@ class PositionsOnly:
                 self._positions[lane] = max(offset, self._positions[lane])
 
     def ends(self) -> Mapping[TopicPartition, int]:
-        """See ``TransactionInput.ends``; committing an offset again prevents its expiry."""
+        """The position of each lane; committing an offset again prevents its expiry."""
         return self._positions
 
     def decide(self) -> Questions:

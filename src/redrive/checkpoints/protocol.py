@@ -66,7 +66,7 @@ class Producer(Protocol):
         """
 
     def begin(self) -> None:
-        """Begins a transaction."""
+        """Begin a transaction."""
 
     def produce(
         self, outputs: Iterable[tuple[int, OutputRecord]], *, with_reports: bool = True
@@ -78,19 +78,19 @@ class Producer(Protocol):
         """
 
     def flush(self) -> TransactionReport:
-        """Waits until every record is acknowledged or refused."""
+        """Wait until every record is acknowledged or refused."""
 
     def send_offsets(self, ends: Mapping[TopicPartition, int]) -> TransactionReport:
-        """Adds the next offset to read of each lane to the transaction."""
+        """Add the next offset to read of each lane to the transaction."""
 
     def commit(self) -> TransactionReport:
         """Commits, unless the report says that the client refused to."""
 
     def abort(self) -> None:
-        """Aborts the transaction."""
+        """Abort the transaction."""
 
     def close(self) -> None:
-        """Drops the producer; the next one aborts an open transaction."""
+        """Drop the producer; the next one aborts an open transaction."""
 
 
 class Cluster(Protocol):
@@ -123,13 +123,13 @@ class TransactionInput(Protocol):
         """The lanes whose offsets this input moves."""
 
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
-        """Drops every record below the committed offset of its lane."""
+        """Drop every record below the committed offset of its lane."""
 
     def ends(self) -> Mapping[TopicPartition, int]:
         """The next offset to read, of each lane that still has something to commit."""
 
     def decide(self) -> Questions:
-        """Decides with the facts and refusals so far; returns the missing facts."""
+        """Decide with the facts and refusals so far; returns the missing facts."""
 
     @property
     def outputs(self) -> Sequence[tuple[int, OutputRecord]]:
@@ -144,7 +144,7 @@ class TransactionInput(Protocol):
         """Whether a record may fit its topic only if it compresses well."""
 
     def learn(self, answers: Answers) -> None:
-        """Takes facts."""
+        """Use answers in later decisions."""
 
     def refuse(self, refused: Sequence[Refused], doubted: Iterable[str]) -> None:
         """Count the attempts of some entries as failed, and doubt facts about topics."""
@@ -291,7 +291,7 @@ class Emitter:
         self._known.clear()
 
     def emit(self, work: TransactionInput) -> Sequence[TransactionInput]:
-        """Emits ``work`` exactly once, even if answers are lost.
+        """Emit ``work`` exactly once, even if answers are lost.
 
         Returns:
             The committed input: ``work``, or the parts that it was split into.
@@ -347,7 +347,7 @@ class Emitter:
         return producer
 
     def reopen(self) -> None:
-        """Opens a dropped producer again.
+        """Open a dropped producer again.
 
         This ends a transaction that it left open, or that a late request began.
         """
@@ -355,7 +355,7 @@ class Emitter:
             self.open()
 
     def drop_producer(self) -> None:
-        """Drops the producer; the next emission opens a new one with the same id."""
+        """Drop the producer; the next emission opens a new one with the same id."""
         producer, self._producer = self._producer, None
         self._known.clear()
         if producer is not None:
@@ -392,7 +392,7 @@ class Emitter:
                 return ()
             # Step 6; noted first, since the abort may fail and the work start over.
             work.refuse(verdict.refused, verdict.doubted)
-            self._figures.refused.update(one.reason for one in verdict.refused)
+            self._figures.refused.update(refusal.reason for refusal in verdict.refused)
             if isinstance(verdict.fault, FatalFault | FencedFault):
                 raise verdict.fault
             producer.abort()
@@ -430,7 +430,7 @@ class Emitter:
         return self.open()
 
     def _fence_late_requests(self, producer: Producer) -> None:
-        """Replaces the producer if a late copy of a request could end its next transaction.
+        """Replace the producer if a late copy of a request could end its next transaction.
 
         The next producer of the id has a newer epoch: the coordinator refuses the copy. Brokers
         that raise the epoch with every transaction (KIP-890) need no such care, but librdkafka
@@ -440,7 +440,7 @@ class Emitter:
             self._renew_producer()
 
     def _renew_producer(self) -> None:
-        """Drops the producer while positions are certain; the next transaction opens another."""
+        """Drop the producer while positions are certain; the next transaction opens another."""
         known = dict(self._known)
         self.drop_producer()
         self._known = known

@@ -123,7 +123,9 @@ class Registration:
         if alive and waited <= _STARTING:
             return _name(alive)
         fixed = {
-            key: one for key, one in alive.items() if not self._rebalances(self._member_of(one))
+            key: entry
+            for key, entry in alive.items()
+            if not self._rebalances(self._member_of(entry))
         }
         if fixed:
             raise AlreadyRunningError(
@@ -270,9 +272,11 @@ def vacant_shares(
     every = [Share(number, share.total) for number in range(1, share.total + 1)]
     entries, members = read_entries(cluster, topic), cluster.members(application)
     return tuple(
-        one
-        for one in every
-        if not any(entry.get("member") in members for entry in overlapping(entries, one).values())
+        candidate
+        for candidate in every
+        if not any(
+            entry.get("member") in members for entry in overlapping(entries, candidate).values()
+        )
     )
 
 

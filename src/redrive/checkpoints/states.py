@@ -99,7 +99,7 @@ class StatesFollower:
         return {lane: min(end, self._known.get(lane, 0)) for lane, end in ends.items()}
 
     def close(self) -> None:
-        """Closes the consumer."""
+        """Close the consumer."""
         self._topic.close()
 
     def _look_for_plans(self, ends: Mapping[TopicPartition, int]) -> None:
@@ -180,7 +180,7 @@ class StatesWriter:
     def write(
         self, entries: Iterable[Entry | Removal], records: Sequence[OutputRecord] = ()
     ) -> None:
-        """Writes entries, and other records with them, in one transaction.
+        """Write entries, and other records with them, in one transaction.
 
         Raises:
             TransientFault: The broker refused, or did not answer in time.
@@ -210,7 +210,7 @@ class StatesWriter:
             raise
 
     def _fence_late_requests(self) -> None:
-        """Replaces the producer: a late copy of its commit could end its next transaction early.
+        """Replace the producer: a late copy of its commit could end its next transaction early.
 
         Records without their entry would be visible then, and be written again.
 
@@ -233,13 +233,15 @@ class StatesWriter:
         register(self._cluster, self._control_topic, self._keys[-1], here)
 
     def _await_readers(self) -> None:
-        """Waits until all entries are visible, and aborts transactions of dead commands."""
+        """Wait until all entries are visible, and abort transactions of dead commands."""
         try:
             settled_ends(self._cluster, self._lanes, seconds=CONNECT)
         except TransientFault:
             entries = read_entries(self._cluster, self._control_topic, to_the_very_end=True)
             ids = operator_ids(entries)
-            others = {key: one for key, one in ids.items() if one != self._id}
+            others = {
+                key: producer_id for key, producer_id in ids.items() if producer_id != self._id
+            }
             fence_all(fencer_of(self._cluster.connection), set(others.values()))
             for key in others:
                 register(self._cluster, self._control_topic, key, None)

@@ -86,7 +86,7 @@ class KeptTable:
 
     @classmethod
     def from_entry(cls, value: bytes) -> Self:
-        """Reads the value of an entry.
+        """Read the value of an entry.
 
         Raises:
             ValueError: It is not a table's entry.
@@ -94,9 +94,9 @@ class KeptTable:
         try:
             content = orjson.loads(zlib.decompress(value))
             layouts = tuple(
-                Layout(one["since"], tuple(one["lines"])) for one in content.pop("layouts")
+                Layout(layout["since"], tuple(layout["lines"])) for layout in content.pop("layouts")
             )
-            schemes = tuple(OwnScheme(**one) for one in content.pop("schemes", ()))
+            schemes = tuple(OwnScheme(**scheme) for scheme in content.pop("schemes", ()))
             return cls(**content, layouts=layouts, schemes=schemes)
         except (zlib.error, AttributeError, KeyError, TypeError) as error:
             raise ValueError("not the entry of a table") from error
@@ -137,7 +137,7 @@ def read_tables(cluster: Cluster, topic: str) -> TablesRead:
         except ValueError:
             if not key.startswith(STATE_KINDS):
                 unreadable.append(key)
-    tables.sort(key=lambda one: one.last_run, reverse=True)
+    tables.sort(key=lambda table: table.last_run, reverse=True)
     return TablesRead(tables, unreadable)
 
 
@@ -151,7 +151,7 @@ def keep_tables(
     Raises:
         TransientFault: The broker did not answer in time.
     """
-    known = {one.key: one for one in read_tables(cluster, topic).tables}
+    known = {table.key: table for table in read_tables(cluster, topic).tables}
     for table in running:
         kept = _with_run(known.get(_key(table.handler, table.hash)), table, now=now, by=by)
         cluster.append(topic, kept.key.encode(), kept.entry())

@@ -39,11 +39,11 @@ def verdict_of(report: TransactionReport) -> Verdict:
     if report.may_commit:
         return Verdict(commit=True)
     refused = tuple(
-        Refused(one.entry, one.reason, one.detail)
-        for one in report.failed
-        if one.kind in _CONDEMNED and one.entry != INTERNAL
+        Refused(record.entry, record.reason, record.detail)
+        for record in report.failed
+        if record.kind in _CONDEMNED and record.entry != INTERNAL
     )
-    topics = frozenset(one.topic for one in report.failed if one.kind in _CONDEMNED)
+    topics = frozenset(record.topic for record in report.failed if record.kind in _CONDEMNED)
     return Verdict(refused=refused, doubted=topics, fault=_fault(report))
 
 
@@ -53,12 +53,12 @@ def _fault(report: TransactionReport) -> ProtocolError | None:
         (FailureKind.FENCED, FencedFault),
         (FailureKind.TRANSIENT, TransientFault),
     ):
-        for one in report.failed:
-            if one.kind is kind:
-                return fault(one.detail)
-    for one in report.failed:
-        if one.entry == INTERNAL and one.kind in _CONDEMNED:
-            return _own_topic_fault(one)
+        for record in report.failed:
+            if record.kind is kind:
+                return fault(record.detail)
+    for record in report.failed:
+        if record.entry == INTERNAL and record.kind in _CONDEMNED:
+            return _own_topic_fault(record)
     return None
 
 

@@ -77,6 +77,7 @@ _MODULES: Mapping[str, str] = {
 """Subcommands that share the module of another one."""
 
 _REMOVED: Mapping[tuple[str, str], str] = {
+    ("plan", "--html"): "use --json, or try the table in the console",
     ("start", "--brokers"): "it starts one broker; several are beyond trials and tests",
     ("ack", "--owner"): "name the owner in --note",
     ("ack", "--include-new"): "acknowledge later messages once they are there",

@@ -52,7 +52,7 @@ _KIND: Final = re.compile(r"^kind:\s*(\w+)", re.MULTILINE)
 _SEVERITIES: Final = tuple(Severity)
 """The most severe first."""
 _YAML_KINDS: Final = {"mqe": "MQ Everyplace network", "bindings": "bindings"}
-_KINDS_BY_SUFFIX: Final = {CONFIGURATION_SUFFIX: "qm.ini", JSON_SUFFIX: "MQSC commands in JSON"}
+_KINDS_BY_SUFFIX: Final = {CONFIGURATION_SUFFIX: "qm.ini", JSON_SUFFIX: "JSON of mqweb"}
 _SETTINGS: Final = ".toml"
 _COMMON_PARTITIONS: Final = 6
 """Assumed partitions of a topic that does not exist, or of which nothing is known."""

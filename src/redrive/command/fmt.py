@@ -12,7 +12,6 @@ import click
 from redrive.command.options import STANDARD_INPUT, lenient_option, read_file
 from redrive.printable import printable
 from redrive.rules import decode_source, parse
-from redrive.rules.formatting import format_table
 from redrive.rules.source import encoding_of
 
 
@@ -43,7 +42,7 @@ def fmt(context: click.Context, tables: Sequence[str], *, only_check: bool, leni
         text = decode_source(data)
         shown = "<stdin>" if name == STANDARD_INPUT else name
         table = parse(text, name=shown, strict=not lenient).required()
-        formatted = format_table(table, text)
+        formatted = table.formatted(text)
         if "\r\n" in text:
             formatted = formatted.replace("\n", "\r\n")
         # The code page of the file; UTF-16 becomes UTF-8.

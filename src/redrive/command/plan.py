@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from redrive.command.options import EXISTING_FILE, FILE, config_option, json_option
-from redrive.command.output import print_json, print_lines, print_notes
+from redrive.command.options import EXISTING_FILE, config_option, json_option
+from redrive.command.output import print_json, print_lines, print_notes, progress_bar
 from redrive.command.selection import parse_time
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.errors import UsageError
@@ -35,8 +32,7 @@ from redrive.settings import (
 )
 from redrive.topology.names import escape
 from redrive.what_if import Over, Question, WhatIf, ask
-from redrive.what_if.document import document_of, document_of_table
-from redrive.what_if.page import page_of
+from redrive.what_if.answer import document_of_table
 from redrive.what_if.text import lines_of, lines_of_table
 
 _LIVE: Final = (Over.REMAINING, Over.PARKED, Over.BACKLOG)
@@ -70,7 +66,6 @@ _PUTS: Final = "puts to queue managers are not included: see redrive resolve"
     default=None,
     help="Read history with Spark; by default where the ledger has over 4 GB.",
 )
-@click.option("--html", "page", type=FILE, metavar="FILE", help="Write an HTML report to FILE.")
 @json_option
 @click.pass_context
 def plan(
@@ -83,14 +78,13 @@ def plan(
     places: Sequence[str],
     since: str | None,
     by_spark: bool | None,
-    page: Path | None,
     as_json: bool,
 ) -> None:
     """Show what the rules table NEW would do with the existing messages.
 
     \b
     redrive plan orders-new.rul
-    redrive plan orders-new.rul --over history --since 7d --html report.html
+    redrive plan orders-new.rul --over history --since 7d --json
     git show main:orders.rul | redrive plan orders.rul --old /dev/stdin
 
     Both tables are tried on every message, as the job would decide; nothing is written, and the job
@@ -117,34 +111,20 @@ def plan(
             mask=settings.mask,
         )
     )
-    if page is not None:
-        page.write_text(page_of(answer, datetime.now(UTC)), encoding="utf-8")
     show(answer, as_json=as_json)
-    if page is not None:
-        click.echo(f"the report is in {page}", err=True)
     context.exit(_CHANGES if answer.changed else 0)
 
 
 def ask_with_progress(question: Question) -> WhatIf:
-    """The answer to a question, with a progress bar on a terminal."""
-    columns = (TextColumn("Trying"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-        return ask(
-            replace(
-                question,
-                processes=os.cpu_count() or 1,
-                begun=lambda total: bar.update(task, total=total),
-                advance=lambda number: bar.advance(task, number),
-            )
-        )
+    """The answer to a question, with its progress."""
+    with progress_bar("Trying") as show_progress:
+        return ask(replace(question, show_progress=show_progress))
 
 
 def show(answer: WhatIf, *, as_json: bool) -> None:
     """Print an answer."""
     if as_json:
-        print_json(document_of(answer))
+        print_json(asdict(answer))
         return
     print_lines(lines_of(answer))
     print_notes(answer.notes)

@@ -103,8 +103,8 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
     is only one. redrive put takes the same names, and the same --report and --reply-to.
 
     The message is resolved hop by hop, as by the job. Each hop shows the definitions used and
-    what the job does, with the copy that a queue with STREAMQ makes and the reports that the
-    message asks for. Assumptions about the cluster are listed at the end.
+    what the job does, with the reports that the message asks for. Assumptions about the cluster
+    are listed at the end.
 
     Exit codes: 0 the message reaches a queue, 1 it does not, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples

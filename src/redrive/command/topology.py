@@ -226,17 +226,6 @@ def _print_sections(overview: Overview, depths: Mapping[str, Depth] | None) -> N
         for manager, one in channels:
             if one.state:
                 click.echo(f"{one.name} of {manager} is {one.state}: {one.because}")
-        rows = [
-            {
-                "QUEUE MANAGER": manager.name,
-                "NAME": one.name,
-                "TOPIC STRING": one.topic_string,
-                "COPIES TO": str(one.target) if one.is_served else "nothing is copied",
-            }
-            for manager in managers
-            for one in manager.subscriptions
-        ]
-        _print_section("subscriptions", rows)
     rows = [
         {"NAME": it.name, "QUEUE MANAGERS": _some(it.queue_managers), "QUEUES": _some(it.queues)}
         for it in overview.clusters

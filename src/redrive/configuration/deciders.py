@@ -31,7 +31,6 @@ from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.names import put_topic
 from redrive.topology.put import Destination, Discovered, Refusal, Resolver
 from redrive.topology.receiving import ReceivingQueueManager, receiving_queue_managers, resolver_of
-from redrive.topology.triggers import Trigger, triggers_of
 
 Deciders = dict[str, tuple[Decider, SourceKind]]
 """Topic -> decider, source kind."""
@@ -178,10 +177,6 @@ class DeciderFactory:
             deciders[one.identity.retry_topic] = one, SourceKind.RETRIES
             deciders[one.identity.remaining_topic] = one, SourceKind.UNDELIVERED
         return deciders
-
-    def triggers(self, states: States = NO_STATES) -> Mapping[str, Trigger]:
-        """Triggers of queues with TRIGGER, by topic; ``states`` as for ``deciders``."""
-        return triggers_of(self._topology(states)) if self._configuration.topology else {}
 
     def _put_deciders(self, states: States) -> list[PutDecider]:
         sources = sources_of(self._configuration)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -27,7 +27,6 @@ from redrive.rules import parse
 from redrive.rules.analysis import analyse, compare
 from redrive.settings import Settings, read_settings
 from redrive.what_if import Over, Question, ask
-from redrive.what_if.document import document_of
 from redrive.what_if.text import lines_of
 
 _WAITING: Final = (Over.REMAINING, Over.PARKED)
@@ -148,7 +147,7 @@ class RulesTables:
                         printable(line).replace(f"{folder}/table", f"{found['name']}, as edited")
                         for line in lines_of(answer)
                     ],
-                    "what_if": document_of(answer),
+                    "what_if": asdict(answer),
                 }
                 for answer in answers
             ],

@@ -16,7 +16,7 @@ from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
 from redrive.messages.schemes.scheme import Stamp
 from redrive.printable import counted
-from redrive.rules import Action, Dialect, RetryTo, Rule, RulesTable, select_rule, select_untried
+from redrive.rules import Action, Dialect, RetryTo, Rule, RulesTable, select_rule
 from redrive.topology.put import Destination, Refusal
 
 LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
@@ -51,10 +51,9 @@ class AttemptCounter:
 
         The candidates are the rules that match, as bits.
         """
-        if not self._is_kafka:
-            return select_rule(self._table, candidates, attempts.failures)
-        # The matching rules may change between attempts, so each rule has its own count.
-        return select_untried(self._table, candidates, dict(attempts.by_rule))
+        # In DIALECT(KAFKA) other rules may match at the next attempt, so each has its own count.
+        failed = dict(attempts.by_rule) if self._is_kafka else attempts.failures
+        return select_rule(self._table, candidates, failed)
 
     def attempts_by(self, rule: Rule, attempts: Attempts) -> int:
         """The number of attempts that a rule made."""

@@ -12,8 +12,6 @@ from redrive.engine.decision import Decision
 from redrive.engine.facts import DepthQuestion, Facts, TopicFacts, WaitingQuestion
 from redrive.engine.message import Message
 from redrive.engine.ordering import KeyOrder
-from redrive.engine.putter import Putter
-from redrive.engine.triggers import SliceTriggers
 from redrive.messages import OutputRecord, Refused, body_length, packed_size, wire_size
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Destination, QueueLimits, Refusal, check_limits
@@ -58,9 +56,8 @@ class SliceContext:
     """The waiting messages of a partition by key, including the effects of this slice."""
     cache: DecisionCache = field(default_factory=DecisionCache)
     breakers: SliceBreakers = field(default_factory=lambda: SliceBreakers(NO_BREAKERS, 0))
-    triggers: SliceTriggers = field(default_factory=lambda: SliceTriggers({}))
-    putters: dict[int, Putter] = field(default_factory=dict)
-    """Cached results about puts, by the id of their decider."""
+    begun: object = field(default_factory=object)
+    """Another one each time that the slice is decided."""
 
     def begin(self) -> None:
         """Drop the decisions; keep refusals and facts."""
@@ -70,12 +67,11 @@ class SliceContext:
         self.replayed.clear()
         self.recorded.clear()
         self.breakers.begin()
-        self.triggers.begin()
         self.orders.clear()
         # While a breaker is open, prepared puts are valid only for the slice.
         batch = object() if self.breakers else (self.now, self.late)
         self.cache.begin((self.facts, self.facts.version), batch)
-        self.putters.clear()
+        self.begun = object()
 
     def order(self, question: WaitingQuestion) -> KeyOrder:
         """The waiting messages of a partition by key, as changed by the slice so far."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from redrive.engine.facts import Facts, Gone, Original, RecordQuestion
 from redrive.engine.message import Message
@@ -26,12 +26,16 @@ from redrive.messages import (
     with_original,
 )
 from redrive.messages import own_headers as own
+from redrive.messages.constants import constant_value
 from redrive.messages.cuts import Content
 from redrive.messages.dead_letters import read_view
 from redrive.messages.schemes import Scheme, SchemeTable
 from redrive.messages.schemes.encodings import Reader
 from redrive.messages.schemes.scheme import Newest, Place
 from redrive.rules import is_topic_name
+
+NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
+"""Reason of a dead letter whose referenced payload cannot be read."""
 
 
 def restore_message(message: Message, facts: Facts) -> Message | Gone:

@@ -6,8 +6,9 @@ happens to a put").
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Final
 
 import orjson
@@ -19,29 +20,321 @@ from redrive.engine.context import Entry, SliceContext
 from redrive.engine.deciders import Decided
 from redrive.engine.decision import Decision, DecisionWriter, Discard, Keep, Park, Put
 from redrive.engine.facts import Gone
-from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
+from redrive.engine.message import NO_ATTEMPTS, Attempts, Message, seed_of
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import Result, bounded
-from redrive.engine.pointers import restore_message
-from redrive.engine.put_copies import make_publications, make_stream_copy
-from redrive.engine.put_descriptor import as_put, is_late
-from redrive.engine.put_record import renewal_detail
-from redrive.engine.putter import Effect, Putter
-from redrive.engine.reports import due_report, make_report
-from redrive.engine.rules_decider import NO_PAYLOAD
+from redrive.engine.pointers import NO_PAYLOAD, restore_message
+from redrive.engine.put_descriptor import (
+    PERSISTENCE_AS_QUEUE_IS_DEFINED,
+    PRIORITY_AS_QUEUE_IS_DEFINED,
+    READ,
+    PutDescriptor,
+    as_put,
+    is_late,
+    without_names,
+)
+from redrive.engine.put_record import PutTimes, renewal_detail
 from redrive.messages import (
     INTERNAL,
+    MQMD,
     NO_VALID_SCHEME,
     DeadLetterProfile,
+    Form,
+    Headers,
     OutputRecord,
     TopicPartition,
+    add_header,
+    mqmd_headers,
+    new_header,
+    with_mqmd_headers,
 )
+from redrive.messages import own_headers as own
+from redrive.messages.constants import constant_value
+from redrive.messages.dead_letters import DEAD_LETTER_FORMAT
+from redrive.messages.fields import DEADLINE, EXPIRY, counted_down, read_text
 from redrive.messages.reasons import TEMPORARY, Reason
-from redrive.messages.reports import ReportKind
+from redrive.messages.reports import ReportKind, report_message
 from redrive.printable import counted
+from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import Names
-from redrive.topology.put import Destination, Publication, Refusal
-from redrive.topology.receiving import ReceivingQueueManager
+from redrive.topology.put import Destination, Refusal
+from redrive.topology.receiving import BINARY, ReceivingQueueManager
+
+_FORMAT: Final = MQMD["Format"].header
+
+
+@dataclass(frozen=True, slots=True)
+class MadeReport:
+    """The result of a report that is due."""
+
+    entries: tuple[Entry, ...] = ()
+    """What to write; empty if no queue accepted it."""
+    detail: str = ""
+    """Its destination, or why there is none, for the outcome of the message."""
+
+
+def due_report(
+    decision: Decision, message: Message, descriptor: PutDescriptor
+) -> ReportKind | None:
+    """The report that a message requests and its fate triggers; None if there is none.
+
+    An exception is reported once the message is dead-lettered or discarded: while it stays, its
+    fate is open. A message on a dead-letter queue has not arrived (MQMD, field Report).
+    """
+    kind = None
+    match decision.result:
+        case Result.ROUTED if isinstance(decision, Put) and decision.destination.is_arrival:
+            is_letter = read_text(dict(message.headers).get(_FORMAT)) == DEAD_LETTER_FORMAT
+            kind = None if is_letter else ReportKind.ARRIVAL
+        case Result.DEAD_LETTERED | Result.DISCARDED if decision.reason:
+            kind = ReportKind.EXCEPTION
+        case Result.EXPIRED:
+            kind = ReportKind.EXPIRATION
+    return kind if kind is not None and descriptor.report.asks_for(kind) else None
+
+
+def make_report(
+    kind: ReportKind,
+    entry: int,
+    message: Message,
+    descriptor: PutDescriptor,
+    *,
+    reason: int,
+    putter: Putter,
+    receiver: ReceivingQueueManager,
+    now: int,
+) -> MadeReport:
+    """Put a report at the manager that makes it; if that fails, dead-letter it there.
+
+    ``entry`` and ``descriptor`` are those of its message, which is as the open of its put left it.
+    ``reason`` says why the
+    message could not be put, 0 if it could; ``now`` is in milliseconds since 1970.
+    """
+    reply_to = (
+        receiver.reply_to(descriptor.reply_to) if descriptor.reply_to.queue else descriptor.reply_to
+    )
+    if not reply_to.queue:
+        return MadeReport(detail=f"no report of {kind}: the message has no ReplyToQ")
+    value, headers = report_message(
+        kind,
+        message.value,
+        message.headers,
+        feedback=reason,
+        queue_manager=receiver.queue_manager,
+        identity=f"{message.identity} {message.hops}",
+        timestamp=message.timestamp,
+        now=now,
+    )
+    headers.append((QUEUE_MANAGER_HEADER, reply_to.queue_manager.encode()))
+    headers.append((QUEUE_HEADER, reply_to.queue.encode()))
+    report = Message(message.key, value, headers, now, "", "", 0)
+    about = putter.descriptor(dict(headers))
+    number = Effect.REPORT.entry(entry)
+    put = putter.put_by_names(number, report, about)
+    if not isinstance(put, Refusal):
+        return MadeReport(((number, put),), f"report of {kind} to {reply_to}")
+    number = Effect.DEAD_REPORT.entry(entry)
+    dead = putter.dead_letter(number, report, about, put)
+    if isinstance(dead, Refusal):
+        why = f"{put.detail}; no dead letter, because {dead.detail}"
+        return MadeReport(detail=f"no report of {kind}: {why}")
+    place, written = dead
+    where = f"report of {kind} on {place.queue}@{place.queue_manager}"
+    return MadeReport(((number, written),), f"{where}: {put.reason} {put.detail}")
+
+
+_QUEUE_MANAGER_TYPE: Final = constant_value("MQAT_QMGR") or 0
+
+
+class Effect(IntEnum):
+    """What one input may write to queues; each effect has its own entry numbers."""
+
+    MESSAGE = 0
+    DEAD_LETTER = 1
+    REPORT = 2
+    DEAD_REPORT = 3
+    """A report that is a dead letter."""
+
+    def entry(self, entry: int) -> int:
+        """The entry number of this effect of an input, which identifies its refusal."""
+        if self is Effect.MESSAGE:
+            return entry
+        return INTERNAL - self - len(Effect) * entry  # below every other one
+
+
+class Putter:
+    """The puts of one lane at its receiver.
+
+    It determines:
+
+    - what a put reads from a message, and where its names resolve to;
+    - the record of a put, with the queue's defaults in its message descriptor;
+    - dead letters of the receiver.
+
+    Results for one message are cached for equal messages.
+    """
+
+    def __init__(self, decider: PutDecider, facts: SliceContext) -> None:
+        self._decider = decider
+        self._facts = facts
+        self._puts: dict[tuple[Names, int, int], Put | Refusal] = {}
+        self._descriptors: dict[tuple[tuple[bytes | None, ...], bool], PutDescriptor] = {}
+        self._changes: dict[tuple[int, int], Mapping[str, bytes]] = {}
+        self._times: dict[str, PutTimes] = {}
+
+    def descriptor(
+        self, headers: Mapping[str, bytes | None], *, is_new: bool = False
+    ) -> PutDescriptor:
+        """What a put reads from a message with these headers; see ``PutDescriptor.of``."""
+        raw = tuple(map(headers.get, READ))
+        descriptor = self._descriptors.get((raw, is_new))
+        if descriptor is None:
+            descriptor = self._descriptors[raw, is_new] = PutDescriptor.of(raw, is_new=is_new)
+        return descriptor
+
+    def decision(self, message: Message, descriptor: PutDescriptor) -> Put | Refusal:
+        """The destination of a message's names, or why it cannot be put."""
+        put = self._put_to(descriptor.names, message.hops, 0)
+        if isinstance(put, Refusal) or not put.destination.is_choice:
+            return put
+        # Bind on open or on group: all puts of one choose the same; others choose individually.
+        group = descriptor.group if put.destination.binds_groups else ""
+        seed = seed_of(descriptor.bind or group or message.identity)
+        return self._put_to(descriptor.names, message.hops, seed)
+
+    def put(
+        self, entry: int, message: Message, descriptor: PutDescriptor, destination: Destination
+    ) -> OutputRecord | Refusal:
+        """The record of a put to a destination, or why it fails.
+
+        ``entry`` is the number of this record, ``descriptor`` what a put reads from the message.
+        """
+        headers = self._headers(message, descriptor, destination)
+        headers += destination.headers
+        put = self._output(message, destination.topic, message.value, headers)
+        persistence = descriptor.persistence_at(destination)
+        return self._facts.check(entry, put, persistence, destination) or put
+
+    def as_opened(
+        self, message: Message, descriptor: PutDescriptor, place: Destination | None
+    ) -> Message:
+        """A message after the open of its put, as reports and dead letters have it.
+
+        A message whose names do not resolve has the defaults of a place, if it goes to one.
+        """
+        put = self.decision(message, descriptor)
+        queue = place if isinstance(put, Refusal) else put.destination
+        if queue is None:
+            return message
+        return message._replace(headers=self._headers(message, descriptor, queue))
+
+    def put_by_names(
+        self, entry: int, message: Message, descriptor: PutDescriptor
+    ) -> OutputRecord | Refusal:
+        """The record of a put to the names of a message, or why it fails; see ``put``."""
+        put = self.decision(message, descriptor)
+        if isinstance(put, Refusal):
+            return put
+        return self.put(entry, message, descriptor, put.destination)
+
+    def dead_letter(
+        self, entry: int, message: Message, descriptor: PutDescriptor, refusal: Refusal
+    ) -> tuple[Destination, OutputRecord] | Refusal:
+        """The dead letter of a message that cannot be put, or why there is none; see ``put``."""
+        place = self._decider.dead_letters()
+        if isinstance(place, Refusal):
+            return place
+        put = self.decision(message, descriptor)
+        # A put that fails on a queue has that queue's defaults (MQMD, field Persistence).
+        queue = place if isinstance(put, Refusal) else put.destination
+        record = self._dead_letter(message, descriptor, refusal, place)
+        problem = self._facts.check(entry, record, descriptor.persistence_at(queue), place)
+        if problem is not None:
+            return Refusal(problem.reason, f"{place.queue}: {problem.detail}")
+        return place, record
+
+    def _put_to(self, names: Names, hops: int, seed: int) -> Put | Refusal:
+        key = names, hops, seed
+        put = self._puts.get(key)
+        if put is None:
+            put = self._puts[key] = self._decider.put_to(names, hops, seed)
+        return put
+
+    def _headers(self, message: Message, descriptor: PutDescriptor, queue: Destination) -> Headers:
+        headers = without_names(message.headers)
+        if changes := self._descriptor_changes(descriptor, queue):
+            if EXPIRY in changes:
+                headers = [pair for pair in headers if pair[0] != DEADLINE]
+            headers = with_mqmd_headers(headers, changes)
+        if descriptor.expiry > 0:
+            headers = counted_down(headers, message.timestamp, self._facts.now)
+        return headers
+
+    def _descriptor_changes(
+        self, descriptor: PutDescriptor, destination: Destination
+    ) -> Mapping[str, bytes]:
+        """Changes to the message descriptor: defaults of the queue, and reply-to names."""
+        # Both objects live as long as the slice: descriptors here, destinations in the decisions.
+        key = id(descriptor), id(destination)
+        changes = self._changes.get(key)
+        if changes is None:
+            fields = self._changed_fields(descriptor, destination)
+            changes = self._changes[key] = mqmd_headers(fields)
+        return changes
+
+    def _changed_fields(
+        self, descriptor: PutDescriptor, destination: Destination
+    ) -> dict[str, str | int]:
+        changes: dict[str, str | int] = {}
+        if descriptor.persistence == PERSISTENCE_AS_QUEUE_IS_DEFINED:
+            changes["Persistence"] = destination.persistence
+        if descriptor.priority == PRIORITY_AS_QUEUE_IS_DEFINED:
+            changes["Priority"] = destination.priority
+        cap = destination.cap_expiry
+        if cap is not None and not 0 < descriptor.expiry <= cap:
+            changes["Expiry"] = cap
+        if descriptor.reply_to.queue:
+            after = self._decider.receiver.reply_to(descriptor.reply_to)
+            if after != descriptor.reply_to:
+                changes["ReplyToQMgr"], changes["ReplyToQ"] = after.queue_manager, after.queue
+        return changes
+
+    def _dead_letter(
+        self,
+        message: Message,
+        descriptor: PutDescriptor,
+        refusal: Refusal,
+        place: Destination,
+    ) -> OutputRecord:
+        plain = self.as_opened(message, descriptor, place).headers
+        receiver = self._decider.receiver
+        header = new_header(
+            plain,
+            reason=refusal.reason,
+            queue=descriptor.names.queue,
+            queue_manager=descriptor.names.queue_manager or receiver.queue_manager,
+            timestamp=self._facts.now,
+            put_appl_name=receiver.queue_manager,
+            put_appl_type=_QUEUE_MANAGER_TYPE,
+        )
+        form = Form.BINARY if receiver.dead_letter_form == BINARY else Form.HEADERS
+        value, headers = add_header(header, message.value, plain, form=form)
+        return self._output(message, place.topic, value, list(headers))
+
+    def _output(
+        self, message: Message, topic: str, value: bytes | None, headers: Headers
+    ) -> OutputRecord:
+        if message.identity:  # Redrive first sees its own records where it reads them
+            headers.append((own.ID, message.identity.encode("ascii")))
+            headers.append((own.HOPS, own.number(message.hops + 1)))
+        times = self._times.get(topic)
+        if times is None:
+            times = self._times[topic] = PutTimes.at(
+                self._facts.facts.topic(topic), self._facts.now
+            )
+        put = OutputRecord(topic, message.key, value, headers, message.timestamp)
+        return times.note(put, message.own_time)
+
 
 REMEMBERED: Final = 100_000
 """Maximum cached answers; then the cache is cleared."""
@@ -105,6 +398,7 @@ class PutDecider:
         self._decisions = DecisionWriter(
             identity, table_id, receiver.queue_manager, expects_dead_letters=False
         )
+        self._putter: tuple[object, Putter] | None = None
         self._answers: dict[tuple[str, str, int], Destination | Refusal] = {}
         self._known: dict[tuple[Result, Names, int, str, str, int], Decision] = {}
 
@@ -119,8 +413,25 @@ class PutDecider:
     ) -> Decided:
         """See ``Decider.decide``; puts are never replayed."""
         assert replay is None, "a put is not replayed"
-        putter = Putter.of(self, facts)
+        putter = self._putter_in(facts)
         return _PutAttempt(self, putter, facts, message, attempts.failures, entry).decide()
+
+    def report_arrival(self, entry: int, message: Message, facts: SliceContext) -> MadeReport:
+        """Put the report of arrival (COA) of a message that a rules table puts on its queue.
+
+        The message is as it was put at this decider's queue manager.
+        """
+        putter = self._putter_in(facts)
+        return make_report(
+            ReportKind.ARRIVAL,
+            entry,
+            message,
+            putter.descriptor(dict(message.headers)),
+            reason=0,
+            putter=putter,
+            receiver=self.receiver,
+            now=facts.now,
+        )
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
         """See ``Decider.waiting_place``."""
@@ -131,6 +442,13 @@ class PutDecider:
         """See ``Decider.interval``."""
         del lane
         return self._message_retry_interval
+
+    def _putter_in(self, facts: SliceContext) -> Putter:
+        """The puts in a slice; what is cached about them holds until it is decided again."""
+        last = self._putter  # another thread may decide another slice meanwhile
+        if last is None or last[0] is not facts.begun:
+            last = self._putter = facts.begun, Putter(self, facts)
+        return last[1]
 
     # -- all puts to the same names --------------------------------------------------------------
 
@@ -318,44 +636,11 @@ class _PutAttempt:
         for one in put.destination.discovered:
             if one not in self._facts.discovered:
                 self._record(one, discovered_entry(*one))
-        if put.destination.publication is not None:
-            return self._publish(put, put.destination.publication)
         record = self._putter.put(self._entry, self._message, self._descriptor, put.destination)
         if isinstance(record, Refusal):
             return record
-        stream, copies = put.destination.stream, list[Entry]()
-        problem = renewal_detail(record, self._message.own_time)
-        if stream is not None:
-            copy = make_stream_copy(stream, self._entry, record, self._descriptor, self._putter)
-            if not isinstance(copy, Refusal):
-                copies.append(copy)
-            elif stream.is_required:
-                return copy
-            else:
-                lack = f"no copy: {copy.reason} {copy.detail}"
-                problem = "; ".join(filter(None, (problem, lack)))
-        self._records += [(self._entry, record), *copies]
-        return self._decider.with_detail(put, problem)
-
-    def _publish(self, put: Put, publication: Publication) -> Decision | Refusal:
-        """A publication: a copy for each subscription, all in one transaction, or none."""
-        copies = make_publications(
-            publication,
-            self._entry,
-            self._message,
-            self._descriptor,
-            queue_manager=self._decider.receiver.queue_manager,
-            putter=self._putter,
-        )
-        if isinstance(copies, Refusal):
-            return copies
-        where = f"topic {publication.topic_string!r}"
-        if not copies:
-            nobody = Refusal(0, f"no subscription matches {where}")
-            return self._decider.end(Result.DISCARDED, self._names, nobody)
-        self._records += copies
-        names = ", ".join(one.subscription for one in publication.copies)
-        return self._decider.with_detail(put, bounded(f"published to {where} for {names}"))
+        self._records.append((self._entry, record))
+        return self._decider.with_detail(put, renewal_detail(record, self._message.own_time))
 
     def _on_failure(self, refusal: Refusal) -> Decision:
         """The decision about a failed put: MRRTY applies first."""

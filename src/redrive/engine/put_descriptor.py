@@ -109,11 +109,6 @@ class PutDescriptor:
         left_open = self.persistence == PERSISTENCE_AS_QUEUE_IS_DEFINED
         return destination.persistence if left_open else self.persistence
 
-    def priority_at(self, destination: Destination) -> int:
-        """The priority; the queue's if the message leaves it open."""
-        left_open = self.priority == PRIORITY_AS_QUEUE_IS_DEFINED
-        return destination.priority if left_open else self.priority
-
 
 def defaults_of(destination: Destination) -> dict[str, bytes]:
     """The defaults of a queue for the headers ``LEFT_TO_QUEUE`` (DEFPSIST, DEFPRTY)."""

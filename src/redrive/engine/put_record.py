@@ -272,8 +272,6 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
     topic = facts.facts.topic(destination.topic)
     if destination.is_choice or longest is None or topic.wants_keys or topic.silent:
         return None
-    if destination.topic in facts.triggers.by_topic:
-        return None
     profile = put.profile
     if put.rule is not None and put.rule.transform:
         return None

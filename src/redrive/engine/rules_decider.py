@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from redrive.engine.attempts import AttemptCounter, drops_headers, program_of
-from redrive.engine.breaker import BreakerSettings
-from redrive.engine.breaker_guard import BreakerGuard
+from redrive.engine.breaker import PROBE, BreakerSettings, OpenBreaker, breaker_of, is_refused
 from redrive.engine.commands import Replay, To
 from redrive.engine.context import SliceContext
 from redrive.engine.deciders import Decided
@@ -17,10 +17,12 @@ from redrive.engine.decision import (
     Decision,
     DecisionWriter,
     Discard,
+    Hold,
     Keep,
     Park,
     Put,
     Skip,
+    Suspend,
     TimestampMode,
     Wait,
     with_detail,
@@ -28,11 +30,12 @@ from redrive.engine.decision import (
     with_own_headers,
 )
 from redrive.engine.facts import Gone
-from redrive.engine.held_keys import HeldKeys
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
+from redrive.engine.ordering import Ahead, Round
 from redrive.engine.outcome import Result
 from redrive.engine.pointers import (
+    NO_PAYLOAD,
     digest_of,
     failed_record,
     original_of,
@@ -42,24 +45,168 @@ from redrive.engine.pointers import (
 )
 from redrive.engine.profiles import ProfileMatcher
 from redrive.engine.put_record import PutTimes, persistence_of, record_of
-from redrive.engine.reports import report_arrival
-from redrive.engine.rule_targets import Resolvers, RuleTargets
+from redrive.engine.rule_targets import Resolvers, RuleTargets, failed_group
 from redrive.engine.transforms import Transform
 from redrive.messages import DeadLetterProfile, TopicPartition
 from redrive.messages import own_headers as own
-from redrive.messages.constants import constant_value
 from redrive.messages.dead_letters import origin_partition
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.rules import Action, Rule, RulesTable
-from redrive.rules.backoff import jitter_of
+from redrive.rules.backoff import HOLDS, jitter_of
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Refusal
 
 if TYPE_CHECKING:
     from redrive.engine.put_decider import PutDecider
 
-NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
-"""Reason of a dead letter whose referenced payload cannot be read."""
+
+class HeldKeys:
+    """Makes messages of one dead-letter queue wait behind earlier ones of their key."""
+
+    def __init__(
+        self,
+        identity: HandlerIdentity,
+        table: RulesTable,
+        interval: Callable[[TopicPartition], float],
+        decisions: DecisionWriter,
+    ) -> None:
+        self._identity = identity
+        self._delays = table.backoff_partitions
+        self._interval = interval
+        self._decisions = decisions
+
+    def hold(self, message: Message, attempts: Attempts, ahead: Ahead, now: int) -> Hold:
+        """The decision to wait behind earlier messages; ``now`` in milliseconds.
+
+        It is decided again soon after the message ahead may have moved, and later if more messages
+        are ahead. No failed attempt is added.
+        """
+        seconds = float(min(ahead.messages, HOLDS[-1]))
+        lane, (position, since) = ahead.lane, ahead.first
+        if lane is not None and lane.topic == self._identity.remaining_topic:
+            seconds = HOLDS[-1]
+        elif lane is not None:
+            seconds = max(seconds, since / 1000 + self._interval(lane) - now / 1000)
+        identity = position.identity
+        return self._decisions.write(
+            Hold,
+            Result.PARKED,
+            message.profile or NO_PROFILE,
+            attempts=attempts,
+            attempt=0,
+            detail=f"waits behind {identity}, which has its key",
+            of_kind={"behind": identity, "delay": self._delays.longest_within(seconds)},
+        )
+
+    def round_of(self, decided: Decided, home: int, now: int) -> Round | None:
+        """The round that a decision begins; None if its message is not processed again.
+
+        ``home`` is the message's partition of the dead-letter queue, ``now`` the time of the put in
+        milliseconds.
+        """
+        put = decided.decision
+        if not isinstance(put, Put) or put.rule is None or put.rule.action is not Action.RETRY:
+            return None
+        ((_, record),) = decided.records
+        letters = TopicPartition(self._identity.topic, home)
+        return Round(record.topic, record.partition, failed_group(put.profile), now, letters)
+
+    def note_place(self, noted: Round, now: int) -> TopicPartition:
+        """Where the note of a round waits: longer for an older round."""
+        age = (now - noted.put_at) / 1000
+        delay = self._delays.longest_within(min(age / 4, HOLDS[-1]))
+        partition = self._delays.partition(noted.letters.partition, delay, 0)
+        return TopicPartition(self._identity.backoff_topic, partition)
+
+
+class BreakerGuard:
+    """Makes retries of one rules table wait while their breakers are open."""
+
+    def __init__(
+        self,
+        handler: str,
+        settings: BreakerSettings,
+        attempts: AttemptCounter,
+        decisions: DecisionWriter,
+    ) -> None:
+        self.failures = settings.failures
+        self._handler = handler
+        self._attempts = attempts
+        self._decisions = decisions
+
+    def decide(
+        self,
+        message: Message,
+        decision: Decision,
+        attempts: Attempts,
+        facts: SliceContext,
+        attempt: Callable[[Decision], Decided],
+    ) -> Decided:
+        """The result of a decision under its breaker: an attempt, a probe, or a wait.
+
+        ``attempt`` carries out a decision about the message.
+        """
+        key = breaker_of(self._handler, decision.rule, decision.profile)
+        if key is None:
+            return attempt(decision)
+        is_put, breaker = isinstance(decision, Put), facts.breakers.of(key)
+        if isinstance(decision, Put) and message.failed_at:
+            is_put = not facts.is_waiting(message, decision.wait)
+        if not is_put and not is_refused(decision):
+            return attempt(decision)
+        derive = facts.cache.derive
+        if breaker is not None and not facts.breakers.admits(key, breaker):
+            return Decided(message, derive(self._suspend, decision, attempts, breaker.detail))
+        tried = decision
+        if breaker is not None and not breaker.is_tried and isinstance(decision, Put):
+            tried = derive(self._probe, decision, attempts, breaker.detail)
+        decided = attempt(tried)
+        if not is_refused(decided.decision):
+            return decided
+        facts.breakers.refuse(key, decided.decision.detail)
+        if breaker is None:
+            return decided
+        return Decided(message, derive(self._suspend, decision, attempts, breaker.detail))
+
+    def note_return(
+        self, profile: DeadLetterProfile, attempts: Attempts, put_at: int, facts: SliceContext
+    ) -> None:
+        """Count a returned round, put at a time in milliseconds, for its rule's breaker.
+
+        The last of the failed attempts was by that rule.
+        """
+        key = breaker_of(self._handler, self._attempts.last_tried(attempts), profile)
+        if key is not None:
+            facts.breakers.note_return(key, put_at)
+
+    def open_breaker(self, decision: Decision, facts: SliceContext) -> OpenBreaker | None:
+        """The breaker of a decision, if it is open."""
+        if not facts.breakers:
+            return None
+        key = breaker_of(self._handler, decision.rule, decision.profile)
+        return None if key is None else facts.breakers.of(key)
+
+    def _suspend(self, decision: Decision, attempts: Attempts, why: str) -> Suspend:
+        return self._decisions.write(
+            Suspend,
+            Result.PARKED,
+            decision.profile,
+            attempts=attempts,
+            attempt=attempts.failures + 1,
+            rule=decision.rule,
+            target=decision.target,
+            detail=why,
+            of_kind={"delay": self._attempts.delay(decision.rule, attempts)},
+        )
+
+    def _probe(self, put: Put, attempts: Attempts, why: str) -> Put:
+        """A put whose round does not count."""
+        rounds = put.rounds
+        if rounds is not None and put.rule is not None:
+            rounds = self._attempts.rounds_of_probe(put.rule, rounds, attempts)
+        return with_detail(replace(put, rounds=rounds), f"{PROBE}: {why}")
+
+
 NO_TRANSFORMS: Final[Mapping[str, Transform]] = MappingProxyType({})
 
 
@@ -273,7 +420,7 @@ class RulesDecider:
         records = [(entry, record)]
         if self._puts is not None and decision.is_reported:
             arrived = source._replace(value=record.value, headers=record.headers or [])
-            report = report_arrival(entry, arrived, self._puts, facts)
+            report = self._puts.report_arrival(entry, arrived, facts)
             put = facts.cache.derive(with_detail, put, report.detail)
             records += report.entries
         decided = with_edit(put, edit)

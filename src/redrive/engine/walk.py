@@ -17,17 +17,15 @@ import orjson
 from redrive.engine.deciders import Decider
 from redrive.engine.facts import BEST_CASE, MISSING, Answers, Facts, Gone, Questions
 from redrive.engine.outcome import Result
+from redrive.engine.put_decider import Effect
 from redrive.engine.put_descriptor import NAMES
-from redrive.engine.putter import Effect
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords, SourceKind
-from redrive.messages import MQMD, DeadLetterDecoder, OutputRecord, Records, TopicPartition
+from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
 from redrive.messages import own_headers as own
-from redrive.topology.triggers import Trigger
 
 _OUTCOMES: Final = "outcomes"
 _STATES: Final = "states"
-_CORRELATION: Final = MQMD["CorrelId"].header
 _LAST_TRY: Final = 999_999_999
 """Failures of a parked copy after which no receiver retries: the largest MRRTY."""
 _EFFECTS: Final = {effect.entry(0): effect for effect in Effect}
@@ -118,7 +116,6 @@ def walk(
     *,
     now: int,
     offset: int = 0,
-    triggers: Mapping[str, Trigger] | None = None,
 ) -> Walk:
     """Follow a put until it and all records that it causes rest.
 
@@ -131,15 +128,12 @@ def walk(
         now: The time of all decisions, in milliseconds since 1970.
         offset: Offset of the put on the intake; its identity chooses among equal instances of a
             cluster queue.
-        triggers: Triggers of queues with TRIGGER, by topic.
 
     Returns:
-        The route. The hop limit ends loops of names, as in the job; equal copies and equal reports
-        are followed once.
+        The route. The hop limit ends loops of names, as in the job; equal reports are
+        followed once.
     """
-    settings = SliceSettings(
-        outcomes_topic=_OUTCOMES, now=now, tables_topic=_STATES, triggers=triggers or {}
-    )
+    settings = SliceSettings(outcomes_topic=_OUTCOMES, now=now, tables_topic=_STATES)
     hops: list[Hop] = []
     waiting = deque([(put, offset)])
     followed: set[tuple[Any, ...]] = set()
@@ -185,11 +179,10 @@ def _parts(work: Slice) -> tuple[Mapping[str, Any], Sequence[tuple[Effect, Outpu
 
 
 def _is_new(effect: Effect, record: OutputRecord, followed: set[tuple[Any, ...]]) -> bool:
-    """Whether to follow a copy or a report: queues can copy to each other forever."""
+    """Whether to follow a message, or a report that was not followed before."""
     if effect in {Effect.MESSAGE, Effect.DEAD_LETTER}:
         return True  # its hops are counted
-    compared = NAMES | {_CORRELATION} if effect is Effect.PUBLICATION else NAMES
-    names = sorted(pair for pair in record.headers or [] if pair[0] in compared)
+    names = sorted(pair for pair in record.headers or [] if pair[0] in NAMES)
     key = effect, record.topic, *names
     is_new = key not in followed
     followed.add(key)

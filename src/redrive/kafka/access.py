@@ -181,10 +181,10 @@ def _missing_rights(admin: AdminClient, rights: Sequence[Right]) -> list[Right]:
     if topics:
         collection = TopicCollection(sorted(topics))
         described = admin.describe_topics(collection, **_WITH_RIGHTS)
-        allowed |= {(Resource.TOPIC, name): _allowed(one) for name, one in described.items()}
+        allowed |= {(Resource.TOPIC, name): _allowed(topic) for name, topic in described.items()}
     if groups:
         described = admin.describe_consumer_groups(sorted(groups), **_WITH_RIGHTS)
-        allowed |= {(Resource.GROUP, name): _allowed(one) for name, one in described.items()}
+        allowed |= {(Resource.GROUP, name): _allowed(group) for name, group in described.items()}
     granted = ((right, allowed.get((right.resource, right.name))) for right in rights)
     return [right for right, some in granted if some is not None and _name(right) not in some]
 
@@ -196,7 +196,7 @@ def _allowed(answer: Any) -> Collection[str] | None:  # noqa: ANN401 - a future 
         return None
     except KafkaException as exception:
         return () if exception.args[0].code() in _NOT_AUTHORISED else None
-    return {one.name for one in operations} if operations else None
+    return {operation.name for operation in operations} if operations else None
 
 
 def _name(right: Right) -> str:

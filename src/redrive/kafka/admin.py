@@ -110,7 +110,7 @@ def open_transactions(
                 ]
             )
         }
-        ids = _transactional_ids(client, {one.producer_id for one in oldest.values()})
+        ids = _transactional_ids(client, {producer.producer_id for producer in oldest.values()})
         begins = _begins(client, ids.values())
         transactions = {}
         for lane, producer in oldest.items():
@@ -126,12 +126,16 @@ def _transactional_ids(client: Any, producers: Collection[int]) -> Mapping[int, 
     if not producers:
         return {}
     listed = client.list_transactions(producer_id_filters=list(producers))
-    return {one.producer_id: one.transactional_id for broker in listed.values() for one in broker}
+    return {
+        transaction.producer_id: transaction.transactional_id
+        for broker in listed.values()
+        for transaction in broker
+    }
 
 
 def _begins(client: Any, ids: Collection[str]) -> Mapping[str, int]:  # noqa: ANN401 - as above
     described = client.describe_transactions(list(ids)) if ids else {}
-    return {name: one.transaction_start_time_ms for name, one in described.items()}
+    return {name: transaction.transaction_start_time_ms for name, transaction in described.items()}
 
 
 def _client_partition(lane: TopicPartition) -> Any:  # noqa: ANN401 - as above

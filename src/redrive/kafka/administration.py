@@ -55,7 +55,7 @@ class TopicAdministration:
         return {name: len(topic.partitions) for name, topic in topics.items()}
 
     def ensure(self, wanted: Iterable[NewTopic]) -> list[str]:
-        """Creates missing topics, and adds missing partitions.
+        """Create missing topics, and add missing partitions.
 
         Args:
             wanted: Topics that should exist. Settings of existing topics stay unchanged.
@@ -88,7 +88,7 @@ class TopicAdministration:
         validate_only: bool = False,
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Creates topics; existing topics are skipped.
+        """Create topics; existing topics are skipped.
 
         Args:
             topics: The topics.
@@ -111,7 +111,7 @@ class TopicAdministration:
                 progress(done)
 
     def delete(self, names: Sequence[str]) -> None:
-        """Deletes topics with all their records; those that do not exist are fine.
+        """Delete topics with all their records; those that do not exist are fine.
 
         Raises:
             EnvironmentFault: The cluster refused, or gave no answer in time.
@@ -129,7 +129,7 @@ class TopicAdministration:
         self, topics: Sequence[NewTopic], *, validate_only: bool
     ) -> dict[str, KafkaError]:
         answers = self._admin.create_topics(
-            [client_topic(one) for one in topics],
+            [client_topic(topic) for topic in topics],
             request_timeout=SILENCE,
             validate_only=validate_only,
         )
@@ -170,7 +170,7 @@ class TopicAdministration:
 
 
 def _requests(topics: Sequence[NewTopic]) -> Iterator[Sequence[NewTopic]]:
-    size = max(1, _PARTITIONS_AT_ONCE // max((one.partitions for one in topics), default=1))
+    size = max(1, _PARTITIONS_AT_ONCE // max((topic.partitions for topic in topics), default=1))
     for first in range(0, len(topics), size):
         yield topics[first : first + size]
 

@@ -54,7 +54,7 @@ class AskingClients:
     """The clients of one cluster: an admin client, readers, and a consumer for each group."""
 
     def __init__(self, connection: Connection, *, timeout: float) -> None:
-        """Take the connection; an answer may take ``timeout`` seconds."""
+        """Create clients of a cluster; an answer may take ``timeout`` seconds."""
         self._settings = {**connection.librdkafka(), "log_level": 0}
         self.readers = Readers(connection)
         """Read records."""
@@ -134,7 +134,9 @@ class AskingClients:
                 return ask(PAUSE)
             except KafkaException as exception:
                 self.admin.poll(0)
-                failure = next((one for one in self._failures if one.code() in _HOPELESS), None)
+                failure = next(
+                    (error for error in self._failures if error.code() in _HOPELESS), None
+                )
                 if failure is not None or time.monotonic() > deadline:
                     error = failure or exception.args[0]
                     raise EnvironmentFault(

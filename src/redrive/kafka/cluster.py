@@ -85,7 +85,7 @@ class Cluster:
     """
 
     def __init__(self, connection: Connection, *, timeout: float = ANSWER) -> None:
-        """Take the connection; each answer may take ``timeout`` seconds."""
+        """Create clients of a cluster; each answer may take ``timeout`` seconds."""
         self.connection = connection
         self._clients = AskingClients(connection, timeout=timeout)
         self._appender = Appender(connection)
@@ -111,7 +111,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Closes every client; another question opens new ones."""
+        """Close every client; another question opens new ones."""
         self._clients.forget()
         self._appender.close()
 
@@ -152,7 +152,11 @@ class Cluster:
         Missing topics, and those that this user may not describe, are omitted.
         """
         described = self.descriptions(topics)
-        return {name: str(one.topic_id) for name, one in described.items() if one is not None}
+        return {
+            name: str(description.topic_id)
+            for name, description in described.items()
+            if description is not None
+        }
 
     def descriptions(self, names: Collection[str], *, with_rights: bool = False) -> dict[str, Any]:
         """The client's descriptions of topics; ``with_rights`` adds this user's rights.
@@ -177,11 +181,11 @@ class Cluster:
         lanes = frozenset(lanes)
         described = self.descriptions(sorted({lane.topic for lane in lanes}))
         return lanes & {
-            TopicPartition(name, one.id)
+            TopicPartition(name, partition.id)
             for name, topic in described.items()
             if topic is not None
-            for one in topic.partitions
-            if not has_leader(one)
+            for partition in topic.partitions
+            if not has_leader(partition)
         }
 
     def led(self, topics: Iterable[str]) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
@@ -208,15 +212,15 @@ class Cluster:
             answers = self._clients.admin.describe_configs(
                 list(resources.values()), request_timeout=seconds
             )
-            found: dict[str, Mapping[str, Any]] = {}
+            settings: dict[str, Mapping[str, Any]] = {}
             for name, resource in resources.items():
                 entries = _answer_or_none(answers[resource], seconds)
-                found[name] = {
+                settings[name] = {
                     key: entry.value
                     for key, entry in (entries or {}).items()
                     if not explicit_only or entry.source == _SET_ON_TOPIC
                 }
-            return found
+            return settings
 
         return self._clients.answer("settings of topics", ask)
 
@@ -299,8 +303,10 @@ class Cluster:
                 raise TransientFault(_PENDING.format(group=group)) from fault
             raise
         return {
-            TopicPartition(one.topic, one.partition): one.offset if one.offset >= 0 else None
-            for one in answer
+            TopicPartition(partition.topic, partition.partition): partition.offset
+            if partition.offset >= 0
+            else None
+            for partition in answer
         }
 
     def delete_records(self, below: Mapping[TopicPartition, int]) -> None:
@@ -381,7 +387,7 @@ class Cluster:
                     break
 
     def append(self, topic: str, key: bytes, value: bytes | None) -> None:
-        """Writes a record to partition 0 of a topic, and waits until every replica has it."""
+        """Write a record to partition 0 of a topic, and wait until every replica has it."""
         self._appender.append(topic, key, value)
 
     def _list_topics(self, timeout: float) -> Mapping[str, int]:
@@ -484,12 +490,12 @@ def next_offsets(
         TransientFault: The broker did not answer in time, or a range begins before the oldest
             record that is kept.
     """
-    found = {lane: ends[lane] for lane in starts}
+    offsets = {lane: ends[lane] for lane in starts}
     for record in cluster.read(
         starts, ends, seconds=seconds, until=lambda _: True, passes_gone=False
     ):
-        found[record.lane] = record.offset
-    return found
+        offsets[record.lane] = record.offset
+    return offsets
 
 
 def without_leader(lanes: Collection[TopicPartition] | Collection[str]) -> list[str]:

@@ -77,7 +77,7 @@ class CompactedTopic:
         return self._reader.positions[self._lane]
 
     def close(self) -> None:
-        """Closes the consumer."""
+        """Close the consumer."""
         self._reader.close()
 
     def _runs_up_to(self, end: int) -> Iterator[Run]:

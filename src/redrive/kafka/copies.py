@@ -53,7 +53,7 @@ class LiveCopies:
         return copies
 
     def close(self) -> None:
-        """Closes every consumer."""
+        """Close every consumer."""
         for lane in list(self._followed):
             self._forget(lane)
 

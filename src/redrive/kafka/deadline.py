@@ -105,7 +105,7 @@ def unanswered() -> list[str]:
 
 @contextmanager
 def under_way(step: str) -> Iterator[None]:
-    """Lists a step, such as ``the running batch``, as unanswered while its block runs."""
+    """List a step, such as ``the running batch``, as unanswered while its block runs."""
     number = next(_numbers)
     _under_way[number] = time.monotonic(), step
     try:
@@ -148,7 +148,7 @@ class PendingCall(Generic[_Answer]):
         return self._answer  # type: ignore[return-value]  # set unless there was an error
 
     def make(self) -> None:
-        """Makes the call; only for the thread."""
+        """Make the call; only for the thread."""
         try:
             self._answer = self._call()
         except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
@@ -173,7 +173,7 @@ class DeadlineThread:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def submit(self, step: str, call: Callable[[], _Answer]) -> PendingCall[_Answer]:
-        """Begins a call; arguments and errors as for ``run``."""
+        """Begin a call; arguments and errors as for ``run``."""
         if self.is_abandoned:
             raise OutcomeUnknown(f"{step}: an earlier call of this client never returned")
         pending = PendingCall(self, step, call)
@@ -199,7 +199,7 @@ class DeadlineThread:
         self._calls.put(None)
 
     def abandon(self, step: str) -> None:
-        """Abandons the running call; only for ``PendingCall``."""
+        """Abandon the running call; only for ``PendingCall``."""
         with self._lock:
             if not self.is_abandoned:
                 self.is_abandoned, self._abandoned_step = True, step
@@ -225,7 +225,7 @@ def within(step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
 
 
 def close_client(client: Closable, what: str) -> None:
-    """Closes a client; if it does not return, it is abandoned and ends with the process.
+    """Close a client; if it does not return, it is abandoned and ends with the process.
 
     ``what`` is what it reads: ``the consumer of orders.dlq``.
     """

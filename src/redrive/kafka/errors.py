@@ -150,7 +150,7 @@ def error_of(exception: BaseException) -> KafkaError | None:
 
 @contextmanager
 def translated(step: str, *, in_doubt: bool = False) -> Iterator[None]:
-    """Turns the exceptions of a client into faults of the protocol.
+    """Turn the exceptions of a client into faults of the protocol.
 
     Args:
         step: The step, for the message: ``commit of redrive-orders-1``.
@@ -196,5 +196,5 @@ def fault_of(step: str, error: KafkaError, *, in_doubt: bool = False) -> Protoco
 
 def certificate_refusal(error: KafkaError) -> str:
     """The broker's alert if it refused this client's certificate; empty for other errors."""
-    found = _CERTIFICATE_REFUSED.search(error.str())
-    return found[1] if found else ""
+    match = _CERTIFICATE_REFUSED.search(error.str())
+    return match[1] if match else ""

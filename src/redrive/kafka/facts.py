@@ -61,7 +61,7 @@ class ClusterFacts:
     """
 
     def __init__(self, cluster: Cluster, *, creates: bool = False) -> None:
-        """Take the cluster; missing topics of groups are only created if ``creates`` is true."""
+        """Ask a cluster; missing topics of groups are only created if ``creates`` is true."""
         self._cluster = cluster
         self._creates = creates
         self._counted: dict[DepthQuestion, tuple[tuple[Extent, ...], int]] = {}
@@ -70,7 +70,11 @@ class ClusterFacts:
         """The answers for decisions; see ``redrive.checkpoints.protocol.Cluster``."""
         created = {question: self._create_topic(question) for question in questions.new_topics}
         # Records for a new topic get the timestamps with which it keeps them, also in a preview.
-        models = {one.name: one.like for one, answer in created.items() if not answer.reason}
+        models = {
+            question.name: question.like
+            for question, answer in created.items()
+            if not answer.reason
+        }
         facts = self._topic_facts({*questions.topics, *models.values()})
         return Answers(
             facts | {name: _facts_like(facts[like]) for name, like in models.items()},
@@ -105,9 +109,9 @@ class ClusterFacts:
     def _topic_facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
         legal = [name for name in names if LEGAL_NAME.fullmatch(name)]
         described = self._cluster.descriptions(legal, with_rights=True)
-        found = [name for name, one in described.items() if one is not None]
-        settings = self._cluster.settings_of(found)
-        facts = {name: _facts_of(described[name], settings.get(name, {})) for name in found}
+        existing = [name for name, description in described.items() if description is not None]
+        settings = self._cluster.settings_of(existing)
+        facts = {name: _facts_of(described[name], settings.get(name, {})) for name in existing}
         return {name: facts.get(name, MISSING) for name in names}
 
     def _depth(self, question: DepthQuestion) -> int:

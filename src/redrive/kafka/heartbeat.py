@@ -43,7 +43,7 @@ class Heartbeat:
         self._thread.start()
 
     def end(self) -> None:
-        """Leaves the group; an unreachable broker notices by itself."""
+        """Leave the group; an unreachable broker notices by itself."""
         self._ending.set()
         with under_way("leaving the group of instances"):
             self._thread.join(timeout=CLOSE)

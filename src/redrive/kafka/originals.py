@@ -31,37 +31,39 @@ def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> 
     Raises:
         TransientFault: The broker did not answer in time.
     """
-    found: _Answers = {}
-    wanted = _readable_offsets(cluster, questions, found)
+    answers: _Answers = {}
+    wanted = _readable_offsets(cluster, questions, answers)
     room = LARGEST_ANSWER
     while wanted and room > 0:
         runs = {lane: _first_run(offsets) for lane, offsets in wanted.items()}
-        room -= _read(cluster, runs, room, found)
+        room -= _read(cluster, runs, room, answers)
         left = {
-            lane: [it for it in offsets if RecordQuestion(*lane, it) not in found]
+            lane: [offset for offset in offsets if RecordQuestion(*lane, offset) not in answers]
             for lane, offsets in wanted.items()
         }
         wanted = {lane: offsets for lane, offsets in left.items() if offsets}
-    return found
+    return answers
 
 
 def _readable_offsets(
-    cluster: Cluster, questions: Collection[RecordQuestion], found: _Answers
+    cluster: Cluster, questions: Collection[RecordQuestion], answers: _Answers
 ) -> dict[TopicPartition, list[int]]:
     """The offsets of each partition, in order; unreadable ones get an answer with the reason."""
-    legal = {one.topic for one in questions if LEGAL_NAME.fullmatch(one.topic)}
+    legal = {question.topic for question in questions if LEGAL_NAME.fullmatch(question.topic)}
     topics = cluster.descriptions(sorted(legal), with_rights=True)
     wanted: defaultdict[TopicPartition, list[int]] = defaultdict(list)
-    for one in sorted(questions):
-        topic = topics.get(one.topic)
-        if topic is None or not 0 <= one.partition < len(topic.partitions):
-            found[one] = Gone(
-                f"there is no partition {one.topic}:{one.partition} that this user sees"
+    for question in sorted(questions):
+        topic = topics.get(question.topic)
+        if topic is None or not 0 <= question.partition < len(topic.partitions):
+            answers[question] = Gone(
+                f"there is no partition {question.topic}:{question.partition} that this user sees"
             )
         elif topic.authorized_operations and AclOperation.READ not in topic.authorized_operations:
-            found[one] = Gone(f"this user may not read {one.topic}", may_come=True, is_denied=True)
+            answers[question] = Gone(
+                f"this user may not read {question.topic}", may_come=True, is_denied=True
+            )
         else:
-            wanted[TopicPartition(one.topic, one.partition)].append(one.offset)
+            wanted[TopicPartition(question.topic, question.partition)].append(question.offset)
     stable = cluster.extents(wanted)
     written = cluster.ends(wanted, committed_only=False) if wanted else {}
     there: defaultdict[TopicPartition, list[int]] = defaultdict(list)
@@ -71,10 +73,10 @@ def _readable_offsets(
                 there[lane].append(offset)
             elif stable[lane].end <= offset < written[lane]:
                 why = f"{lane} has an open transaction before offset {offset}"
-                found[RecordQuestion(*lane, offset)] = Gone(why, may_come=True)
+                answers[RecordQuestion(*lane, offset)] = Gone(why, may_come=True)
             else:
                 why = f"{lane} has offsets {stable[lane].first} to {written[lane]}, not {offset}"
-                found[RecordQuestion(*lane, offset)] = Gone(f"the original was deleted: {why}")
+                answers[RecordQuestion(*lane, offset)] = Gone(f"the original was deleted: {why}")
     return there
 
 
@@ -89,9 +91,9 @@ def _first_run(offsets: Sequence[int]) -> list[int]:
 
 
 def _read(
-    cluster: Cluster, runs: Mapping[TopicPartition, Sequence[int]], room: int, found: _Answers
+    cluster: Cluster, runs: Mapping[TopicPartition, Sequence[int]], room: int, answers: _Answers
 ) -> int:
-    """Reads a run of each partition; returns the bytes of the wanted records."""
+    """Read a run of each partition; returns the bytes of the wanted records."""
     size = 0
     reached = dict.fromkeys(runs, -1)
     starts = {lane: run[0] for lane, run in runs.items()}
@@ -99,14 +101,14 @@ def _read(
         reached[record.lane] = record.offset
         if record.offset in runs[record.lane]:
             place = RecordQuestion(*record.lane, record.offset)
-            found[place] = Original(record.key, record.value, record.headers, record.timestamp)
+            answers[place] = Original(record.key, record.value, record.headers, record.timestamp)
             size += body_length(record.key) + body_length(record.value)
             if size >= room:
                 break
     else:
         reached = {lane: run[-1] for lane, run in runs.items()}
     for lane, run in runs.items():
-        for place in (RecordQuestion(*lane, it) for it in run if it <= reached[lane]):
+        for place in (RecordQuestion(*lane, offset) for offset in run if offset <= reached[lane]):
             why = f"{lane} has no record at offset {place.offset}: compacted, or never committed"
-            found.setdefault(place, Gone(f"the original was deleted: {why}"))
+            answers.setdefault(place, Gone(f"the original was deleted: {why}"))
     return size

@@ -72,14 +72,14 @@ class KafkaProducer:
         self._abort_required = False
         self._with_reports = True
         self.may_arrive_late = False
-        """See ``protocol.Producer.may_arrive_late``.
+        """Whether a request that ends a transaction may have been sent twice.
 
         The client does not report that it resent a request, but it waits before it does.
         """
         self._thread = DeadlineThread(f"redrive-producer-{transactional_id}")
         config = _producer_config(client, transactional_id, batching)
         self._producer = Producer(config, logger=_CLIENT_LOGGER)
-        _abandoned[:] = [one for one in _abandoned if not one.has_returned]
+        _abandoned[:] = [thread for thread in _abandoned if not thread.has_returned]
         self._group_settings = {**client, "group.id": group, "log_level": 2}
         self._group: Consumer | None = None
 
@@ -89,11 +89,11 @@ class KafkaProducer:
         return self._thread.has_returned
 
     def initialise(self) -> None:
-        """See ``protocol.Producer.initialise``."""
+        """Fence older producers of the id, and abort their open transactions."""
         self._wait("init_transactions", self._initialise, seconds=ONE_TRY + COORDINATOR)
 
     def begin(self) -> None:
-        """See ``protocol.Producer.begin``."""
+        """Begin a transaction."""
         self._failed = []
         self._abort_required = False
         step = f"begin_transaction of {self.transactional_id}"
@@ -103,7 +103,7 @@ class KafkaProducer:
     def produce(
         self, outputs: Iterable[tuple[int, OutputRecord]], *, with_reports: bool = True
     ) -> None:
-        """See ``protocol.Producer.produce``."""
+        """Hand over records, each with the entry number that a report will carry."""
         self._with_reports = with_reports
         for entry, record in outputs:
             report = partial(self._on_delivery, entry, record.topic) if with_reports else None
@@ -121,7 +121,7 @@ class KafkaProducer:
                 return
 
     def flush(self) -> TransactionReport:
-        """See ``protocol.Producer.flush``."""
+        """Wait until every record is acknowledged or refused."""
         seconds = MESSAGE + GRACE
         left = self._wait("flush", lambda: self._flush(seconds), seconds=seconds)
         if left and not self._failed:
@@ -151,7 +151,7 @@ class KafkaProducer:
                 return left
 
     def send_offsets(self, ends: Mapping[TopicPartition, int]) -> TransactionReport:
-        """See ``protocol.Producer.send_offsets``."""
+        """Add the next offset to read of each lane to the transaction."""
         if self._group is None:
             # Never subscribes or polls: it only provides the group's metadata.
             self._group = Consumer(self._group_settings)
@@ -163,19 +163,19 @@ class KafkaProducer:
         )
 
     def commit(self) -> TransactionReport:
-        """See ``protocol.Producer.commit``."""
+        """Commit, unless the report says that the client refused to."""
         return self._unless_refused(
             "commit_transaction", lambda: self._producer.commit_transaction(COORDINATOR)
         )
 
     def abort(self) -> None:
-        """See ``protocol.Producer.abort``."""
+        """Abort the transaction."""
         self._wait_for_coordinator(
             "abort_transaction", lambda: self._producer.abort_transaction(COORDINATOR)
         )
 
     def close(self) -> None:
-        """See ``protocol.Producer.close``."""
+        """Drop the producer; the next one aborts an open transaction."""
         with contextlib.suppress(KafkaException, OutcomeUnknown):
             self._thread.run(f"closing {self.transactional_id}", CLOSE, self._serve_all_reports)
         if self._thread.is_abandoned:
@@ -210,7 +210,7 @@ class KafkaProducer:
             self.may_arrive_late |= time.monotonic() - began >= _SENT_ONCE
 
     def _unless_refused(self, step: str, call: Callable[[], None]) -> TransactionReport:
-        """Takes a step that the client refuses after refused records in the transaction."""
+        """Take a step that the client refuses after refused records in the transaction."""
         try:
             self._wait_for_coordinator(step, call)
         except TransientFault as fault:
@@ -256,7 +256,7 @@ class IdFencer:
         self._client = client
 
     def fence(self, transactional_id: str) -> None:
-        """Fences one id; raises as ``translated``."""
+        """Fence one id; raises as ``translated``."""
         with contextlib.closing(KafkaProducer(self._client, transactional_id, "")) as producer:
             producer.initialise()
 

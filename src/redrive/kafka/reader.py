@@ -109,8 +109,8 @@ class Reader:
         topics = {lane.topic for lane in starts}
         if self._topics and (unknown := topics - self._topics):
             # The client looks up leaders of new topics once a second; a request does it at once.
-            one = min(unknown) if len(unknown) == 1 else None
-            self._consumer.list_topics(one, timeout=ONE_TRY)
+            topic = min(unknown) if len(unknown) == 1 else None
+            self._consumer.list_topics(topic, timeout=ONE_TRY)
         self._topics |= topics
         self.positions = dict(starts)
         self._consumer.assign([ClientPartition(*lane, at) for lane, at in starts.items()])
@@ -166,7 +166,7 @@ class Reader:
                 raise TransientFault(f"{counted(left, 'partition')} not read to the end")
 
     def close(self) -> None:
-        """Closes the consumer."""
+        """Close the consumer."""
         close_client(self._consumer, "a consumer that reads")
 
     def _missing(self, ends: Mapping[TopicPartition, int] | None) -> int:
@@ -175,21 +175,21 @@ class Reader:
         return min(_AT_ONCE, sum(ends[lane] - at for lane, at in self.positions.items()))
 
     def _run(self, lane: TopicPartition, messages: list[Message]) -> Run:
-        records = [one for one in messages if one.error() is None]
+        records = [message for message in messages if message.error() is None]
         # Transaction markers follow the last record of a lane.
         ends = [] if len(records) == len(messages) else [*map(_offset, filter(_is_end, messages))]
         position = self.positions.get(lane)
         if position is not None:
             if records and _offset(records[0]) < position:
                 raise TransientFault(f"{lane} restarts before offset {position}")
-            behind = [_offset(one) + 1 for one in records[-1:]]
+            behind = [_offset(record) + 1 for record in records[-1:]]
             self.positions[lane] = max([position, *behind, *ends])
         return Run(lane, records, is_last=bool(ends))
 
     def _cut(self, run: Run, end: int) -> None:
         run.is_last = self.positions[run.lane] >= end
         if run.is_last:
-            run.messages = [one for one in run.messages if _offset(one) < end]
+            run.messages = [message for message in run.messages if _offset(message) < end]
 
     def _stuck(self) -> str:
         lane, position = next(iter(self.positions.items()))
@@ -250,7 +250,7 @@ class Readers:
         _set_idle(reader, idle)
 
     def forget(self) -> None:
-        """Drops idle readers: a consumer without a group ends by itself."""
+        """Drop idle readers: a consumer without a group ends by itself."""
         self._idle.clear()
 
 
@@ -304,16 +304,21 @@ def surviving_offsets(
     for run in _runs(connection, ranges):
         offsets = map(Message.offset, run.messages)
         last[run.lane].update(zip(map(Message.key, run.messages), offsets, strict=True))
-        deleted[run.lane].update(it.offset() for it in run.messages if it.value() is None)
+        deleted[run.lane].update(
+            message.offset() for message in run.messages if message.value() is None
+        )
         advance(len(run.messages))
     return {lane: frozenset(offsets.values()) - deleted[lane] for lane, offsets in last.items()}
 
 
 def _runs(connection: Connection, ranges: Iterable[OffsetRange]) -> Iterator[Run]:
     readers = _readers.setdefault((os.getpid(), connection), Readers(connection))
-    by_lane = {TopicPartition(one.topic, one.partition): one for one in ranges}
-    starts = {lane: one.start for lane, one in by_lane.items()}
-    ends = {lane: one.end for lane, one in by_lane.items()}
+    by_lane = {
+        TopicPartition(offsets_of_lane.topic, offsets_of_lane.partition): offsets_of_lane
+        for offsets_of_lane in ranges
+    }
+    starts = {lane: offsets_of_lane.start for lane, offsets_of_lane in by_lane.items()}
+    ends = {lane: offsets_of_lane.end for lane, offsets_of_lane in by_lane.items()}
     return readers.read(starts, ends, passes_gone=False)
 
 

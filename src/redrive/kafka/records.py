@@ -93,11 +93,11 @@ def _repaired(message: Message, first: bytes) -> Headers:
 def _parts(referents: Iterable[object]) -> tuple[str | None, bytes | None]:
     """Name and value of a pair, by their types: the order is not guaranteed."""
     name = value = None
-    for one in referents:
-        if isinstance(one, str):
-            name = one
-        elif isinstance(one, bytes):
-            value = one
+    for referent in referents:
+        if isinstance(referent, str):
+            name = referent
+        elif isinstance(referent, bytes):
+            value = referent
     return name, value
 
 

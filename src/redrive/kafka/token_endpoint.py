@@ -78,7 +78,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_arguments: object) -> None:
-        """Logs nothing."""
+        """Log nothing."""
 
 
 def token_endpoint(name: str) -> TokenEndpoint:

@@ -50,7 +50,7 @@ class TokenFunction:
     """
 
     def __init__(self, name: str) -> None:
-        """Take the function's name, ``package.module:function``; nothing is called yet."""
+        """Name the function, as ``package.module:function``; nothing is called yet."""
         self._name = name
         self._lock = Lock()
         self._token: Token | None = None
@@ -115,7 +115,7 @@ def _token_of(answer: object) -> Token:
         case (str() as value, int() | float() as expires):
             pass
         case tuple():
-            kinds = ", ".join(type(one).__name__ for one in answer)
+            kinds = ", ".join(type(member).__name__ for member in answer)
             raise _WrongAnswerError(f"returned ({kinds}): {_EXAMPLE}")
         case _:
             raise _WrongAnswerError(f"returned {type(answer).__name__}: {_EXAMPLE}")
@@ -155,7 +155,7 @@ def token_problem() -> str:
 
     Clients report a missing token only as a broker that does not answer.
     """
-    return next(filter(None, (one.problem for one in _functions)), "")
+    return next(filter(None, (function.problem for function in _functions)), "")
 
 
 _functions: Final[list[TokenFunction]] = []

@@ -24,7 +24,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # it is untyp
     def __init__(
         self, endpoint: str, client_id: str, client_secret: str, *, scope: str, ca_file: str
     ) -> None:
-        """Take fields of ``Connection``; nothing is requested yet."""
+        """Prepare the request of a token; the arguments are fields of ``Connection``."""
         body = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
         credentials = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode("ascii")
         self._request = Request(  # noqa: S310 - the settings take only http and https
@@ -43,8 +43,8 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # it is untyp
         """
         context = ssl.create_default_context(cafile=self._ca_file)
         with urlopen(self._request, timeout=_TIMEOUT, context=context) as answer:  # noqa: S310 - as above
-            found = json.load(answer)
+            document = json.load(answer)
         try:
-            return str(found["access_token"])
+            return str(document["access_token"])
         except (KeyError, TypeError) as error:
             raise ValueError("the answer of the OAuth server has no access_token") from error

@@ -31,7 +31,7 @@ class LiveOrder:
     """
 
     def __init__(self, cluster: Cluster, group: str) -> None:
-        """Take the cluster; the offsets of the consumer group are the job's progress."""
+        """Follow a cluster; the offsets of the consumer group are the job's progress."""
         self._cluster = cluster
         self._group = group
         self._followed: dict[WaitingQuestion, _Followed] = {}
@@ -64,43 +64,50 @@ class LiveOrder:
         """
         if not rounds:
             return {}
-        targets = self._targets({one.target for one in rounds})
+        targets = self._targets({open_round.target for open_round in rounds})
         ends = self._ends([lane for lane, is_led in targets.items() if is_led])
         silent = targets.keys() - ends.keys()
         now = {
-            one: _with_ends(one, ends)
-            for one in rounds
-            if not any(_may_hold(lane, one) for lane in silent)
+            open_round: _with_ends(open_round, ends)
+            for open_round in rounds
+            if not any(_may_hold(lane, open_round) for lane in silent)
         }
         passed = {
             group: self._passed_by_others(group, [lane for lane in ends if lane.topic in topics])
             for group, topics in _processing(now).items()
         }
-        processed = {one for one, known in now.items() if _is_processed(known, ends, passed)}
+        processed = {
+            open_round for open_round, known in now.items() if _is_processed(known, ends, passed)
+        }
         there = self._cluster.topics() if processed else {}
         returned_to = {
-            one.letters
-            for one in processed
-            if one.letters.partition < there.get(one.letters.topic, 0)
+            open_round.letters
+            for open_round in processed
+            if open_round.letters.partition < there.get(open_round.letters.topic, 0)
         }
         returned, decided = self._ends(returned_to), self._passed(self._group, returned_to)
         return {
-            one: _returned(now[one], returned, decided) if one in processed else now.get(one, one)
-            for one in rounds
+            open_round: _returned(now[open_round], returned, decided)
+            if open_round in processed
+            else now.get(open_round, open_round)
+            for open_round in rounds
         }
 
     def _targets(self, names: Collection[str]) -> Mapping[TopicPartition, bool]:
         described = self._cluster.descriptions(sorted(names), with_rights=True)
-        found = {name: one for name, one in described.items() if one is not None}
+        existing = {
+            name: description for name, description in described.items() if description is not None
+        }
         self._closed = {
             name
-            for name, one in found.items()
-            if one.authorized_operations and AclOperation.READ not in one.authorized_operations
+            for name, description in existing.items()
+            if description.authorized_operations
+            and AclOperation.READ not in description.authorized_operations
         }
         return {
             TopicPartition(name, partition.id): has_leader(partition)
-            for name, one in found.items()
-            for partition in one.partitions
+            for name, description in existing.items()
+            for partition in description.partitions
         }
 
     def _passed_by_others(self, group: str, lanes: Collection[TopicPartition]) -> _Offsets | None:
@@ -141,44 +148,48 @@ class LiveOrder:
 
 
 def _processing(rounds: Iterable[Round]) -> Mapping[str, set[str]]:
-    found = defaultdict[str, set[str]](set)
-    for one in rounds:
-        found[one.group].add(one.target)
-    return found
+    targets = defaultdict[str, set[str]](set)
+    for open_round in rounds:
+        targets[open_round.group].add(open_round.target)
+    return targets
 
 
-def _may_hold(lane: TopicPartition, one: Round) -> bool:
-    return lane.topic == one.target and one.partition in {-1, lane.partition}
+def _may_hold(lane: TopicPartition, open_round: Round) -> bool:
+    return lane.topic == open_round.target and open_round.partition in {-1, lane.partition}
 
 
-def _with_ends(one: Round, ends: _Offsets) -> Round:
-    if one.processed is not None:
-        return one
-    wanted = [(lane.partition, end) for lane, end in sorted(ends.items()) if _may_hold(lane, one)]
-    return one._replace(processed=tuple(wanted))
+def _with_ends(open_round: Round, ends: _Offsets) -> Round:
+    if open_round.processed is not None:
+        return open_round
+    wanted = [
+        (lane.partition, end) for lane, end in sorted(ends.items()) if _may_hold(lane, open_round)
+    ]
+    return open_round._replace(processed=tuple(wanted))
 
 
-def _is_processed(one: Round, ends: _Offsets, passed: Mapping[str, _Offsets | None]) -> bool:
+def _is_processed(open_round: Round, ends: _Offsets, passed: Mapping[str, _Offsets | None]) -> bool:
     """Whether the message of a round was processed, or counts as such."""
-    is_settled = time.time() - one.put_at / 1000 > SETTLED
-    group = passed[one.group]
+    is_settled = time.time() - open_round.put_at / 1000 > SETTLED
+    group = passed[open_round.group]
     return group is not None and all(
         group[lane] >= min(end, ends[lane]) if lane in group else is_settled
-        for partition, end in one.processed or ()
-        if (lane := TopicPartition(one.target, partition)) in ends
+        for partition, end in open_round.processed or ()
+        if (lane := TopicPartition(open_round.target, partition)) in ends
     )
 
 
-def _returned(one: Round, ends: _Offsets, passed: _Offsets) -> Round:
+def _returned(open_round: Round, ends: _Offsets, passed: _Offsets) -> Round:
     """A round whose message was processed; it is over once the job has passed what came back.
 
     To a partition that is not there any more nothing can come back.
     """
-    end = ends.get(one.letters)
+    end = ends.get(open_round.letters)
     if end is None:
-        return one._replace(is_over=True)
-    returned = end if one.returned is None else min(one.returned, end)
-    return one._replace(returned=returned, is_over=passed.get(one.letters, 0) >= returned)
+        return open_round._replace(is_over=True)
+    returned = end if open_round.returned is None else min(open_round.returned, end)
+    return open_round._replace(
+        returned=returned, is_over=passed.get(open_round.letters, 0) >= returned
+    )
 
 
 class _Followed:
@@ -212,7 +223,7 @@ class _Followed:
     def _lanes(self, cluster: Cluster) -> list[TopicPartition]:
         question = self._question
         there = cluster.topics()  # do not miss a topic that was created meanwhile
-        waiting = [one for one in question.backoff if one.partition < there.get(one.topic, 0)]
+        waiting = [lane for lane in question.backoff if lane.partition < there.get(lane.topic, 0)]
         return [question.retry, *waiting]
 
     def _take(self, record: StoredRecord) -> None:

@@ -45,5 +45,5 @@ class Watch:
             time.sleep(min(seconds, PAUSE))
 
     def close(self) -> None:
-        """Closes the consumer."""
+        """Close the consumer."""
         close_client(self._consumer, "the consumer that watches for records")

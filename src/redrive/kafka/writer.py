@@ -39,7 +39,7 @@ class Appender:
         self._producer: Producer | None = None
 
     def append(self, topic: str, key: bytes, value: bytes | None) -> None:
-        """Writes a record to partition 0, and waits until every replica has it.
+        """Write a record to partition 0, and wait until every replica has it.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -57,7 +57,7 @@ class Appender:
         self._producer = producer
 
     def close(self) -> None:
-        """Drops the client: nothing is in flight between two records."""
+        """Drop the client: nothing is in flight between two records."""
         self._producer = None
 
     def _new_producer(self) -> Producer:

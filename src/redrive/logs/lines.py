@@ -57,7 +57,9 @@ def configure_logging(settings: LogSettings) -> None:
         old.close()
     handler.set_name(_HANDLER)
     # The bridge to Java also logs what it raises, by the root logger.
-    handler.addFilter(lambda it: it.name != "root" or Path(it.pathname).parent.name != "py4j")
+    handler.addFilter(
+        lambda record: record.name != "root" or Path(record.pathname).parent.name != "py4j"
+    )
     root.addHandler(handler)
     logging.getLogger("redrive").setLevel(settings.level.value.upper())
     for name, level in _NOISY.items():
@@ -163,7 +165,9 @@ class _JsonFormatter(logging.Formatter):
         # Before encoding: a pattern with a quotation mark would not match an escaped one.
         masked = self._mask.plain(entry) if self._mask else entry
         return orjson.dumps(
-            masked, default=lambda it: self._mask.text(str(it)), option=orjson.OPT_NON_STR_KEYS
+            masked,
+            default=lambda value: self._mask.text(str(value)),
+            option=orjson.OPT_NON_STR_KEYS,
         ).decode()
 
 

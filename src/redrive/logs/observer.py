@@ -113,7 +113,7 @@ class LogObserver(JobObserver):
         self._invalid_in_all = 0
 
     def started(self, configuration: JobConfiguration) -> None:
-        """See ``JobObserver.started``."""
+        """Log that new records are handled."""
         parts = []
         if configuration.handlers:
             queues = [handler.identity.queue for handler in configuration.handlers]
@@ -127,7 +127,7 @@ class LogObserver(JobObserver):
         self._logger.info("%s", "; ".join(parts), extra=_event("started"))
 
     def batch(self, summary: BatchSummary) -> None:
-        """See ``JobObserver.batch``."""
+        """Log a committed batch."""
         with self._lock:
             self._statistics = self._statistics or _BatchStatistics(summary)
             self._statistics.add(summary)
@@ -141,22 +141,22 @@ class LogObserver(JobObserver):
                 self._timer.start()
 
     def notice(self, message: str, /, **facts: object) -> None:
-        """See ``JobObserver.notice``."""
+        """Log information for an operator."""
         self._logger.info("%s", message, extra={"facts": facts, **_event("notice")})
 
     def warning(self, message: str, /, **facts: object) -> None:
-        """See ``JobObserver.warning``."""
+        """Log a problem that blocks the job."""
         self._logger.warning("%s", message, extra={"facts": facts, **_event("warning")})
 
     def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
-        """See ``JobObserver.restarted``."""
+        """Log that the job continues with new settings and tables."""
         rules = dict.fromkeys(handler.rules_name for handler in configuration.handlers)
         names = ", ".join([*rules, *(source.name for source in configuration.topology)])
         extra = {"facts": {"new_run": is_new_run}, **_event("restarted")}
         self._logger.info("restarted with %s", names, extra=extra)
 
     def restart_refused(self, error: RedriveError) -> None:
-        """See ``JobObserver.restart_refused``."""
+        """Log why the job keeps its old settings and tables."""
         if isinstance(error, ConfigurationError):
             log_findings(self._logger, error.diagnostics)
         message = "not restarted, the job continues with the old settings: %s"
@@ -165,7 +165,7 @@ class LogObserver(JobObserver):
         self._logger.error(message, error.message, extra=extra)
 
     def stopped(self, reason: str) -> None:
-        """See ``JobObserver.stopped``."""
+        """Log that the job has stopped, and why."""
         with self._lock:
             self._next_invalid = _LONG_AGO
             self._write()

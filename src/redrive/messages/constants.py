@@ -23,12 +23,14 @@ MQ_VERSION: Final = "9.4.5"
 
 def _families() -> dict[str, Mapping[str, int]]:
     text = resources.files("redrive.messages").joinpath("constants.txt").read_text("ascii")
-    found: dict[str, Mapping[str, int]] = {}
+    families: dict[str, Mapping[str, int]] = {}
     for section in re.sub(r"(?m)^#.*\n", "", text).strip().split("\n\n"):
         family, *words = section.replace(":", "").split()
         pairs = zip(words[::2], words[1::2], strict=True)
-        found[family] = MappingProxyType({f"{family}_{name}": int(it) for it, name in pairs})
-    return found
+        families[family] = MappingProxyType(
+            {f"{family}_{name}": int(number) for number, name in pairs}
+        )
+    return families
 
 
 FAMILIES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(_families())

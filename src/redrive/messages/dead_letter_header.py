@@ -249,8 +249,9 @@ def read_header_fields(data: bytes, *, ccsid: int = 0, encoding: int = 0) -> dic
     values["StrucId"] = data[:4].decode(codec, "replace")  # its blank is significant
     return {
         name: values[name]
-        for name, it in MQDLH.items()
-        if len(data) >= it.offset + (it.length if it.type is FieldType.LONG else 1)
+        for name, mq_field in MQDLH.items()
+        if len(data)
+        >= mq_field.offset + (mq_field.length if mq_field.type is FieldType.LONG else 1)
     }
 
 
@@ -269,30 +270,32 @@ def encode_header(header: DeadLetterHeader) -> bytes:
         kept = {"StrucId": "DLH ", "Version": 1, **before.fields()}
     parts = []
     for name, value in {"StrucId": "DLH ", "Version": 1, **header.fields()}.items():
-        it = MQDLH[name]
+        mq_field = MQDLH[name]
         if kept.get(name) == value:
-            parts.append(header.source[it.offset : it.offset + it.length])
+            parts.append(header.source[mq_field.offset : mq_field.offset + mq_field.length])
         else:
-            parts.append(_encode_value(value, it, header.representation))
+            parts.append(_encode_value(value, mq_field, header.representation))
     return b"".join(parts)
 
 
-def _encode_value(value: str | int, it: Field, representation: Representation) -> bytes:
+def _encode_value(value: str | int, mq_field: Field, representation: Representation) -> bytes:
     if isinstance(value, str):
-        return encode_text(value, it, representation.codec)
+        return encode_text(value, mq_field, representation.codec)
     try:
-        return value.to_bytes(it.length, representation.byte_order, signed=True)
+        return value.to_bytes(mq_field.length, representation.byte_order, signed=True)
     except OverflowError:
-        raise ValueError(f"{it.name} {value} is not an MQLONG") from None
+        raise ValueError(f"{mq_field.name} {value} is not an MQLONG") from None
 
 
-def encode_text(text: str, it: Field, codec: str) -> bytes:
+def encode_text(text: str, mq_field: Field, codec: str) -> bytes:
     """Encode a text for a character field, padded with blanks.
 
     Raises:
         ValueError: If the text does not fit the field or the character set.
     """
     raw = text.encode(codec)
-    if len(raw) > it.length:
-        raise ValueError(f"{it.name} {text!r} has {len(raw)} bytes, more than {it.length}")
-    return raw + " ".encode(codec) * (it.length - len(raw))
+    if len(raw) > mq_field.length:
+        raise ValueError(
+            f"{mq_field.name} {text!r} has {len(raw)} bytes, more than {mq_field.length}"
+        )
+    return raw + " ".encode(codec) * (mq_field.length - len(raw))

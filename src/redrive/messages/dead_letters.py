@@ -68,13 +68,16 @@ PATTERN_KEYWORDS: Final = tuple(
 """The keywords of patterns: the match fields of a dead letter."""
 
 NUMERIC_KEYWORDS: Final = frozenset(
-    ["REASON", *(name for name, it in _MQMD_PATTERNS.items() if it.type is FieldType.LONG)]
+    [
+        "REASON",
+        *(name for name, mq_field in _MQMD_PATTERNS.items() if mq_field.type is FieldType.LONG),
+    ]
 )
 """The keywords with numbers as values."""
 
 _MQMD_READERS: Final = [
-    (keyword, it.header, read_long if it.type is FieldType.LONG else read_text)
-    for keyword, it in _MQMD_PATTERNS.items()
+    (keyword, mq_field.header, read_long if mq_field.type is FieldType.LONG else read_text)
+    for keyword, mq_field in _MQMD_PATTERNS.items()
 ]
 _FORMAT_HEADER: Final = MQMD["Format"].header
 _REPORT_HEADER: Final = MQMD["Report"].header
@@ -83,7 +86,7 @@ _REPORT_HEADER: Final = MQMD["Report"].header
 # left out: they differ in every message.
 _PROFILE_HEADERS: Final = frozenset(
     [
-        *(it.header for it in _MQMD_PATTERNS.values()),
+        *(mq_field.header for mq_field in _MQMD_PATTERNS.values()),
         _FORMAT_HEADER,
         _REPORT_HEADER,
         *REDRIVE.headers,
@@ -151,12 +154,12 @@ class DeadLetterProfile:
     @property
     def comes_from_kafka(self) -> bool:
         """Whether another program dead-lettered it and names a record as its origin."""
-        return any(isinstance(it, Scheme) for it in self.taken)
+        return any(isinstance(scheme, Scheme) for scheme in self.taken)
 
     @property
     def drops_headers(self) -> bool:
         """Whether the program that dead-lettered it may leave out the record's headers."""
-        return any(isinstance(it, Scheme) and it.drops_headers for it in self.taken)
+        return any(isinstance(scheme, Scheme) and scheme.drops_headers for scheme in self.taken)
 
     @property
     def stamp(self) -> Stamp:
@@ -168,7 +171,8 @@ class DeadLetterProfile:
     def is_wrapped(self) -> bool:
         """Whether a scheme replaces the record's key or value."""
         return any(
-            isinstance(it, Scheme) and (it.original_key or it.original_value) for it in self.taken
+            isinstance(scheme, Scheme) and (scheme.original_key or scheme.original_value)
+            for scheme in self.taken
         )
 
 
@@ -210,7 +214,7 @@ def _profile(
         return DeadLetterProfile(NO_VALID_SCHEME, problem, fields, None)
     if isinstance(scheme, Scheme):
         header = scheme.header(view)
-        taken = tuple(it for it in reading.schemes if isinstance(it, Scheme))
+        taken = tuple(scheme for scheme in reading.schemes if isinstance(scheme, Scheme))
         origins = tuple(reading.origins(headers))
         if scheme not in taken:
             taken, origins = (scheme, *taken), (*origins, view.origin.topic or "")
@@ -293,9 +297,9 @@ def origin_time_parts(profile: DeadLetterProfile) -> Sequence[tuple[str, Reader,
     return [(part.header, part.read, scheme.newest) for part in parts] if is_known else None
 
 
-def valid_time(found: str | int | None) -> int:
+def valid_time(number: str | int | None) -> int:
     """A time in milliseconds as read from a message; 0 if it is none."""
-    return found if isinstance(found, int) and 0 < found < _LATEST else 0
+    return number if isinstance(number, int) and 0 < number < _LATEST else 0
 
 
 def names_offset(profile: DeadLetterProfile, layout: Collection[str]) -> bool:
@@ -322,7 +326,7 @@ def with_original(
         fields={**profile.fields, "DESTQ": name},
         header=replace(header, dest_q_name=name),
         view=_original_view(profile.view, group_topic),
-        origins=tuple(name if it == group_topic.name else it for it in profile.origins),
+        origins=tuple(name if origin == group_topic.name else origin for origin in profile.origins),
         group_topic=group_topic,
     )
 
@@ -517,7 +521,9 @@ def original_key(profile: DeadLetterProfile, key: bytes | None, headers: Headers
 
 def without_stacks(profile: DeadLetterProfile, headers: Headers) -> Headers:
     """The headers without stack traces, which are never forwarded; no argument is changed."""
-    stacks = {name for it in profile.taken if isinstance(it, Scheme) for name in it.stacks}
+    stacks = {
+        name for scheme in profile.taken if isinstance(scheme, Scheme) for name in scheme.stacks
+    }
     return [pair for pair in headers if pair[0] not in stacks] if stacks else headers
 
 
@@ -584,4 +590,7 @@ def add_header(
         if written and decode_dead_letter(written, described).scheme == BINARY.name:
             return written, described
     fields = header.fields().items()
-    return value, [*headers, *((DLH_PREFIX + name, str(it).encode()) for name, it in fields)]
+    return value, [
+        *headers,
+        *((DLH_PREFIX + name, str(content).encode()) for name, content in fields),
+    ]

@@ -129,8 +129,8 @@ def read_text(raw: bytes | None) -> str:
 
 def parse_long(raw: bytes | None) -> int | None:
     """The MQLONG in a header value's decimal digits, or None if it has none."""
-    found = _LONG.fullmatch(raw.partition(b"\0")[0]) if raw else None
-    number = int(found[1]) if found else None
+    match = _LONG.fullmatch(raw.partition(b"\0")[0]) if raw else None
+    number = int(match[1]) if match else None
     return number if number is not None and -(2**31) <= number < 2**31 else None
 
 

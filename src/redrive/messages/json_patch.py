@@ -75,10 +75,10 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("the value repeats a member of an object")
-    return found
+    return members
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +127,13 @@ class JsonPatch:
         """
         if not isinstance(document, list) or not document:
             raise ValueError("a JSON Patch is an array of operations")
-        found = []
-        for number, one in enumerate(document, 1):
+        operations = []
+        for number, operation in enumerate(document, 1):
             try:
-                found.append(_operation(one))
+                operations.append(_operation(operation))
             except ValueError as error:
                 raise ValueError(f"operation {number}: {error}") from None
-        return cls(tuple(document), tuple(found))
+        return cls(tuple(document), tuple(operations))
 
     def applied(self, value: bytes | None) -> bytes:
         """A JSON text after all operations.
@@ -142,32 +142,32 @@ class JsonPatch:
             ValueError: It is not JSON, a test fails, or a path is missing.
         """
         document = {"": read_json(value)}
-        for number, one in enumerate(self._operations, 1):
+        for number, operation in enumerate(self._operations, 1):
             try:
-                one.apply(document)
+                operation.apply(document)
             except ValueError as error:
-                raise ValueError(f"operation {number}, {one}: {error}") from None
+                raise ValueError(f"operation {number}, {operation}: {error}") from None
             except RecursionError:
-                raise ValueError(f"operation {number}, {one}: nested too deeply") from None
+                raise ValueError(f"operation {number}, {operation}: nested too deeply") from None
         try:
             return write_json(document[""])
         except RecursionError:
             raise ValueError("the patched value is nested too deeply") from None
 
 
-def _operation(one: object) -> _Operation:
-    if not isinstance(one, dict) or one.get("op") not in _TAKES:
+def _operation(operation: object) -> _Operation:
+    if not isinstance(operation, dict) or operation.get("op") not in _TAKES:
         raise ValueError(f"op must be one of {', '.join(_TAKES)}")
-    name, needed = one["op"], _TAKES[one["op"]]
-    if missing := [it for it in ("path", needed) if it and it not in one]:
+    name, needed = operation["op"], _TAKES[operation["op"]]
+    if missing := [member for member in ("path", needed) if member and member not in operation]:
         raise ValueError(f"{name} needs {missing[0]}")
-    path = _path(one["path"])
-    source = _path(one["from"]) if needed == "from" else path
+    path = _path(operation["path"])
+    source = _path(operation["from"]) if needed == "from" else path
     if name == "remove" and path == ("",):
         raise ValueError("remove does not accept the path of the whole value")
     if name == "move" and path[: len(source)] == source and path != source:
         raise ValueError("a value cannot be moved into itself")
-    return _Operation(name, path, source, one.get("value"))
+    return _Operation(name, path, source, operation.get("value"))
 
 
 def _path(pointer: object) -> _Path:
@@ -176,11 +176,11 @@ def _path(pointer: object) -> _Path:
         raise ValueError("a path is a text that is empty or begins with /")
     if _ESCAPE.search(pointer):
         raise ValueError(f"{pointer[:_SHOWN]!r}: after ~ comes 0 or 1")
-    return tuple(it.replace("~1", "/").replace("~0", "~") for it in pointer.split("/"))
+    return tuple(name.replace("~1", "/").replace("~0", "~") for name in pointer.split("/"))
 
 
 def _text(path: _Path) -> str:
-    return "/".join(it.replace("~", "~0").replace("/", "~1") for it in path)
+    return "/".join(name.replace("~", "~0").replace("/", "~1") for name in path)
 
 
 def _value_at(at: Any, path: _Path) -> Any:  # noqa: ANN401 - any JSON
@@ -213,10 +213,12 @@ def _put(document: dict[str, Any], path: _Path, value: Any, *, is_new: bool) -> 
     raise ValueError(f"nothing can be added at {_text(path)}")
 
 
-def _is_equal(one: Any, other: Any) -> bool:  # noqa: ANN401 - any JSON
+def _is_equal(value: Any, other: Any) -> bool:  # noqa: ANN401 - any JSON
     """Whether values are equal as JSON: 1 equals 1.0, but not true."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_is_equal(one[it], other[it]) for it in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_is_equal, one, other))
-    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(
+            _is_equal(value[name], other[name]) for name in value
+        )
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(_is_equal, value, other))
+    return isinstance(value, bool) is isinstance(other, bool) and bool(value == other)

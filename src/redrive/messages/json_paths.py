@@ -32,23 +32,23 @@ class JsonPath:
         steps: list[str | int] = []
         at = 1
         while at < len(text):
-            found = _STEP.match(text, at)
-            if found is None:
+            match = _STEP.match(text, at)
+            if match is None:
                 raise ValueError(f"{text[at : at + 20]} is neither .name nor [number] nor ['name']")
-            member, index, single, double = found.groups()
+            member, index, single, double = match.groups()
             quoted = single if double is None else double
             name = member if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
             steps.append(name if index is None else int(index))
-            at = found.end()
+            at = match.end()
         return cls(tuple(steps))
 
     def find(self, document: object) -> str | None:
         """The value there as text; None if it is missing or null."""
         try:
-            found = self.follow(document)
+            value = self.follow(document)
         except LookupError:
             return None
-        return found if found is None or isinstance(found, str) else orjson.dumps(found).decode()
+        return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
 
     def follow(self, document: object) -> Any:  # noqa: ANN401 - any JSON
         """The value there, unchanged.
@@ -56,11 +56,11 @@ class JsonPath:
         Raises:
             LookupError: Nothing is there.
         """
-        found: Any = document
+        value: Any = document
         for step in self.steps:
-            match found, step:
+            match value, step:
                 case (dict(), str()) | (list(), int()):
-                    found = found[step]
+                    value = value[step]
                 case _:
                     raise LookupError(step)
-        return found
+        return value

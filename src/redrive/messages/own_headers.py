@@ -368,27 +368,27 @@ def _place(value: bytes | None) -> tuple[int, int] | None:
 
 
 def _rounds(value: bytes | None) -> Rounds | None:
-    found = None if value is None else _ROUNDS.fullmatch(value)
-    if found is None:
+    match = None if value is None else _ROUNDS.fullmatch(value)
+    if match is None:
         return None
-    table, rules, counted, put_at, queue, target = (part.decode("ascii") for part in found.groups())
+    table, rules, counted, put_at, queue, target = (part.decode("ascii") for part in match.groups())
     return Rounds(table, _parse_failed_rules(rules), int(counted), int(put_at), queue, target)
 
 
 def read_group_topic(value: bytes | None) -> GroupTopic | None:
     """The value of the header ``GROUP_TOPIC``; None if missing or in another form."""
-    found = None if value is None else _GROUP_TOPIC.fullmatch(value)
-    if found is None:
+    match = None if value is None else _GROUP_TOPIC.fullmatch(value)
+    if match is None:
         return None
-    name, original, partition = found.groups()
+    name, original, partition = match.groups()
     number = None if partition is None else int(partition)
     return GroupTopic(name.decode("ascii"), original.decode("ascii"), number)
 
 
 def read_forward(value: bytes | None) -> Forward | None:
     """The value of the header ``FORWARD``; None if missing or in another form."""
-    found = None if value is None else _FORWARD.fullmatch(value)
-    return None if found is None else Forward(*(part.decode("ascii") for part in found.groups()))
+    match = None if value is None else _FORWARD.fullmatch(value)
+    return None if match is None else Forward(*(part.decode("ascii") for part in match.groups()))
 
 
 def _parse_failed_rules(text: str) -> tuple[tuple[int, int], ...]:

@@ -43,6 +43,7 @@ class Reason(IntEnum):
     DEF_XMIT_Q_USAGE_ERROR = 2199
     CLUSTER_PUT_INHIBITED = 2268
     NO_DESTINATIONS_AVAILABLE = 2270
+    FUNCTION_NOT_SUPPORTED = 2298
     OBJECT_NOT_UNIQUE = 2343
 
 
@@ -88,6 +89,9 @@ ADVICE: Final[Mapping[int, str]] = {
     ),
     Reason.CLUSTER_PUT_INHIBITED: "allow puts on an instance of the cluster queue",
     Reason.NO_DESTINATIONS_AVAILABLE: "allow puts on an instance of the cluster queue",
+    Reason.FUNCTION_NOT_SUPPORTED: (
+        "let the alias target a queue; set STRMQOS(BESTEF) if messages may lack their copies"
+    ),
     Reason.OBJECT_NOT_UNIQUE: "remove the private definition or the shared queue of this name",
 }
 """What to change when a put ends with the code, one imperative phrase each."""

@@ -108,12 +108,6 @@ class ReportOptions:
         """Whether a message that cannot be put is to be discarded (MQRO_DISCARD_MSG)."""
         return bool(self.value & _DISCARD)
 
-    @property
-    def without_reports(self) -> int:
-        """The options without those that request a report."""
-        asking = sum(kind.value * _WITH_FULL_DATA for kind in ReportKind) | _ACTIVITY
-        return self.value & ~asking
-
     def data(self, kind: ReportKind, body: bytes | None) -> bytes:
         """The part of a body in a report."""
         level = (self.value // kind.value) & _WITH_FULL_DATA

@@ -26,13 +26,13 @@ def read_traceparent(raw: bytes | None) -> str:
 
     Empty if it does not have this form. Additions of later versions after the flags are left out.
     """
-    found = None if raw is None else _FORM.match(raw)
-    if found is None or raw is None:
+    match = None if raw is None else _FORM.match(raw)
+    if match is None or raw is None:
         return ""
-    rest = raw[found.end() :]
-    if rest and (found["version"] == _FIRST_VERSION or not rest.startswith(b"-")):
+    rest = raw[match.end() :]
+    if rest and (match["version"] == _FIRST_VERSION or not rest.startswith(b"-")):
         return ""
-    return found[0].decode("ascii")
+    return match[0].decode("ascii")
 
 
 def traceparents(records: Records) -> Sequence[str] | None:
@@ -40,8 +40,8 @@ def traceparents(records: Records) -> Sequence[str] | None:
     grid = records.grid
     if grid is None:
         # The last of repeated headers counts.
-        found = [dict(headers).get(TRACEPARENT) for headers in records.headers]
-        return [*map(read_traceparent, found)] if any(found) else None
+        column = [dict(headers).get(TRACEPARENT) for headers in records.headers]
+        return [*map(read_traceparent, column)] if any(column) else None
     if TRACEPARENT not in grid.layout:
         return None
     last = len(grid.layout) - 1 - grid.layout[::-1].index(TRACEPARENT)

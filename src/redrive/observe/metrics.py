@@ -45,7 +45,7 @@ class AgesCollector(Collector):
         self._sums = Ages()
 
     def add(self, ages: Ages) -> None:
-        """Adds the ages of some slices."""
+        """Add the ages of some slices."""
         self._sums.add(ages)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
@@ -162,7 +162,7 @@ class EmissionMetrics:
         self._opened = counter("redrive_producers_opened", "Transactional producers opened.")
 
     def count(self, figures: EmissionFigures) -> None:
-        """Counts what emitting took."""
+        """Count what emitting took."""
         for seconds in figures.transactions:
             self._transactions.observe(seconds)
         self._records.inc(figures.records)
@@ -182,7 +182,7 @@ class StateMetrics:
         self._state = Enum(
             "redrive_state",
             "What the job is doing.",
-            states=[one.value for one in Activity],
+            states=[activity.value for activity in Activity],
             registry=registry,
         )
         self._stalls = Counter("redrive_stalls", "How often the job stalled.", registry=registry)
@@ -222,7 +222,7 @@ class StateMetrics:
         self._state.state(state.state.value)
         if is_new and state.state is Activity.STALLED:
             self._stalls.inc()
-        breakers = CounterOf(one.handler for one in state.breakers)
+        breakers = CounterOf(breaker.handler for breaker in state.breakers)
         self._with_breakers |= {*breakers}
         for handler in self._with_breakers:
             self._breakers.labels(handler).set(breakers[handler])
@@ -233,11 +233,11 @@ class StateMetrics:
 
     def _show_hidden(self, state: SupervisionState) -> None:
         """Show hidden records by topic; a topic that had some is shown with 0 without any."""
-        self._hiding |= {one.topic for one in state.hidden}
+        self._hiding |= {records.topic for records in state.hidden}
         for topic in self._hiding:
-            hidden = [one for one in state.hidden if one.topic == topic]
-            oldest = min((one.since for one in hidden), default=state.time)
-            self._hidden.labels(topic).set(sum(one.records for one in hidden))
+            hidden = [records for records in state.hidden if records.topic == topic]
+            oldest = min((records.since for records in hidden), default=state.time)
+            self._hidden.labels(topic).set(sum(records.records for records in hidden))
             self._hidden_seconds.labels(topic).set(state.time - oldest)
 
 
@@ -254,7 +254,8 @@ class _OfApplication(Collector):
     def collect(self) -> Iterator[Metric]:
         for family in self._metrics.collect():
             family.samples = [
-                one._replace(labels={**self._label, **one.labels}) for one in family.samples
+                sample._replace(labels={**self._label, **sample.labels})
+                for sample in family.samples
             ]
             yield family
 

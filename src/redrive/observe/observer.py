@@ -45,35 +45,35 @@ class MetricsObserver(JobObserver):
         self._state: SupervisionState | None = None
 
     def batch(self, summary: BatchSummary) -> None:
-        """See ``JobObserver.batch``."""
+        """Measure how long a committed batch took."""
         self.metrics.emission.batches.labels(summary.emitter.value).observe(summary.seconds)
 
     def emitted(self, emitted: Emitted) -> None:
-        """See ``JobObserver.emitted``."""
+        """Count what was committed or tried."""
         self.metrics.inputs.count(emitted, self._mask)
         self.metrics.emission.count(emitted.figures)
 
     def run_began(self, epoch: int) -> None:
-        """See ``JobObserver.run_began``."""
+        """Show the number of the run."""
         self.metrics.state.epoch.set(epoch)
 
     def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
-        """See ``JobObserver.restarted``."""
+        """Show that the job continues with new settings."""
         del configuration, is_new_run
         self.metrics.state.restarted.set(1)
 
     def restart_refused(self, error: RedriveError) -> None:
-        """See ``JobObserver.restart_refused``."""
+        """Show that the job kept its old settings."""
         del error
         self.metrics.state.restarted.set(0)
 
     def rates(self, arriving: float, processed: float) -> None:
-        """See ``JobObserver.rates``."""
+        """Show Spark's rates over its last batches."""
         self.metrics.emission.arriving.set(arriving)
         self.metrics.emission.processed.set(processed)
 
     def supervised(self, state: SupervisionState) -> None:
-        """See ``JobObserver.supervised``."""
+        """Show the state of the job."""
         before, self._state = self._state, state.masked(self._mask)
         is_new = before is None or before.state != state.state
         self.metrics.state.show(state, is_new=is_new)

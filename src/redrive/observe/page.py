@@ -88,7 +88,7 @@ class Page:
         return int(self._server.server_address[1])
 
     def start(self) -> None:
-        """Begins to answer."""
+        """Begin to answer."""
         self._thread.start()
 
     def close(self) -> None:

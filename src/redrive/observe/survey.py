@@ -92,7 +92,7 @@ class Survey(JobObserver):
         metrics.ledger_delay.set_function(self._ledger_delay)
 
     def start(self) -> None:
-        """Begins to ask."""
+        """Begin to ask."""
         for thread in self._threads:
             thread.start()
 
@@ -106,20 +106,20 @@ class Survey(JobObserver):
                     thread.join(timeout=max(0.0, deadline - time.monotonic()))
 
     def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
-        """See ``JobObserver.restarted``."""
+        """Survey with the new settings from now on."""
         del is_new_run
         self._configuration = configuration
 
     def resubscribed(self, configuration: JobConfiguration) -> None:
-        """See ``JobObserver.resubscribed``."""
+        """Survey the new handlers from now on."""
         self._configuration = configuration
 
     def supervised(self, state: SupervisionState) -> None:
-        """See ``JobObserver.supervised``."""
+        """Remember which handlers are stopped."""
         self._stopped = state.stopped
 
     def batch(self, summary: BatchSummary) -> None:
-        """See ``JobObserver.batch``."""
+        """Note a committed batch."""
         when = summary.time / 1000
         if not self._batches or when - self._batches[-1] >= _STEP:
             self._batches.append(when)
@@ -156,9 +156,9 @@ class Survey(JobObserver):
             self._warn(topic, now)
         if self._configuration.listen:
             states = self._watch.look(self._configuration, now)
-            for one in self._configuration.handlers:
-                if one.identity.topic in self._stopped:  # its work may be invisible
-                    states[one.identity.name] = HandlerState.STOPPED
+            for handler in self._configuration.handlers:
+                if handler.identity.topic in self._stopped:  # its work may be invisible
+                    states[handler.identity.name] = HandlerState.STOPPED
             self._metrics.show_handlers(states)
             self._metrics.vacant_shares.set(len(self._vacant_shares()))
         self._metrics.broker_answer.set(now)

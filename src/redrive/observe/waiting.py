@@ -65,7 +65,7 @@ class WaitingMetrics:
             "redrive_handler_state",
             "Whether a handler handles the messages of its dead-letter topic.",
             ["handler"],
-            states=[one.value for one in HandlerState],
+            states=[state.value for state in HandlerState],
             registry=registry,
         )
         self._shown_handlers: set[str] = set()
@@ -155,43 +155,43 @@ class WaitingMetrics:
             self._handlers.labels(name).state(state.value)
 
     def count_causes(self, causes: Iterable[Cause], mask: Mask = NO_MASK) -> None:
-        """Counts new dead letters by their cause, and shows when each cause was first seen."""
+        """Count new dead letters by their cause, and show when each cause was first seen."""
         known = self._known_causes
-        for one in causes:
-            texts = (one.cause, one.destination, one.group)
+        for cause in causes:
+            texts = (cause.cause, cause.destination, cause.group)
             labels = tuple(printable(mask.text(text)) for text in texts)
-            self._dead_letters.add(one.handler, labels, one.count)
-            key = one.handler, labels[0]
+            self._dead_letters.add(cause.handler, labels, cause.count)
+            key = cause.handler, labels[0]
             if key in known or len(known) < MOST_CAUSES:
-                known[key] = min(one.first, known.get(key, one.first))
+                known[key] = min(cause.first, known.get(key, cause.first))
                 self._first_seen.labels(*key).set(known[key])
 
     def count_repeated(self, handlers: Iterable[str], repeated: Mapping[str, int]) -> None:
-        """Counts new dead letters about a record that an earlier one is about, by handler."""
+        """Count new dead letters about a record that an earlier one is about, by handler."""
         for handler in handlers:
             self._repeated.labels(handler).inc(repeated.get(handler, 0))
 
     def show_open(
-        self, handlers: Iterable[str], found: Mapping[tuple[str, State], Standing]
+        self, handlers: Iterable[str], standing: Mapping[tuple[str, State], Standing]
     ) -> None:
         """Show parked, remaining and quarantined messages; 0 for none."""
         for state, gauge in self._open.items():
-            names = {*handlers, *(handler for handler, where in found if where is state)}
+            names = {*handlers, *(handler for handler, where in standing if where is state)}
             for gone in self._shown[state] - names:
                 for each in (gauge, self._oldest[state], *self._further[state]):
                     each.remove(gone)
             self._shown[state] = names
             for handler in names:
-                one = found.get((handler, state), _NOTHING)
-                gauge.labels(handler).set(one.count)
+                figures = standing.get((handler, state), _NOTHING)
+                gauge.labels(handler).set(figures.count)
                 if state is State.PARKED:
-                    self._held.labels(handler).set(one.held)
+                    self._held.labels(handler).set(figures.held)
                 if state is State.REMAINING:
-                    self._unacknowledged.labels(handler).set(one.count - one.acknowledged)
+                    self._unacknowledged.labels(handler).set(figures.count - figures.acknowledged)
                     self._unacknowledged_oldest.labels(handler).set_function(
-                        partial(_age, one.unacknowledged_since)
+                        partial(_age, figures.unacknowledged_since)
                     )
-                since = None if one is _NOTHING else one.since
+                since = None if figures is _NOTHING else figures.since
                 self._oldest[state].labels(handler).set_function(partial(_age, since))
 
 

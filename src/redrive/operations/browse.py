@@ -124,13 +124,14 @@ def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[
     """The topics of a queue's messages; raises ``UsageError`` if the queue keeps none."""
     manager = topology.mq.queue_managers.get(queue_manager)
     holder = manager.holder_of(queue) if manager else queue_manager
-    found = [
-        one
-        for one in topics_of(topology)
-        if (one.queue_manager, one.queue) == (holder, queue) and one.role is not TopicRole.PUTS
+    topics = [
+        topic
+        for topic in topics_of(topology)
+        if (topic.queue_manager, topic.queue) == (holder, queue)
+        and topic.role is not TopicRole.PUTS
     ]
-    if found:
-        return found
+    if topics:
+        return topics
     trace = assuming_tracer(topology).trace(queue_manager, NewMessage(queue=queue))
     raise _no_messages_error(topology, queue_manager, queue, trace)
 
@@ -150,24 +151,26 @@ def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, coun
         EnvironmentFault: The broker cannot be reached, or a topic is missing.
     """
     with network.cluster() as cluster:
-        names = [one.topic for one in topics]
+        names = [topic.topic for topic in topics]
         check_topics(cluster, names)
         if start is not Start.WAITING:
             view = _View(cluster, names)
             return Browsed(view.from_an_end(start, count), view.silent)
         retries = cluster.partitions(retry_topics(network, topics))
         waiting = unread(cluster, network, topics)
-        by_priority = any(one.by_priority for one in topics)
+        by_priority = any(topic.by_priority for topic in topics)
         view = _View(cluster, [*names, *retries])
-        found = view.waiting(waiting, count, by_priority=by_priority)
-        messages = [replace(one, is_retried=one.lane.topic in retries) for one in found]
+        browsed = view.waiting(waiting, count, by_priority=by_priority)
+        messages = [
+            replace(message, is_retried=message.lane.topic in retries) for message in browsed
+        ]
         at_head = [
             replace(
-                BrowsedMessage.of(one.record),
-                is_undeliverable=one.source.role is TopicRole.TRANSMISSION,
-                is_remaining=one.source.role is TopicRole.QUEUE,
+                BrowsedMessage.of(kept.record),
+                is_undeliverable=kept.source.role is TopicRole.TRANSMISSION,
+                is_remaining=kept.source.role is TopicRole.QUEUE,
             )
-            for one in kept_for(network, cluster, topics)
+            for kept in kept_for(network, cluster, topics)
         ]
         return Browsed([*at_head, *messages][:count], view.silent)
 
@@ -206,7 +209,7 @@ class _View:
     def from_an_end(self, start: Start, count: int) -> list[BrowsedMessage]:
         if start is Start.LATEST:
             by_lane = [self._last(lane, extent, count) for lane, extent in self._extents.items()]
-            return list(heapq.merge(*by_lane, key=lambda one: one.timestamp))[-count:]
+            return list(heapq.merge(*by_lane, key=lambda message: message.timestamp))[-count:]
         return self._by_time(self._firsts, count)
 
     def waiting(
@@ -218,22 +221,22 @@ class _View:
         if not by_priority:
             return self._by_time(firsts, count)
         looked_at = self._by_time(firsts, max(count, LOOKED_AT))
-        return sorted(looked_at, key=lambda one: -one.priority)[:count]
+        return sorted(looked_at, key=lambda message: -message.priority)[:count]
 
     def _by_time(self, firsts: Mapping[TopicPartition, int], count: int) -> list[BrowsedMessage]:
-        found: dict[TopicPartition, list[BrowsedMessage]] = {lane: [] for lane in firsts}
-        for one in self._read(firsts, count):
-            found[one.lane].append(one)
-        return list(heapq.merge(*found.values(), key=lambda one: one.timestamp))[:count]
+        by_lane: dict[TopicPartition, list[BrowsedMessage]] = {lane: [] for lane in firsts}
+        for message in self._read(firsts, count):
+            by_lane[message.lane].append(message)
+        return list(heapq.merge(*by_lane.values(), key=lambda message: message.timestamp))[:count]
 
     def _last(self, lane: TopicPartition, extent: Extent, count: int) -> list[BrowsedMessage]:
         """The last messages of one partition. Offsets also count transaction markers."""
         window = 2 * count
         while True:
             first = max(extent.first, extent.end - window)
-            found = list(self._read({lane: first}, window))
-            if len(found) >= count or first == extent.first:
-                return found[-count:]
+            messages = list(self._read({lane: first}, window))
+            if len(messages) >= count or first == extent.first:
+                return messages[-count:]
             window *= 4
 
     def _read(self, firsts: Mapping[TopicPartition, int], most: int) -> Iterator[BrowsedMessage]:
@@ -246,7 +249,7 @@ class _View:
 
         ends = {lane: extent.end for lane, extent in self._extents.items()}
         browsed = map(self._message, self._cluster.read(firsts, ends, until=is_enough))
-        yield from (one for one in browsed if not one.is_expired(now))
+        yield from (message for message in browsed if not message.is_expired(now))
 
     def _message(self, record: StoredRecord) -> BrowsedMessage:
         return BrowsedMessage.of(record, self._schemes)

@@ -71,7 +71,7 @@ def why_held(topology: Topology, topic: QueueTopic, states: States) -> str:
     """Why the messages of a transmission topic do not move; empty if they do."""
     is_of_mqe = topic.queue_manager not in topology.mq
     on_way = (topic.channel, *topic.via)
-    stopped = next((one for one in on_way if one in states.stopped), None)
+    stopped = next((hop for hop in on_way if hop in states.stopped), None)
     if stopped is not None:
         return _why_stopped(*stopped, states, is_of_mqe=is_of_mqe)
     if not topic.to:
@@ -98,21 +98,21 @@ def held_messages(job: JobConfiguration, cluster: Cluster) -> list[HeldMessages]
         return []
     topology, states = topology_of(job.topology), read_states(job, cluster)
     resting = {
-        one.topic: one
-        for one in topics_of(topology)
-        if one.role is TopicRole.TRANSMISSION and why_held(topology, one, states)
+        topic.topic: topic
+        for topic in topics_of(topology)
+        if topic.role is TopicRole.TRANSMISSION and why_held(topology, topic, states)
     }
     depths = depths_of_group(cluster, job.application, resting, most=FEW)
     held = [
-        HeldMessages(depths[name], one.place, why_held(topology, one, states))
-        for name, one in resting.items()
+        HeldMessages(depths[name], topic.place, why_held(topology, topic, states))
+        for name, topic in resting.items()
         if name in depths and depths[name].messages
     ]
-    managers = {one.name for one in topology.mqe_managers}
-    connections = sorted(one for one in states.stopped if one[0] in managers)
+    managers = {manager.name for manager in topology.mqe_managers}
+    connections = sorted(connection for connection in states.stopped if connection[0] in managers)
     held += [
-        HeldMessages(NO_DEPTH, "", _why_stopped(*one, states, is_of_mqe=True))
-        for one in connections
+        HeldMessages(NO_DEPTH, "", _why_stopped(*connection, states, is_of_mqe=True))
+        for connection in connections
     ]
     return held
 
@@ -129,11 +129,13 @@ def set_channels(
         Queue manager and name of each channel.
 
     Raises:
-        UsageError: The names are not defined, or there is no job; else as for ``write_states``.
+        UsageError: The names are not defined, or there is no job.
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
+        EnvironmentFault: The broker cannot be reached, or refused.
     """
     channels = _channels(network, queue_manager, channel)
     job = network.required_job()
-    entries = [channel_entry(*one, is_running=is_running) for one in channels]
+    entries = [channel_entry(*pair, is_running=is_running) for pair in channels]
     if is_running:
         with network.cluster() as cluster:
             entries += release_entries(job, cluster, _blocked_topics(network.topology, channels))
@@ -144,36 +146,40 @@ def set_channels(
 def channel_status(network: Network, queue_manager: str, channel: str) -> list[ChannelStatus]:
     """The state of a channel, or of all of a queue manager, and what waits for them.
 
-    Arguments and errors are as for ``set_channels``.
+    The manager is the sender; for a home-server queue, the one that pulls.
+
+    Raises:
+        UsageError: The names are not defined, or there is no job.
+        EnvironmentFault: The broker cannot be reached, or refused.
     """
     topics = _topics_of_channel(network, queue_manager, channel)
     job = network.required_job()
     with network.cluster() as cluster:
         states = read_states(job, cluster)
-        depths = depths_of_group(cluster, job.application, [one.topic for one in topics])
+        depths = depths_of_group(cluster, job.application, [topic.topic for topic in topics])
         again = retried(cluster, network, topics)
         at_head = kept_at_head(cluster, network, topics)
-        kept, _ = undelivered(job, cluster, [one for one in topics if one.is_read])
-    remaining = Counter(one.source.topic for one in kept)
-    found = []
-    for one in topics:
-        tried = again.get(one.topic, NO_DEPTH)
-        waiting = depths.get(one.topic)
+        kept, _ = undelivered(job, cluster, [topic for topic in topics if topic.is_read])
+    remaining = Counter(message.source.topic for message in kept)
+    statuses = []
+    for topic in topics:
+        tried = again.get(topic.topic, NO_DEPTH)
+        waiting = depths.get(topic.topic)
         if waiting is not None:
-            waiting += at_head.get(one.topic, NO_DEPTH)
+            waiting += at_head.get(topic.topic, NO_DEPTH)
         status = ChannelStatus(
-            topic=one,
-            state=_state(one, states, is_paused=tried.messages > 0),
-            because=_because(network.topology, one, states),
-            is_stopped_by_job=one.channel in states.why_stopped,
+            topic=topic,
+            state=_state(topic, states, is_paused=tried.messages > 0),
+            because=_because(network.topology, topic, states),
+            is_stopped_by_job=topic.channel in states.why_stopped,
             waiting=waiting,
             retried=tried,
-            remaining=remaining[one.topic],
+            remaining=remaining[topic.topic],
         )
-        found.append(status)
+        statuses.append(status)
     chosen = _channels(network, queue_manager, channel)
-    shown = {one.channel for one in topics}
-    return found + [_without_queue(one, states) for one in chosen if one not in shown]
+    shown = {topic.channel for topic in topics}
+    return statuses + [_without_queue(pair, states) for pair in chosen if pair not in shown]
 
 
 def _without_queue(channel: tuple[str, str], states: States) -> ChannelStatus:
@@ -204,7 +210,8 @@ def trigger(network: Network, queue_manager: str) -> Depth:
 
     Raises:
         UsageError: The manager has nothing to trigger, or there is no job.
-        EnvironmentFault: A topic is missing; else as for ``write_states``.
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
+        EnvironmentFault: A topic is missing, or the broker cannot be reached, or refused.
     """
     topics = _triggered_topics(network, network.checked_manager(queue_manager))
     job = network.required_job()
@@ -221,34 +228,36 @@ def trigger(network: Network, queue_manager: str) -> Depth:
 def _topics_of_channel(network: Network, queue_manager: str, channel: str) -> Sequence[QueueTopic]:
     chosen = set(_channels(network, queue_manager, channel))
     return [
-        one
-        for one in topics_of(network.topology)
-        if one.role is TopicRole.TRANSMISSION and chosen.intersection((one.channel, *one.via))
+        topic
+        for topic in topics_of(network.topology)
+        if topic.role is TopicRole.TRANSMISSION and chosen.intersection((topic.channel, *topic.via))
     ]
 
 
 def _channels(network: Network, queue_manager: str, channel: str) -> list[tuple[str, str]]:
     network.checked_manager(queue_manager)
-    found = [
-        one.channel
-        for one in topics_of(network.topology)
-        if one.role is TopicRole.TRANSMISSION and one.channel[0] == queue_manager and one.channel[1]
+    channels = [
+        topic.channel
+        for topic in topics_of(network.topology)
+        if topic.role is TopicRole.TRANSMISSION
+        and topic.channel[0] == queue_manager
+        and topic.channel[1]
     ]
     in_mqe = network.topology.mqe
     manager = in_mqe.queue_manager(queue_manager) if in_mqe else None
-    found += [
-        (queue_manager, one.name)
-        for one in (manager.connections if manager else ())
-        if isinstance(one, mqe.DirectConnection | mqe.ViaConnection | mqe.AliasConnection)
+    channels += [
+        (queue_manager, connection.name)
+        for connection in (manager.connections if manager else ())
+        if isinstance(connection, mqe.DirectConnection | mqe.ViaConnection | mqe.AliasConnection)
     ]
-    if not found:
+    if not channels:
         raise UsageError(
             f"queue manager {queue_manager} sends no messages to others",
             hint="define a channel at the sending manager, and its transmission queue",
         )
-    chosen = [one for one in dict.fromkeys(found) if channel in {"", one[1]}]
+    chosen = [pair for pair in dict.fromkeys(channels) if channel in {"", pair[1]}]
     if not chosen:
-        known = list(dict.fromkeys(name for _, name in found))
+        known = list(dict.fromkeys(name for _, name in channels))
         raise unknown(f"queue manager {queue_manager} has no channel {channel}", channel, known)
     return chosen
 
@@ -259,15 +268,15 @@ def _blocked_topics(topology: Topology, channels: Collection[tuple[str, str]]) -
     In MQ Everyplace these are all topics: a put crosses several managers at once, and fails where a
     connection is stopped.
     """
-    everywhere = {one.name for one in topology.mqe_managers}
+    everywhere = {manager.name for manager in topology.mqe_managers}
     is_of_mqe = any(manager in everywhere for manager, _ in channels)
     return [
-        one
-        for one in topics_of(topology)
-        if one.is_read
+        topic
+        for topic in topics_of(topology)
+        if topic.is_read
         and (
-            one.channel in channels
-            or (is_of_mqe and everywhere.intersection((one.queue_manager, one.to)))
+            topic.channel in channels
+            or (is_of_mqe and everywhere.intersection((topic.queue_manager, topic.to)))
         )
     ]
 
@@ -289,34 +298,34 @@ def _triggered_topics(network: Network, queue_manager: str) -> list[str]:
         for queue in manager.queues
         if isinstance(queue, mqe.RemoteQueue) and queue.mode is mqe.Mode.ASYNC
     }
-    found = [
-        one.topic
-        for one in topics_of(network.topology)
-        if one.role is TopicRole.TRANSMISSION
+    topics = [
+        topic.topic
+        for topic in topics_of(network.topology)
+        if topic.role is TopicRole.TRANSMISSION
         and (
-            (one.queue_manager == queue_manager and one.queue in asynchronous)
-            or (one.is_pulled and one.channel[0] == queue_manager)
+            (topic.queue_manager == queue_manager and topic.queue in asynchronous)
+            or (topic.is_pulled and topic.channel[0] == queue_manager)
         )
     ]
-    if not found:
+    if not topics:
         raise UsageError(
             f"queue manager {queue_manager} defines nothing asynchronous and no home-server queue",
             hint="there is nothing to trigger",
         )
-    return found
+    return topics
 
 
-def _because(topology: Topology, one: QueueTopic, states: States) -> str:
-    if one.channel in states.stopped:
-        return states.why_stopped.get(one.channel, "")
-    is_pulled = _state(one, states, is_paused=False) == "pulled on trigger"
-    return "" if is_pulled else why_held(topology, one, states)
+def _because(topology: Topology, topic: QueueTopic, states: States) -> str:
+    if topic.channel in states.stopped:
+        return states.why_stopped.get(topic.channel, "")
+    is_pulled = _state(topic, states, is_paused=False) == "pulled on trigger"
+    return "" if is_pulled else why_held(topology, topic, states)
 
 
-def _state(one: QueueTopic, states: States, *, is_paused: bool) -> str:
-    if is_moving(one, states):
-        if one.resting is not None:
-            return one.resting.state
+def _state(topic: QueueTopic, states: States, *, is_paused: bool) -> str:
+    if is_moving(topic, states):
+        if topic.resting is not None:
+            return topic.resting.state
         return "paused" if is_paused else "running"
-    is_stopped = states.stopped.intersection((one.channel, *one.via))
-    return "pulled on trigger" if not is_stopped and one.is_pulled else "stopped"
+    is_stopped = states.stopped.intersection((topic.channel, *topic.via))
+    return "pulled on trigger" if not is_stopped and topic.is_pulled else "stopped"

@@ -28,13 +28,15 @@ def read_definitions(files: Sequence[str]) -> Topology:
         UsageError: A folder holds no definitions.
     """
     result = read_topology([source for file in files for source in read_sources(file)])
-    for finding in with_source_lines(one for one in result.diagnostics if one in result.failures):
+    for finding in with_source_lines(
+        diagnostic for diagnostic in result.diagnostics if diagnostic in result.failures
+    ):
         sys.stderr.write(f"{finding.render()}\n")
     if result.topology is None:
         errors = [
-            one
-            for one in result.diagnostics
-            if one.severity is Severity.ERROR and one not in result.failures
+            diagnostic
+            for diagnostic in result.diagnostics
+            if diagnostic.severity is Severity.ERROR and diagnostic not in result.failures
         ]
         raise ConfigurationError(
             "the topology has errors",

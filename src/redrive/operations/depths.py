@@ -42,7 +42,7 @@ class Depth:
         return None if self.oldest is None else max(0.0, time.time() - self.oldest / 1000)
 
     def __add__(self, other: Depth) -> Depth:
-        times = [one for one in (self.oldest, other.oldest) if one is not None]
+        times = [timestamp for timestamp in (self.oldest, other.oldest) if timestamp is not None]
         return Depth(
             self.messages + other.messages,
             is_exact=self.is_exact and other.is_exact,
@@ -61,12 +61,12 @@ NO_DEPTH: Final = Depth(0, is_exact=True)
 """The depth of an empty topic."""
 
 
-def reading_group(network: Network, one: QueueTopic) -> str | None:
+def reading_group(network: Network, topic: QueueTopic) -> str | None:
     """The group that reads a topic: the job's, or that of the bindings; None if unknown."""
-    if one.role is not TopicRole.QUEUE or handler_of(network, one) is not None:
+    if topic.role is not TopicRole.QUEUE or handler_of(network, topic) is not None:
         return network.job.application if network.job else None
     return network.topology.bindings.consumer_group(
-        queue=one.queue, queue_manager=one.queue_manager
+        queue=topic.queue, queue_manager=topic.queue_manager
     )
 
 
@@ -75,13 +75,13 @@ def unread(
 ) -> dict[TopicPartition, int]:
     """Offsets that reading groups have committed, including those of retry topics."""
     by_group: dict[str, list[str]] = {}
-    for one in topics:
-        if group := reading_group(network, one):
-            by_group.setdefault(group, []).extend([one.topic, *retry_topics(network, [one])])
-    found: dict[TopicPartition, int] = {}
+    for topic in topics:
+        if group := reading_group(network, topic):
+            by_group.setdefault(group, []).extend([topic.topic, *retry_topics(network, [topic])])
+    offsets: dict[TopicPartition, int] = {}
     for group, names in by_group.items():
-        found |= read_offsets(cluster, group, names)
-    return found
+        offsets |= read_offsets(cluster, group, names)
+    return offsets
 
 
 def read_offsets(cluster: Cluster, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
@@ -98,15 +98,15 @@ def depths_of(network: Network) -> Mapping[str, Depth]:
     """
     with network.cluster() as cluster:
         topics = topics_of(network.topology)
-        existing = cluster.partitions(one.topic for one in topics)
-        there = [one for one in topics if one.topic in existing]
-        names = [one.topic for one in there]
+        existing = cluster.partitions(topic.topic for topic in topics)
+        there = [topic for topic in topics if topic.topic in existing]
+        names = [topic.topic for topic in there]
         depths = _depths(cluster, names, unread(cluster, network, there))
         again = retried(cluster, network, there)
         kept = kept_at_head(cluster, network, there)
         return {
-            topic: one + again.get(topic, NO_DEPTH) + kept.get(topic, NO_DEPTH)
-            for topic, one in depths.items()
+            topic: depth + again.get(topic, NO_DEPTH) + kept.get(topic, NO_DEPTH)
+            for topic, depth in depths.items()
         }
 
 
@@ -117,12 +117,12 @@ def kept_at_head(
 
     They are undeliverable messages of transmission queues, and what no rule of a handler placed.
     """
-    found: dict[str, Depth] = {}
-    for one in kept_for(network, cluster, topics):
-        topic = one.source.topic
-        depth = Depth(1, is_exact=True, oldest=one.record.original_time)
-        found[topic] = found.get(topic, NO_DEPTH) + depth
-    return found
+    depths: dict[str, Depth] = {}
+    for kept in kept_for(network, cluster, topics):
+        topic = kept.source.topic
+        depth = Depth(1, is_exact=True, oldest=kept.record.original_time)
+        depths[topic] = depths.get(topic, NO_DEPTH) + depth
+    return depths
 
 
 def retry_topics(network: Network, topics: Iterable[QueueTopic]) -> dict[str, str]:
@@ -135,13 +135,13 @@ def retry_topics(network: Network, topics: Iterable[QueueTopic]) -> dict[str, st
     if network.job is None:
         return {}
     application = network.job.application
-    found = {}
-    for one in topics:
-        if one.role is TopicRole.TRANSMISSION and one.is_read:
-            found[message_retry_topic(application, one.topic)] = one.topic
-        if (handler := handler_of(network, one)) is not None:
-            found |= dict.fromkeys(handler.waiting_topics, one.topic)
-    return found
+    by_topic = {}
+    for topic in topics:
+        if topic.role is TopicRole.TRANSMISSION and topic.is_read:
+            by_topic[message_retry_topic(application, topic.topic)] = topic.topic
+        if (handler := handler_of(network, topic)) is not None:
+            by_topic |= dict.fromkeys(handler.waiting_topics, topic.topic)
+    return by_topic
 
 
 def retried(
@@ -152,7 +152,7 @@ def retried(
     if network.job is None or not sources:
         return {}
     depths = depths_of_group(cluster, network.job.application, sources)
-    return {sources[topic]: one for topic, one in depths.items()}
+    return {sources[topic]: depth for topic, depth in depths.items()}
 
 
 def depths_of_group(
@@ -174,7 +174,7 @@ def _depths(
 ) -> Mapping[str, Depth]:
     lanes, silent = cluster.led(topics)
     extents = cluster.extents(lanes)
-    starts = {lane: one.position(committed.get(lane)) for lane, one in extents.items()}
+    starts = {lane: extent.position(committed.get(lane)) for lane, extent in extents.items()}
     waiting = {lane: start for lane, start in starts.items() if start < extents[lane].end}
     numbers: Counter[TopicPartition] = Counter()
     oldest: dict[TopicPartition, int] = {}

@@ -97,17 +97,17 @@ def close_dynamic_queue(
     """
     network.checked_manager(queue_manager)
     job = network.required_job()
-    known = {one.queue.queue: one for one in dynamic_queues(network, queue_manager)}
-    found = known.get(queue)
-    if found is None:
+    known = {opened.queue.queue: opened for opened in dynamic_queues(network, queue_manager)}
+    opened = known.get(queue)
+    if opened is None:
         raise unknown(f"queue manager {queue_manager} has no dynamic queue {queue}", queue, known)
-    if found.queue.until is None and found.messages and not purges:
+    if opened.queue.until is None and opened.messages and not purges:
         raise UsageError(
             f"{queue}@{queue_manager} is permanent and holds messages (MQRC_Q_NOT_EMPTY, 2055)",
             hint="--purge deletes it with its messages",
         )
-    change_states(job, lambda entries: _delete(job, {found.queue}, states_of(entries)))
-    return found
+    change_states(job, lambda entries: _delete(job, {opened.queue}, states_of(entries)))
+    return opened
 
 
 def dynamic_queues(network: Network, queue_manager: str = "") -> list[OpenedQueue]:
@@ -115,13 +115,13 @@ def dynamic_queues(network: Network, queue_manager: str = "") -> list[OpenedQueu
     job = network.required_job()
     with network.cluster() as cluster:
         every = states_of(read_decisions(job, cluster)).dynamic_queues
-        queues = sorted(one for one in every if queue_manager in {"", one.queue_manager})
-        topics = [_topic(network.topology, one) for one in queues]
+        queues = sorted(queue for queue in every if queue_manager in {"", queue.queue_manager})
+        topics = [_topic(network.topology, queue) for queue in queues]
         extents = cluster.extents(cluster.led(topics)[0])
     messages = {lane.topic: extent.end - extent.first for lane, extent in extents.items()}
     return [
-        OpenedQueue(one, topic, messages.get(topic))
-        for one, topic in zip(queues, topics, strict=True)
+        OpenedQueue(queue, topic, messages.get(topic))
+        for queue, topic in zip(queues, topics, strict=True)
     ]
 
 
@@ -149,7 +149,7 @@ def delete_overdue(job: JobConfiguration) -> Collection[DynamicQueue]:
 
 def _overdue(states: States, now: int) -> set[DynamicQueue]:
     earlier = now - int(DELETED_AFTER * 1000)
-    return {one for one in states.dynamic_queues if not one.is_open(earlier)}
+    return {queue for queue in states.dynamic_queues if not queue.is_open(earlier)}
 
 
 def _delete(
@@ -161,9 +161,9 @@ def _delete(
     """
     topology = topology_of(job.topology)
     gone = sorted(states.dynamic_queues.intersection(queues))
-    topics = [_topic(topology, one) for one in gone]
+    topics = [_topic(topology, queue) for queue in gone]
     TopicAdministration(job.connection).delete(topics)
-    return [removal(dynamic_entry(one)) for one in gone]
+    return [removal(dynamic_entry(queue)) for queue in gone]
 
 
 def _open(  # noqa: PLR0917 - one open
@@ -174,30 +174,30 @@ def _open(  # noqa: PLR0917 - one open
     now: int,
     until: int,
 ) -> DynamicQueue:
-    for one in states.dynamic_queues:
-        if (one.queue_manager, one.queue) == (queue_manager, request.queue):
-            if not one.is_open(now):
+    for queue in states.dynamic_queues:
+        if (queue.queue_manager, queue.queue) == (queue_manager, request.queue):
+            if not queue.is_open(now):
                 raise UsageError(
-                    f"the lease of {one.queue}@{queue_manager} has ended",
-                    hint=f"open its model queue {one.model} again",
+                    f"the lease of {queue.queue}@{queue_manager} has ended",
+                    hint=f"open its model queue {queue.model} again",
                 )
-            return one if one.until is None else one._replace(until=until)
+            return queue if queue.until is None else queue._replace(until=until)
     known = topology.with_dynamic_queues(states.dynamic_queues)
     if queue_manager not in known.mq.queue_managers:
         raise UsageError(f"{queue_manager} is of MQ Everyplace, which has no model queues")
-    found = open_queue(known.mq, queue_manager, request)
-    if found.is_failed:
-        code = f"{reason_name(found.reason)}, {int(found.reason)}"
-        raise UsageError(f"{found.detail} ({code})", hint=found.advice)
-    model = found.path[-1]
-    if found.target is not Target.DYNAMIC or not isinstance(model, ModelQueue):
+    resolution = open_queue(known.mq, queue_manager, request)
+    if resolution.is_failed:
+        code = f"{reason_name(resolution.reason)}, {int(resolution.reason)}"
+        raise UsageError(f"{resolution.detail} ({code})", hint=resolution.advice)
+    model = resolution.path[-1]
+    if resolution.target is not Target.DYNAMIC or not isinstance(model, ModelQueue):
         raise UsageError(
             f"{request.queue}@{queue_manager} is {model}, which is not a model queue",
             hint="name a QMODEL, or a dynamic queue to renew its lease",
         )
     is_temporary = model.dynamic_type == "TEMPDYN"
     made = DynamicQueue(
-        queue_manager, found.destination.queue, model.name, until if is_temporary else None
+        queue_manager, resolution.destination.queue, model.name, until if is_temporary else None
     )
     _layout(topology.with_dynamic_queues([made]), made)
     return made
@@ -205,9 +205,9 @@ def _open(  # noqa: PLR0917 - one open
 
 def _layout(topology: Topology, queue: DynamicQueue) -> QueueTopic:
     topic = _topic(topology, queue)
-    for one in topics_of(topology):
-        if one.topic == topic and one.queue == queue.queue:
-            return one
+    for topic_of_layout in topics_of(topology):
+        if topic_of_layout.topic == topic and topic_of_layout.queue == queue.queue:
+            return topic_of_layout
     raise UsageError(
         f"{queue.queue}@{queue.queue_manager} cannot have its own topic here",
         hint="the bindings use its topic name, or assign its manager to another cluster",

@@ -150,25 +150,27 @@ def outlook_of(error: str) -> Outlook:
     return Outlook.STAYS if is_known else Outlook.UNKNOWN
 
 
-def first_table(found: Identification) -> str:
+def first_table(identification: Identification) -> str:
     """A rules table without errors for what was found; comments say why each rule is there.
 
     Every rule either retries or keeps; nothing is discarded.
     """
-    return "\n".join(_lines(found)) + "\n"
+    return "\n".join(_lines(identification)) + "\n"
 
 
-def _lines(found: Identification) -> Iterator[str]:
-    yield from _comment(f"Starter table for {found.topic}, from {found.count} of its messages:")
-    for one in found.by_share():
-        share = round(100 * one.count / max(1, found.count))
-        yield from _comment(f"{share} % {one.name}, such as {one.example}")
+def _lines(identification: Identification) -> Iterator[str]:
+    yield from _comment(
+        f"Starter table for {identification.topic}, from {identification.count} of its messages:"
+    )
+    for scheme in identification.by_share():
+        share = round(100 * scheme.count / max(1, identification.count))
+        yield from _comment(f"{share} % {scheme.name}, such as {scheme.example}")
     yield ""
-    names = {one.name for one in found.by_share()}
+    names = {scheme.name for scheme in identification.by_share()}
     if names & _OF_MQ and not names - _OF_MQ - {"none"}:
-        yield from _mq_rules(found)
+        yield from _mq_rules(identification)
     else:
-        yield from _kafka_rules(found)
+        yield from _kafka_rules(identification)
     yield ""
     yield from _comment("All others remain: nobody knows whether they pass.")
     yield _REST
@@ -178,16 +180,16 @@ def _lines(found: Identification) -> Iterator[str]:
             "No rule applies to messages of no scheme: they remain until [schemes.NAME] in the"
             " settings describes them. redrive identify drafts it."
         )
-    yield from _about_groups(found)
+    yield from _about_groups(identification)
 
 
-def _mq_rules(found: Identification) -> Iterator[str]:
+def _mq_rules(identification: Identification) -> Iterator[str]:
     """Rules for dead letters whose put failed: an attempt is a put."""
     yield "* The first attempt is at once, each further one a minute later."
     yield "RETRYINT(60) WAIT(YES)"
     messages: Counter[int] = Counter()
     queues: defaultdict[int, Counter[str]] = defaultdict(Counter)
-    for case, errors in found.cases.items():
+    for case, errors in identification.cases.items():
         if case.reason in _REASONS:
             messages[case.reason] += errors.total()
             queues[case.reason][case.topic] += errors.total()
@@ -206,14 +208,14 @@ def _mq_rules(found: Identification) -> Iterator[str]:
             yield from _undecided(about, f"{pattern} {_RETRY_ATTEMPTS}")
 
 
-def _kafka_rules(found: Identification) -> Iterator[str]:
+def _kafka_rules(identification: Identification) -> Iterator[str]:
     """Rules for dead letters whose processing failed: an attempt is put and processing."""
     yield "* A round is put and processing. Its delay counts from the failure:"
     yield "* what failed long ago is due at once."
     yield "DIALECT(KAFKA) RETRYINT(60) WAIT(YES)"
     messages: Counter[str] = Counter()
     topics: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for case, errors in found.cases.items():
+    for case, errors in identification.cases.items():
         for name, count in errors.items():
             messages[name] += count
             topics[name][case.topic] += count
@@ -260,13 +262,13 @@ def _of(topics: Counter[str]) -> str:
     return f" of {', '.join(names)}{more}" if names else ""
 
 
-def _about_groups(found: Identification) -> Iterator[str]:
+def _about_groups(identification: Identification) -> Iterator[str]:
     """The comment that offers TO(GROUP), if dead letters name a group.
 
     No rule uses it, because nobody would read the group's topic until the group subscribes to it.
     """
-    views = (one.view for one in found.by_share() if one.view is not None)
-    view = next((one for one in views if one.consumer_group and one.origin.topic), None)
+    views = (scheme.view for scheme in identification.by_share() if scheme.view is not None)
+    view = next((view for view in views if view.consumer_group and view.origin.topic), None)
     if view is not None:
         group = view.consumer_group
         name = group_topic(GROUP_TOPIC, topic=view.origin.topic or "", group=group)
@@ -279,6 +281,6 @@ def _about_groups(found: Identification) -> Iterator[str]:
 
 
 def _comment(text: str) -> list[str]:
-    printable = "".join(one if one.isprintable() else "?" for one in text)
+    printable = "".join(character if character.isprintable() else "?" for character in text)
     lines = wrap(printable, _WIDTH - 2) or [""]
     return [f"* {line}" for line in lines]

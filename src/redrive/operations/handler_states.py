@@ -37,7 +37,9 @@ class HandlerWatch:
 
     def look(self, configuration: JobConfiguration, now: float) -> dict[str, HandlerState]:
         """The state of each handler, by its name; ``now`` is in seconds since 1970."""
-        topics = {one.identity.name: one.identity.topic for one in configuration.handlers}
+        topics = {
+            handler.identity.name: handler.identity.topic for handler in configuration.handlers
+        }
         existing = self._cluster.topics()
         standing = self._stalled_topics(configuration, now)
         states = {}
@@ -47,7 +49,9 @@ class HandlerWatch:
         return states
 
     def _stalled_topics(self, configuration: JobConfiguration, now: float) -> set[str]:
-        lanes, silent = self._cluster.led(one.identity.topic for one in configuration.handlers)
+        lanes, silent = self._cluster.led(
+            handler.identity.topic for handler in configuration.handlers
+        )
         extents = self._cluster.extents(lanes)
         committed = self._cluster.committed(configuration.application, lanes)
         is_latest = configuration.starting_offsets == "latest"

@@ -38,21 +38,21 @@ def read_topics(job: JobConfiguration) -> list[ReadTopic]:
     with open_cluster(job.connection) as cluster:
         existing, states = cluster.topics(), read_states(job, cluster)
         entries = read_control(job, cluster)
-        names = {one.identity.topic: one.identity.name for one in job.handlers}
+        names = {handler.identity.topic: handler.identity.name for handler in job.handlers}
         names |= {topic: topic for topic in sources_of(job) if topic not in names}
         denied = cluster.unreadable(names)
-    every, found = lost_positions(entries), []
+    every, topics = lost_positions(entries), []
     for topic, name in names.items():
-        lost = {lane: one for lane, one in every.items() if one.source == topic}
+        lost = {lane: position for lane, position in every.items() if position.source == topic}
         answer = states.resumes.get(topic)
         is_resumed = (
             bool(lost)
             and answer is not None
-            and all(answer.answers(lane, one.found) for lane, one in lost.items())
+            and all(answer.answers(lane, position.found) for lane, position in lost.items())
         )
         is_missing, is_denied = topic not in existing, topic in denied
-        found.append(ReadTopic(name, topic, lost, is_resumed, is_missing, is_denied))
-    return found
+        topics.append(ReadTopic(name, topic, lost, is_resumed, is_missing, is_denied))
+    return topics
 
 
 def resume(
@@ -66,19 +66,21 @@ def resume(
         The lost positions; with the latest offset it also skips the records there.
 
     Raises:
-        UsageError: There is no such handler, or it is not stopped; else as for ``write_states``.
+        UsageError: There is no such handler, or it is not stopped.
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
+        EnvironmentFault: The broker cannot be reached, or refused.
     """
     known = read_topics(job)
-    found = next((one for one in known if name in {one.name, one.topic}), None)
-    if found is None:
-        names = [one.name for one in known]
+    topic = next((topic for topic in known if name in {topic.name, topic.topic}), None)
+    if topic is None:
+        names = [topic.name for topic in known]
         raise unknown(f"application {job.application} has no handler {name}", name, names)
-    if not found.lost:
+    if not topic.lost:
         raise UsageError(
             f"the handler {name} is not stopped", hint="redrive handler list shows all handlers"
         )
-    lanes = {lane: one.found for lane, one in found.lost.items()}
+    lanes = {lane: position.found for lane, position in topic.lost.items()}
     operator = job.operator or this_user()
-    answer = Resume(topic=found.topic, lanes=lanes, begin=begin, operator=operator, purpose=purpose)
+    answer = Resume(topic=topic.topic, lanes=lanes, begin=begin, operator=operator, purpose=purpose)
     write_states(job, [answer.entry()])
-    return found.lost
+    return topic.lost

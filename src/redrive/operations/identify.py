@@ -83,25 +83,28 @@ class Identification:
 
     def by_share(self) -> list[SchemeFound]:
         """The schemes, the most frequent first."""
-        return sorted(self.schemes.values(), key=lambda one: (-one.count, one.name))
+        return sorted(self.schemes.values(), key=lambda scheme: (-scheme.count, scheme.name))
 
 
 def sample(
     cluster: Cluster, topic: str, count: int
 ) -> tuple[Iterator[StoredRecord], Collection[TopicPartition]]:
-    """The newest records of a topic, from all of its partitions; errors as for ``existing_topic``.
+    """The newest records of a topic, from all of its partitions.
 
     There may be fewer than ``count``, as transaction markers take offsets.
 
     Returns:
         The records, and the partitions without a leader, which are left out.
+
+    Raises:
+        EnvironmentFault: The topic does not exist.
     """
     existing_topic(cluster, topic)
     lanes, silent = cluster.led([topic])
     extents = cluster.extents(lanes)
     each = -(-count // max(1, len(extents)))
-    starts = {lane: max(one.first, one.end - each) for lane, one in extents.items()}
-    return cluster.read(starts, {lane: one.end for lane, one in extents.items()}), silent
+    starts = {lane: max(extent.first, extent.end - each) for lane, extent in extents.items()}
+    return cluster.read(starts, {lane: extent.end for lane, extent in extents.items()}), silent
 
 
 def identified(
@@ -111,40 +114,44 @@ def identified(
 
     ``cases`` have unmasked names, which a table needs.
     """
-    found = Identification(topic)
+    identification = Identification(topic)
     for record in records:
-        found.count += 1
-        _count(found, record, schemes, mask)
-    return found
+        identification.count += 1
+        _count(identification, record, schemes, mask)
+    return identification
 
 
-def _count(found: Identification, record: StoredRecord, schemes: SchemeTable, mask: Mask) -> None:
+def _count(
+    identification: Identification, record: StoredRecord, schemes: SchemeTable, mask: Mask
+) -> None:
     profile = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
-    one = found.schemes.setdefault(profile.scheme, SchemeFound(profile.scheme))
-    one.count += 1
-    if not one.example:
-        one.example = own.identity(*record.lane, record.offset)
+    scheme = identification.schemes.setdefault(profile.scheme, SchemeFound(profile.scheme))
+    scheme.count += 1
+    if not scheme.example:
+        scheme.example = own.identity(*record.lane, record.offset)
         view = read_view(record.key, record.value, record.headers, schemes=schemes)
-        one.view = masked_view(view, profile, mask)
-        one.problem = masked_sentence(profile.problem, record.headers, mask)
+        scheme.view = masked_view(view, profile, mask)
+        scheme.problem = masked_sentence(profile.problem, record.headers, mask)
     if profile.scheme == NO_VALID_SCHEME:
-        _add(one.errors, profile.problem.partition(":")[0] or "no header of a known scheme")
-        one.draft = one.draft or drafted_scheme(found.topic, record.value, record.headers)
+        _add(scheme.errors, profile.problem.partition(":")[0] or "no header of a known scheme")
+        scheme.draft = scheme.draft or drafted_scheme(
+            identification.topic, record.value, record.headers
+        )
         return
     view = masked_view(profile.view, profile, mask) if mask else profile.view
     for counter, name in (
-        (one.topics, view.origin.topic),
-        (one.errors, view.error_root_class),
-        (one.groups, view.connector or view.group),
+        (scheme.topics, view.origin.topic),
+        (scheme.errors, view.error_root_class),
+        (scheme.groups, view.connector or view.group),
     ):
         if name:
             _add(counter, name)
     reading = schemes.reading([name for name, _ in record.headers])
     for sentence in reading.unreadable(record.key, record.value, record.headers):
-        _add(one.unreadable, sentence.partition(":")[0])
+        _add(scheme.unreadable, sentence.partition(":")[0])
     case = Case(str(profile.fields["DESTQ"]), int(profile.fields["REASON"]))
-    if case in found.cases or len(found.cases) < _DISTINCT:
-        _add(found.cases.setdefault(case, Counter()), profile.view.error_root_class or "")
+    if case in identification.cases or len(identification.cases) < _DISTINCT:
+        _add(identification.cases.setdefault(case, Counter()), profile.view.error_root_class or "")
 
 
 class _Field(NamedTuple):
@@ -197,11 +204,18 @@ def drafted_scheme(topic: str, value: bytes | None, headers: Headers) -> str:
     fields += islice(_members(document, "$", ""), _MEMBERS)
     places: dict[str, str] = {}
     for part, pattern in _DRAFTED.items():
-        named = (it for it in fields if pattern.fullmatch(it.name))
-        place = next(filter(None, (_place(part, it) for it in named)), "")
+        named = (candidate for candidate in fields if pattern.fullmatch(candidate.name))
+        place = next(filter(None, (_place(part, candidate) for candidate in named)), "")
         if place:
             places[part] = place
-    leading = next((places[it] for it in ("error.class", "error.message") if it in places), "")
+    leading = next(
+        (
+            places[part_name]
+            for part_name in ("error.class", "error.message")
+            if part_name in places
+        ),
+        "",
+    )
     if not leading and not {"origin.topic", "origin.offset"} <= places.keys():
         return ""
     recognise = (leading or places["origin.topic"]).partition(" as ")[0]
@@ -241,16 +255,16 @@ def _members(value: object, path: str, name: str, depth: int = 0) -> Iterator[_F
             yield _Field(path, _words("_".join(members[-last:])), raw, is_header=False)
 
 
-def _place(part: str, found: _Field) -> str:
+def _place(part: str, candidate: _Field) -> str:
     """The place of a part with its encoding; empty if the bytes are none of it."""
     if part in {"error.class", "group", "error.message", "error.stack", "origin.topic"}:
-        is_sentence = part == "error.class" and b":" in found.raw
-        return f"{found.place} as class" if is_sentence else found.place
+        is_sentence = part == "error.class" and b":" in candidate.raw
+        return f"{candidate.place} as class" if is_sentence else candidate.place
     read = encodings.time if part in {"failed_at", "origin.timestamp"} else encodings.decimal
-    if read(found.raw) is not None:
-        return found.place
-    binary = {4: "int32be", 8: "int64be"}.get(len(found.raw)) if found.is_header else None
-    return f"{found.place} as {binary}" if binary else ""
+    if read(candidate.raw) is not None:
+        return candidate.place
+    binary = {4: "int32be", 8: "int64be"}.get(len(candidate.raw)) if candidate.is_header else None
+    return f"{candidate.place} as {binary}" if binary else ""
 
 
 def _add(counter: Counter[str], name: str) -> None:

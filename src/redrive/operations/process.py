@@ -187,7 +187,7 @@ def handling_signals(
     thread = threading.Thread(target=listen, name="redrive-signals", daemon=True)
     # Python writes a signal to the wake-up pipe only if it has a handler.
     signals = (*_STOP_SIGNALS, signal.SIGHUP)
-    before = {one: signal.signal(one, lambda *_: None) for one in signals}
+    before = {signum: signal.signal(signum, lambda *_: None) for signum in signals}
     before_fd = signal.set_wakeup_fd(hearing, warn_on_full_buffer=False)
     thread.start()
     try:
@@ -196,5 +196,5 @@ def handling_signals(
         signal.set_wakeup_fd(before_fd)
         os.close(hearing)
         thread.join(CLOSE)
-        for one, handler in before.items():
-            signal.signal(one, signal.SIG_IGN if asked else handler)
+        for signum, handler in before.items():
+            signal.signal(signum, signal.SIG_IGN if asked else handler)

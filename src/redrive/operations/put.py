@@ -76,7 +76,7 @@ class NewMessage:
             type,
                 or is of the identity context without ``sets_identity``.
         """
-        own_properties = [_property(*one) for one in self.properties]
+        own_properties = [_property(*pair) for pair in self.properties]
         names = {name for name, _ in own_properties}
         fields = [pair for pair in self._fields() if pair[0] not in names]
         replaced = {
@@ -141,8 +141,8 @@ class NewMessage:
 
 def names_of(headers: Headers) -> Names:
     """The names that a message was put to, from the headers of its record."""
-    found = dict(headers)
-    queue, manager = (read_text(found.get(one)) for one in (QUEUE_HEADER, QUEUE_MANAGER_HEADER))
+    values = dict(headers)
+    queue, manager = (read_text(values.get(name)) for name in (QUEUE_HEADER, QUEUE_MANAGER_HEADER))
     return Names(queue=queue, queue_manager=manager)
 
 
@@ -157,7 +157,7 @@ def putting_user(network: Network) -> str:
 
 
 def checked_put_topic(network: Network, queue_manager: str) -> str:
-    """The topic of puts to a queue manager; errors as for ``check_topics``."""
+    """The topic of puts to a queue manager; raises ``EnvironmentFault`` if it is missing."""
     topic = put_topic(network.checked_manager(queue_manager))
     with network.cluster() as cluster:
         check_topics(cluster, [topic])

@@ -14,7 +14,7 @@ from redrive.engine.deciders import Decider
 from redrive.engine.facts import Answers, Facts, Questions
 from redrive.engine.message import seed_of
 from redrive.engine.outcome import Result
-from redrive.engine.putter import Effect
+from redrive.engine.put_decider import Effect
 from redrive.engine.sources import SourceKind
 from redrive.engine.walk import AssumedCluster, Hop, Walk, walk
 from redrive.errors import UsageError
@@ -36,11 +36,9 @@ from redrive.topology.mq.resolver import BIND_HEADER
 from redrive.topology.names import Names, put_topic
 from redrive.topology.receiving import receiving_queue_managers
 from redrive.topology.trace import Caused, Explanation, Problem, ResolutionTrace, Visit, explain
-from redrive.topology.triggers import Trigger
 
 _ON_A_QUEUE: Final = "on a queue"
 _DEAD_LETTER: Final = "on a dead-letter queue"
-_PUBLISHED: Final = "published"
 _HELD: Final = "stays on a transmission queue"
 """Descriptions of ends; others have the name of the job's result."""
 
@@ -67,14 +65,13 @@ class PutTracer:
         deciders: Mapping[str, tuple[Decider, SourceKind]],
         facts: Facts,
         answers: Callable[[Questions], Answers],
-        triggers: Mapping[str, Trigger],
         *,
         states: States = NO_STATES,
     ) -> None:
         self._topology, self._states = topology, states
-        self._topics = {one.topic: one for one in topics_of(topology)}
-        self._sources = {name: one for name, one in self._topics.items() if one.is_read}
-        resting = {name for name, one in self._sources.items() if not is_moving(one, states)}
+        self._topics = {topic.topic: topic for topic in topics_of(topology)}
+        self._sources = {name: topic for name, topic in self._topics.items() if topic.is_read}
+        resting = {name for name, topic in self._sources.items() if not is_moving(topic, states)}
         self._deciders = {
             name: (decider, kind)
             for name, (decider, kind) in deciders.items()
@@ -82,7 +79,6 @@ class PutTracer:
         }
         self._facts = facts
         self._answers = answers
-        self._triggers = triggers
         self._assumed: AssumedCluster | None = None
 
     @classmethod
@@ -91,13 +87,12 @@ class PutTracer:
         topology: Topology,
         deciders: Mapping[str, tuple[Decider, SourceKind]],
         facts: Facts,
-        triggers: Mapping[str, Trigger],
         *,
         states: States = NO_STATES,
     ) -> Self:
         """A tracer for a healthy cluster that has the topics of the layout."""
         assumed = AssumedCluster({*deciders, *(one.topic for one in topics_of(topology))})
-        tracer = cls(topology, deciders, facts, assumed.answers, triggers, states=states)
+        tracer = cls(topology, deciders, facts, assumed.answers, states=states)
         tracer._assumed = assumed
         return tracer
 
@@ -123,24 +118,16 @@ class PutTracer:
                 hint="by the bindings, its topics are on another Kafka cluster",
             )
         put = OutputRecord(topic, None, body, message.headers(), _NOW)
-        found = self._trace(self._walk(put, offset))
+        resolution = self._trace(self._walk(put, offset))
         if ReportOptions(message.report).asks_for(ReportKind.EXPIRATION):
             fields = [*message.headers(), (MQMD["Expiry"].header, own.number(1))]
             late = self._walk(put._replace(headers=fields, timestamp=0), offset)
-            caused = (*found.caused, *self._caused(late, ", if it is late"))
-            found = replace(found, caused=caused)
-        return replace(found, assumed=tuple(self._take_assumptions()))
+            caused = (*resolution.caused, *self._caused(late, ", if it is late"))
+            resolution = replace(resolution, caused=caused)
+        return replace(resolution, assumed=tuple(self._take_assumptions()))
 
     def _walk(self, put: OutputRecord, offset: int) -> Walk:
-        return walk(
-            put,
-            self._deciders,
-            self._facts,
-            self._answers,
-            now=_NOW,
-            offset=offset,
-            triggers=self._triggers,
-        )
+        return walk(put, self._deciders, self._facts, self._answers, now=_NOW, offset=offset)
 
     def _take_assumptions(self) -> Iterator[str]:
         assumed = self._assumed
@@ -177,7 +164,7 @@ class PutTracer:
         return ResolutionTrace(
             visits=visits,
             end=end.words,
-            is_good=end.words in {_ON_A_QUEUE, _PUBLISHED},
+            is_good=end.words == _ON_A_QUEUE,
             final=end.final,
             topic=end.topic,
             problem=problem,
@@ -225,8 +212,6 @@ class PutTracer:
             source = self._sources[hop.record.topic]
             times = f"{source.message_retries} times, {source.message_retry_interval} ms apart"
             words = f"tried again {times} (MRRTY)"
-        elif hop.message is None and hop.result is Result.ROUTED:
-            return str(outcome["detail"])
         elif outcome["target_topic"]:
             words = f"{words} to topic {outcome['target_topic']}"
         if outcome["reason"]:
@@ -236,8 +221,6 @@ class PutTracer:
     def _end(self, hops: tuple[Hop, ...]) -> _End:
         last = hops[-1]
         written, outcome = last.message, last.outcome
-        if written is None and last.result is Result.ROUTED:
-            return _End(_PUBLISHED)
         if written is None:
             kept_on = self._kept_queue(hops) if last.result is Result.REMAINS else ""
             return _End(str(last.result), kept_on)
@@ -265,18 +248,12 @@ class PutTracer:
             for written in hop.written:
                 if written.effect in {Effect.MESSAGE, Effect.DEAD_LETTER}:
                     continue
-                what = "a copy (STREAMQ)"
-                if written.effect is Effect.PUBLICATION:
-                    what = "a copy for a subscription"
-                elif written.effect in {Effect.TRIGGER, Effect.DEAD_TRIGGER}:
-                    what = "a trigger message"
-                elif written.effect is not Effect.COPY:
-                    what = f"a report of {kind_of_report(written.record.headers or [])}"
+                what = f"a report of {kind_of_report(written.record.headers or [])}"
                 end, outcome = self._end_on_topic(written.record.topic), hop.outcome
                 if written.hop is not None:
                     hops = way.way(written.hop)
                     end, outcome = self._end(hops), hops[-1].outcome
-                elif written.effect in {Effect.DEAD_REPORT, Effect.DEAD_TRIGGER}:
+                elif written.effect is Effect.DEAD_REPORT:
                     end = replace(end, words=_DEAD_LETTER, detail=outcome["detail"])
                 detail = f"{outcome['reason']} {outcome['detail']}" if outcome["reason"] else ""
                 yield Caused(
@@ -291,9 +268,8 @@ class PutTracer:
 def assuming_tracer(topology: Topology, states: States = NO_STATES) -> PutTracer:
     """A tracer that assumes a healthy cluster."""
     facts = Facts(lambda: 0.0)
-    factory = DeciderFactory(_job(topology), facts)
-    deciders, triggers = factory.deciders(states), factory.triggers(states)
-    return PutTracer.assuming(in_states(topology, states), deciders, facts, triggers, states=states)
+    deciders = DeciderFactory(_job(topology), facts).deciders(states)
+    return PutTracer.assuming(in_states(topology, states), deciders, facts, states=states)
 
 
 def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
@@ -305,14 +281,16 @@ def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
     cluster_facts = ClusterFacts(cluster)
 
     def answers(questions: Questions) -> Answers:
-        found = cluster_facts.answers(questions)
+        reported = cluster_facts.answers(questions)
         # The job's rights count, not the user's.
-        topics = {name: replace(one, may_write=True) for name, one in found.topics.items()}
-        return replace(found, topics=topics)
+        topics = {
+            name: replace(facts_of_topic, may_write=True)
+            for name, facts_of_topic in reported.topics.items()
+        }
+        return replace(reported, topics=topics)
 
     topology = in_states(network.topology, states)
-    triggers = factory.triggers(states)
-    return PutTracer(topology, factory.deciders(states), facts, answers, triggers, states=states)
+    return PutTracer(topology, factory.deciders(states), facts, answers, states=states)
 
 
 def _job(topology: Topology) -> JobConfiguration:

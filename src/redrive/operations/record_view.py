@@ -119,12 +119,14 @@ class RecordView:
                 fields=fields,
             ),
             headers=tuple(
-                replace(one, raw=mask.header(one.name, one.raw), number=None)
-                if one.number is None or mask.hides(one.name)
-                else one
-                for one in self.headers
+                replace(header, raw=mask.header(header.name, header.raw), number=None)
+                if header.number is None or mask.hides(header.name)
+                else header
+                for header in self.headers
             ),
-            unreadable=tuple(masked_sentence(one, record.headers, mask) for one in self.unreadable),
+            unreadable=tuple(
+                masked_sentence(sentence, record.headers, mask) for sentence in self.unreadable
+            ),
             body=mask.bytes_or_none(self.body),
             decoded=None
             if self.decoded is None
@@ -144,9 +146,9 @@ class RecordView:
 def _own_problems(headers: Headers) -> Iterator[str]:
     if problem := own.unreadable(headers):
         yield problem
-    mine = own.read_own(headers)
-    if mine.cut:
-        yield cut_sentence(mine.cut, mine.origin)
+    own_values = own.read_own(headers)
+    if own_values.cut:
+        yield cut_sentence(own_values.cut, own_values.origin)
 
 
 def masked_view(view: DeadLetterView, profile: DeadLetterProfile, mask: Mask) -> DeadLetterView:
@@ -172,15 +174,18 @@ def masked_view(view: DeadLetterView, profile: DeadLetterProfile, mask: Mask) ->
             return MASK if isinstance(value, str) else None
         return mask.plain(value)
 
-    def origin(one: Origin) -> Origin:
-        return Origin(*(shown(name, getattr(one, name.partition(".")[2])) for name in _ORIGIN))
+    def origin(place: Origin) -> Origin:
+        return Origin(*(shown(name, getattr(place, name.partition(".")[2])) for name in _ORIGIN))
 
     attributes = {name: name.replace(".", "_") for name in NAMES if name not in _ORIGIN}
     return replace(
         view,
         origin=origin(view.origin),
         first_origin=origin(view.first_origin),
-        **{it: shown(name, getattr(view, it)) for name, it in attributes.items()},
+        **{
+            attribute: shown(name, getattr(view, attribute))
+            for name, attribute in attributes.items()
+        },
     )
 
 
@@ -197,13 +202,13 @@ def masked_sentence(sentence: str, headers: Headers, mask: Mask) -> str:
 
 def record_place(text: str) -> tuple[TopicPartition, int]:
     """Lane and offset from ``topic:partition:offset``; raises ``UsageError``."""
-    found = _PLACE.fullmatch(text)
-    if found is None:
+    match = _PLACE.fullmatch(text)
+    if match is None:
         raise UsageError(
             f"{text!r} is not the position of a record",
             hint="topic:partition:offset, such as orders:0:42",
         )
-    return TopicPartition(found[1], int(found[2])), int(found[3])
+    return TopicPartition(match[1], int(match[2])), int(match[3])
 
 
 def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRecord:
@@ -234,17 +239,17 @@ def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRe
 def find_by_key(cluster: Cluster, topic: str, key: bytes) -> StoredRecord:
     """The newest record with a key, from the whole topic; raises ``EnvironmentFault``."""
     existing_topic(cluster, topic)
-    found: StoredRecord | None = None
+    newest: StoredRecord | None = None
     lanes, silent = cluster.led([topic])
     for record in cluster.read(dict.fromkeys(lanes, 0)):
-        if record.key == key and (found is None or record.timestamp >= found.timestamp):
-            found = record
-    if found is None:
+        if record.key == key and (newest is None or record.timestamp >= newest.timestamp):
+            newest = record
+    if newest is None:
         raise EnvironmentFault(
             f"no record of {topic} has this key",
             hint="; ".join([*without_leader(silent), "write a binary key as 0x and hex digits"]),
         )
-    return found
+    return newest
 
 
 def existing_topic(cluster: Cluster, topic: str) -> int:
@@ -269,7 +274,11 @@ def body_text(value: bytes) -> str | None:
             return orjson.dumps(orjson.loads(value), option=orjson.OPT_INDENT_2).decode()
         except orjson.JSONDecodeError:
             return text
-    return text if all(one.isprintable() or one in "\t\r\n" for one in text) else None
+    return (
+        text
+        if all(character.isprintable() or character in "\t\r\n" for character in text)
+        else None
+    )
 
 
 def _header(name: str, raw: bytes | None, profile: DeadLetterProfile) -> ShownHeader:
@@ -287,4 +296,4 @@ def _number(scheme: Scheme, name: str, raw: bytes | None) -> int | None:
         for part in parts
         if part.header == name and raw is not None and not part.is_wordy
     )
-    return next((found for found in parts if isinstance(found, int)), None)
+    return next((number for number in parts if isinstance(number, int)), None)

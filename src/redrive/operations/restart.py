@@ -87,13 +87,13 @@ class RestartRecord:
     ) -> None:
         """Answer a request, with a refusal or with what changed: see ``RestartAnswer``."""
         self._number += 1
-        found = refusal.diagnostics if isinstance(refusal, ConfigurationError) else ()
+        diagnostics = refusal.diagnostics if isinstance(refusal, ConfigurationError) else ()
         answer = RestartAnswer(
             number=self._number,
             pid=os.getpid(),
             message=refusal.message if refusal else "",
             hint=refusal.hint if refusal else "",
-            findings=[finding.render() for finding in found],
+            findings=[finding.render() for finding in diagnostics],
             changed=changed,
             unchanged=unchanged,
             is_new_run=is_new_run,

@@ -76,20 +76,22 @@ def waiting_on_topics(
     kept = _retentions(cluster.settings_of(sorted({lane.topic for lane in lanes})))
     bounds = _bounds(configuration, cluster, waiting, kept, now)
     first = _first_deletions(cluster, {lane: waiting[lane].first for lane in bounds}, kept)
-    found = []
+    by_topic = []
     for topic in dict.fromkeys(lane.topic for lane in lanes):
-        mine = [lane for lane in lanes if lane.topic == topic]
-        found.append(
+        lanes_of_topic = [lane for lane in lanes if lane.topic == topic]
+        by_topic.append(
             Waiting(
                 topic=topic,
                 is_own=topic in own,
-                messages=sum(waiting[lane].end - waiting[lane].first for lane in mine),
+                messages=sum(waiting[lane].end - waiting[lane].first for lane in lanes_of_topic),
                 retention=kept[topic],
-                expiring=sum(bounds[lane] - waiting[lane].first for lane in mine if lane in bounds),
-                first=min((first[lane] for lane in mine if lane in first), default=None),
+                expiring=sum(
+                    bounds[lane] - waiting[lane].first for lane in lanes_of_topic if lane in bounds
+                ),
+                first=min((first[lane] for lane in lanes_of_topic if lane in first), default=None),
             )
         )
-    return tuple(found)
+    return tuple(by_topic)
 
 
 def expiring_of(configuration: JobConfiguration, now: float) -> tuple[Waiting, ...]:
@@ -99,7 +101,11 @@ def expiring_of(configuration: JobConfiguration, now: float) -> tuple[Waiting, .
     """
     cluster = Cluster(configuration.connection, timeout=CONNECT)
     with cluster, suppress(TransientFault):
-        return tuple(one for one in waiting_on_topics(configuration, cluster, now) if one.expiring)
+        return tuple(
+            waiting
+            for waiting in waiting_on_topics(configuration, cluster, now)
+            if waiting.expiring
+        )
     return ()
 
 
@@ -160,11 +166,11 @@ def _bounds(
 def _first_deletions(
     cluster: Cluster, starts: Mapping[TopicPartition, int], kept: Mapping[str, float | None]
 ) -> dict[TopicPartition, float]:
-    found: dict[TopicPartition, float] = {}
+    deletions: dict[TopicPartition, float] = {}
     try:
         for record in cluster.read(starts, seconds=GLIMPSE, until=lambda _: True):
             retention = kept[record.lane.topic] or 0
-            found.setdefault(record.lane, record.timestamp / 1000 + retention)
+            deletions.setdefault(record.lane, record.timestamp / 1000 + retention)
     except TransientFault:
-        return found  # the deletion times of the others stay unknown
-    return found
+        return deletions  # the deletion times of the others stay unknown
+    return deletions

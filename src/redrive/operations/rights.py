@@ -27,7 +27,7 @@ def rights_of(job: JobConfiguration, targets: Sequence[str] = ()) -> tuple[Right
     ``targets`` are topics that rules put to besides those that tables and definitions name;
     ``orders.*`` stands for all whose names begin with ``orders.``.
     """
-    found = [
+    rights = [
         *_own(job.application),
         *_sources(job),
         *_targets(job, targets),
@@ -36,7 +36,9 @@ def rights_of(job: JobConfiguration, targets: Sequence[str] = ()) -> tuple[Right
         *_depths(job),
         *_dynamic_queues(job),
     ]
-    return tuple({(one.resource, one.name, one.operation): one for one in found}.values())
+    return tuple(
+        {(right.resource, right.name, right.operation): right for right in rights}.values()
+    )
 
 
 def rights_to_start(job: JobConfiguration) -> tuple[Right, ...]:
@@ -114,7 +116,9 @@ def _own(application: str) -> Iterator[Right]:
 
 def _sources(job: JobConfiguration) -> Iterator[Right]:
     handled = {handler.identity.topic for handler in job.handlers}
-    routed = {one.topic for one in _layout(job) if one.is_read} if job.routes_puts else set[str]()
+    routed = (
+        {topic.topic for topic in _layout(job) if topic.is_read} if job.routes_puts else set[str]()
+    )
     for name in sorted(handled | routed):
         yield _topic(name=name, operation="Read", purpose="reads its messages")
 
@@ -122,7 +126,7 @@ def _sources(job: JobConfiguration) -> Iterator[Right]:
 def _targets(job: JobConfiguration, further: Iterable[str]) -> Iterator[Right]:
     named = {_target(rule) for handler in job.handlers for rule in _putting_rules(handler)}
     local = set() if job.topology else {name for name in named if name}
-    for name in sorted({*local, *further, *(one.topic for one in _layout(job))}):
+    for name in sorted({*local, *further, *(topic.topic for topic in _layout(job))}):
         is_prefix = name.endswith("*")
         on = partial(_topic, name=name.removesuffix("*"), is_prefix=is_prefix)
         yield on(operation="Write", purpose="puts messages to it")
@@ -134,7 +138,7 @@ def _targets(job: JobConfiguration, further: Iterable[str]) -> Iterator[Right]:
 
 
 def _group_topics(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Right]:
-    if not any(table_of(one).has_groups for one in job.handlers):
+    if not any(table_of(handler).has_groups for handler in job.handlers):
         return
     for target in targets:
         before, _, after = job.group_topic.partition("{topic}")
@@ -148,7 +152,7 @@ def _group_topics(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Rig
 
 def _orders(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Right]:
     """Rights to see the positions of the targets' consumers, where tables have ORDER(KEY)."""
-    if not any(table_of(one).control.is_ordered for one in job.handlers):
+    if not any(table_of(handler).control.is_ordered for handler in job.handlers):
         return
     purpose = "without it ORDER(KEY) counts a round as over 10 minutes after its put"
     yield _group(name="*", operation="Describe", purpose=purpose, is_needed=False)
@@ -165,10 +169,10 @@ def _depths(job: JobConfiguration) -> Iterator[Right]:
     ]
     topology = _topology(job)
     for binding in topology.bindings.queue_managers.items() if topology else ():
-        for queue, one in binding[1].queues.items():
-            if topology and one.consumer_group:
+        for queue, queue_binding in binding[1].queues.items():
+            if topology and queue_binding.consumer_group:
                 topic = topology.bindings.topic(queue=queue, queue_manager=binding[0])
-                counted.append((one.consumer_group, topic))
+                counted.append((queue_binding.consumer_group, topic))
     for group, topic in counted:
         yield _group(name=group, operation="Describe", purpose="counts the messages of its queue")
         yield _topic(name=topic, operation="Read", purpose="counts its messages near its limit")

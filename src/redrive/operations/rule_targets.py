@@ -12,10 +12,9 @@ from redrive.engine.facts import NO_LIMIT, TopicFacts
 from redrive.operations.put import NewMessage
 from redrive.operations.put_trace import PutTracer
 from redrive.rules import Action, RetryTo, Rule, RulesTable
-from redrive.rules.allowances import without_allowed
 from redrive.rules.analysis import Message, Search, Undecided, bits_of, write_message
 from redrive.rules.backoff import format_seconds
-from redrive.rules.diagnosis import EntryDiagnostic
+from redrive.rules.diagnosis import EntryDiagnostic, without_allowed
 from redrive.rules.patterns import StringPattern
 from redrive.rules.source import physical_lines
 from redrive.rules.targets import inserts, known_names
@@ -43,15 +42,15 @@ def check_targets(
         return ()
     lines = physical_lines(text)
     search = Search(table.rules)
-    found = []
+    diagnostics = []
     for index, rule in enumerate(table.rules):
         problem = _problem(rule, tracer, queue)
         witness = _witness(table, search, index) if problem else None
         if problem and witness:
             hint = f"redrive resolve --at {queue.queue_manager} traces the put"
             finding = _finding(problem, rule, lines, name)
-            found.append(replace(finding, hint=hint, witness=write_message(witness)))
-    return tuple(without_allowed(found, lines))
+            diagnostics.append(replace(finding, hint=hint, witness=write_message(witness)))
+    return tuple(without_allowed(diagnostics, lines))
 
 
 def known_topics(table: RulesTable) -> frozenset[str]:
@@ -72,13 +71,13 @@ def check_lives(
         name: The name of the text in findings.
     """
     lines = physical_lines(text)
-    found = []
+    diagnostics = []
     for rule in table.rules:
         topic = _known_topic(rule)
         facts = topics.get(topic or "")
         problems = () if facts is None else _life_problems(topic or "", facts, keeps=keeps)
-        found += [_finding(problem, rule, lines, name) for problem in problems]
-    return tuple(without_allowed(found, lines))
+        diagnostics += [_finding(problem, rule, lines, name) for problem in problems]
+    return tuple(without_allowed(diagnostics, lines))
 
 
 def _finding(problem: _Problem, rule: Rule, lines: Sequence[str], name: str) -> EntryDiagnostic:

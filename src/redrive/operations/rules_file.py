@@ -44,7 +44,7 @@ class RulesFile:
 
     @contextmanager
     def prepared(self, text: str) -> Iterator[Path]:
-        """The new text in a file while the context lasts; errors as for ``replace``."""
+        """The new text in a file while the context lasts; raises ``EnvironmentFault``."""
         try:
             self.candidate.write_bytes(text.encode())
             if self._file.exists():

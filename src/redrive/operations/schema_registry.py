@@ -80,9 +80,9 @@ class SchemaRegistry:
         schema, payload = int.from_bytes(body[1:_PREFIX], "big"), body[_PREFIX:]
         kind = ""
         try:
-            found = self._schema(f"/schemas/ids/{schema}")
-            kind = found.kind
-            value = self._read(found, payload, schema)
+            definition = self._schema(f"/schemas/ids/{schema}")
+            kind = definition.kind
+            value = self._read(definition, payload, schema)
             text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
             return Decoded(schema, kind, text)
         except ImportError as error:
@@ -108,21 +108,21 @@ class SchemaRegistry:
         import fastavro  # noqa: PLC0415 - of an extra
 
         named: dict[str, Any] = {}
-        for one in self._referenced(schema):
-            fastavro.parse_schema(json.loads(one.text), named_schemas=named)
+        for referenced in self._referenced(schema):
+            fastavro.parse_schema(json.loads(referenced.text), named_schemas=named)
         parsed = fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
         data = BytesIO(payload)
-        found = fastavro.schemaless_reader(data, parsed, None)
+        value = fastavro.schemaless_reader(data, parsed, None)
         if rest := len(payload) - data.tell():
             raise ValueError(f"{rest} bytes are left over")
-        return found
+        return value
 
     def _referenced(self, schema: _Schema) -> Iterator[_Schema]:
         """The schemas that one refers to, each after its own references."""
-        for one in schema.references:
-            found = self._schema(_version(one))
-            yield from self._referenced(found)
-            yield found
+        for reference in schema.references:
+            referenced = self._schema(_version(reference))
+            yield from self._referenced(referenced)
+            yield referenced
 
     # -- Protobuf ------------------------------------------------------------------------------
 
@@ -132,10 +132,10 @@ class SchemaRegistry:
         pool = descriptor_pool.DescriptorPool()
         proto = self._add_file(pool, schema, "message.proto")
         indexes, payload = _indexes(payload)
-        found, name = proto, proto.package
+        descriptor, name = proto, proto.package
         for depth, index in enumerate(indexes):
-            found = (found.nested_type if depth else found.message_type)[index]
-            name = f"{name}.{found.name}".lstrip(".")
+            descriptor = (descriptor.nested_type if depth else descriptor.message_type)[index]
+            name = f"{name}.{descriptor.name}".lstrip(".")
         message = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))()
         message.ParseFromString(payload)
         return json_format.MessageToDict(
@@ -146,8 +146,10 @@ class SchemaRegistry:
         """Add a file of definitions to a pool, after those that it imports."""
         from google.protobuf import descriptor_pb2  # noqa: PLC0415 - of an extra
 
-        for one in schema.references:
-            self._add_file(pool, self._schema(_version(one), is_binary=True), one["name"])
+        for reference in schema.references:
+            self._add_file(
+                pool, self._schema(_version(reference), is_binary=True), reference["name"]
+            )
         proto = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(schema.text))
         proto.name = name
         for imported in proto.dependency:

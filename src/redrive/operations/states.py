@@ -92,7 +92,11 @@ def change_states(
 ) -> None:
     """Write entries that depend on the present ones; changes are serialised.
 
-    ``change`` is called again if others wrote meanwhile. Errors are as for ``write_states``.
+    ``change`` is called again if others wrote meanwhile.
+
+    Raises:
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
+        EnvironmentFault: The broker cannot be reached, or refused.
     """
     check_access(job.connection)
     ensure_topics(job)
@@ -116,7 +120,9 @@ def set_put_enabled(network: Network, queue_manager: str, queue: str, *, put_ena
     """Enable or disable puts to a local, alias or remote queue, whatever its definition says.
 
     Raises:
-        UsageError: The names are not defined, or there is no job; else as for ``write_states``.
+        UsageError: The names are not defined, or there is no job.
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
+        EnvironmentFault: The broker cannot be reached, or refused.
     """
     known = queue_names(network.topology, network.checked_manager(queue_manager))
     if queue not in known:

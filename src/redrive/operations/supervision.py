@@ -100,7 +100,7 @@ def hidden_records(
         known: What was known of them before.
         now: Seconds since 1970.
     """
-    reported = {TopicPartition(one.topic, one.partition): one for one in known}
+    reported = {TopicPartition(report.topic, report.partition): report for report in known}
     asked: Mapping[TopicPartition, OpenTransaction] = {}
     if unknown := [lane for lane in hidden if lane not in reported]:
         with suppress(TransientFault):
@@ -108,7 +108,7 @@ def hidden_records(
     every = []
     for lane, records in hidden.items():
         transaction = asked.get(lane, OpenTransaction("", None))
-        one = HiddenRecords(
+        records_of_lane = HiddenRecords(
             topic=lane.topic,
             partition=lane.partition,
             records=records,
@@ -116,9 +116,9 @@ def hidden_records(
             transactional_id=transaction.transactional_id,
         )
         if lane in reported:
-            one = replace(reported[lane], records=records)
-        if lane not in asked or not one.is_brief(now):
-            every.append(one)
+            records_of_lane = replace(reported[lane], records=records)
+        if lane not in asked or not records_of_lane.is_brief(now):
+            every.append(records_of_lane)
     return tuple(every)
 
 
@@ -181,15 +181,15 @@ class SupervisionState:
             cause=mask.text(self.cause),
             refused=mask.text(self.refused),
             breakers=tuple(
-                replace(one, target=mask.text(one.target), why=mask.text(one.why))
-                for one in self.breakers
+                replace(breaker, target=mask.text(breaker.target), why=mask.text(breaker.why))
+                for breaker in self.breakers
             ),
         )
 
     def restricted_to(self, job: JobConfiguration) -> Self:
         """The report about the handlers of part of a job."""
-        topics = {one.identity.topic for one in job.handlers}
-        names = {one.identity.name for one in job.handlers}
+        topics = {handler.identity.topic for handler in job.handlers}
+        names = {handler.identity.name for handler in job.handlers}
         return replace(
             self,
             lane=self.lane if self.lane.rpartition(":")[0] in topics else "",
@@ -198,8 +198,8 @@ class SupervisionState:
             forwards={},
             refused=self.refused and "users of the whole job see why",
             stopped={topic: why for topic, why in self.stopped.items() if topic in topics},
-            breakers=tuple(one for one in self.breakers if one.handler in names),
-            hidden=tuple(one for one in self.hidden if one.topic in topics),
+            breakers=tuple(breaker for breaker in self.breakers if breaker.handler in names),
+            hidden=tuple(records for records in self.hidden if records.topic in topics),
             dropping=(),
         )
 
@@ -253,8 +253,8 @@ def read(path: Path) -> SupervisionState | None:
     try:
         data = orjson.loads(path.read_bytes())
         known = {"breakers": (), "hidden": (), "dropping": (), **data}
-        breakers = tuple(BreakerState(**one) for one in known["breakers"])
-        hidden = tuple(HiddenRecords(**one) for one in known["hidden"])
+        breakers = tuple(BreakerState(**breaker) for breaker in known["breakers"])
+        hidden = tuple(HiddenRecords(**records) for records in known["hidden"])
         dropping = tuple(known["dropping"])
         lists = {"breakers": breakers, "hidden": hidden, "dropping": dropping}
         return SupervisionState(**{**known, "state": Activity(data["state"]), **lists})

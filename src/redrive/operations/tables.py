@@ -42,24 +42,24 @@ class Tables:
     def is_current(self, table: KeptTable) -> bool:
         """Whether a table is active."""
         deciding = self.deciding.get(table.handler, ())
-        return any(one.startswith(table.hash) for one in deciding)
+        return any(digest.startswith(table.hash) for digest in deciding)
 
     def find(self, digits: str, handler: str | None) -> KeptTable:
         """The only table whose hash begins with some digits, of one handler or of any."""
-        found = [
-            one
-            for one in self.tables
-            if one.hash.startswith(digits.lower()) and handler in (None, one.handler)
+        tables = [
+            table
+            for table in self.tables
+            if table.hash.startswith(digits.lower()) and handler in (None, table.handler)
         ]
-        if len(found) == 1 and digits:
-            return found[0]
-        if not found:
+        if len(tables) == 1 and digits:
+            return tables[0]
+        if not tables:
             of = "" if handler is None else f" of {handler}"
             raise UsageError(
                 f"no kept table{of} has a hash that begins with {digits!r}",
                 hint="redrive tables lists all kept tables",
             )
-        shown = ", ".join(f"{one.hash[:SHORT_HASH]} of {one.handler}" for one in found)
+        shown = ", ".join(f"{table.hash[:SHORT_HASH]} of {table.handler}" for table in tables)
         raise UsageError(
             f"{digits!r} is ambiguous: {shown}",
             hint="give more digits, or name the handler by --handler",
@@ -84,8 +84,8 @@ class TableHits:
     @property
     def total(self) -> Applied:
         """All rules together."""
-        times = [one.last for one in self.rules if one.last is not None]
-        return Applied(sum(one.count for one in self.rules), max(times, default=None))
+        times = [rule.last for rule in self.rules if rule.last is not None]
+        return Applied(sum(rule.count for rule in self.rules), max(times, default=None))
 
 
 def tables_of(job: JobConfiguration) -> Tables:
@@ -105,7 +105,7 @@ def tables_of(job: JobConfiguration) -> Tables:
         )
     only = job.only_handlers
     if only is not None:
-        tables = [one for one in read.tables if one.handler in only]
+        tables = [table for table in read.tables if table.handler in only]
         return Tables(tables, deciding_in(job, entries), ())
     notes = [f"the entry {key} of {job.tables_topic} cannot be read" for key in read.unreadable]
     return Tables(read.tables, deciding_in(job, entries), notes)
@@ -115,13 +115,13 @@ def deciding_in(
     job: JobConfiguration, entries: Mapping[str, Mapping[str, object]]
 ) -> dict[str, frozenset[str]]:
     """The current hashes of each handler, as in ``Tables.deciding``."""
-    found = {}
+    hashes = {}
     for handler in job.handlers:
         prefix = f"table/{handler.identity.topic}/"
-        found[handler.identity.name] = frozenset(
+        hashes[handler.identity.name] = frozenset(
             str(entry.get("table")) for key, entry in entries.items() if key.startswith(prefix)
         )
-    return found
+    return hashes
 
 
 class NextLook(StrEnum):
@@ -168,7 +168,7 @@ def hits_of(
     """
     moved = {
         (table.handler, table.hash[:_OUTCOME_HASH]): [
-            datetime.fromtimestamp(one.since, UTC) for one in table.layouts[1:]
+            datetime.fromtimestamp(layout.since, UTC) for layout in table.layouts[1:]
         ]
         for table in tables
     }
@@ -186,8 +186,8 @@ def _hits(table: KeptTable, counted: Mapping[tuple[str, str, int, int], Applied]
     rules = []
     for number in range(len(table.layouts[-1].lines)):
         parts = [
-            counted.get((*identity, layout, one.lines[number]), Applied(0, None))
-            for layout, one in enumerate(table.layouts)
+            counted.get((*identity, layout, layout_of_table.lines[number]), Applied(0, None))
+            for layout, layout_of_table in enumerate(table.layouts)
         ]
         rules.append(TableHits(parts).total)
     return TableHits(rules)

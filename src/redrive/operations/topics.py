@@ -39,8 +39,8 @@ class TopicCreation:
                 diagnostics=plan.problems,
             )
         new = tuple(
-            NewTopic(one.topic, one.partitions, one.settings, replication_factor)
-            for one in plan.missing
+            NewTopic(topic.topic, topic.partitions, topic.settings, replication_factor)
+            for topic in plan.missing
         )
         administration = TopicAdministration(network.connection)
         administration.create(new, validate_only=True)
@@ -54,7 +54,7 @@ class TopicCreation:
 def _existing_topics(network: Network) -> dict[str, FoundTopic]:
     with network.cluster() as cluster:
         existing = cluster.topics()
-        needed = [one.topic for one in topics_of(network.topology) if one.topic in existing]
+        needed = [topic.topic for topic in topics_of(network.topology) if topic.topic in existing]
         settings = cluster.settings_of(needed)
     return {
         name: FoundTopic(number, {key: str(value) for key, value in settings.get(name, {}).items()})

@@ -48,9 +48,9 @@ def sources_of_queue(topology: Topology, queue_manager: str, queue: str) -> list
     ``queue`` is a transmission queue; empty for all of them, and for the intake.
     """
     return [
-        one
-        for one in topics_of(topology)
-        if one.is_read and one.queue_manager == queue_manager and queue in {"", one.queue}
+        topic
+        for topic in topics_of(topology)
+        if topic.is_read and topic.queue_manager == queue_manager and queue in {"", topic.queue}
     ]
 
 
@@ -58,10 +58,12 @@ def undelivered(
     job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
 ) -> tuple[list[Undelivered], Collection[TopicPartition]]:
     """Undeliverable messages from some topics, by time, and partitions without a leader."""
-    by_topic = {remaining_topic(job.application, one.topic): one for one in sources}
+    by_topic = {remaining_topic(job.application, source.topic): source for source in sources}
     lanes, silent = cluster.led(by_topic)
-    found = [Undelivered(by_topic[one.lane.topic], one) for one in _live_copies(cluster, lanes)]
-    return sorted(found, key=lambda one: one.record.timestamp), silent
+    messages = [
+        Undelivered(by_topic[copy.lane.topic], copy) for copy in _live_copies(cluster, lanes)
+    ]
+    return sorted(messages, key=lambda message: message.record.timestamp), silent
 
 
 def undelivered_at_head(
@@ -74,15 +76,15 @@ def undelivered_at_head(
     job = network.job
     if job is None or job.on_undeliverable is OnUndeliverable.KEEP_ASIDE:
         return []
-    sources = [one for one in topics if one.role is TopicRole.TRANSMISSION and one.is_read]
+    sources = [topic for topic in topics if topic.role is TopicRole.TRANSMISSION and topic.is_read]
     return undelivered(job, cluster, sources)[0] if sources else []
 
 
-def handler_of(network: Network, one: QueueTopic) -> HandlerIdentity | None:
+def handler_of(network: Network, topic: QueueTopic) -> HandlerIdentity | None:
     """The handler that reads the topic of a dead-letter queue; None if none does."""
     handlers = network.job.handlers if network.job else ()
-    found = (it.identity for it in handlers if it.identity.topic == one.topic)
-    return next(found, None)
+    identities = (handler.identity for handler in handlers if handler.identity.topic == topic.topic)
+    return next(identities, None)
 
 
 def kept_for(network: Network, cluster: Cluster, topics: Iterable[QueueTopic]) -> list[Undelivered]:
@@ -91,16 +93,16 @@ def kept_for(network: Network, cluster: Cluster, topics: Iterable[QueueTopic]) -
     In IBM MQ an undeliverable message is there, and on a dead-letter queue what no rule placed.
     """
     topics = list(topics)
-    found = undelivered_at_head(network, cluster, topics)
+    messages = undelivered_at_head(network, cluster, topics)
     by_topic = {
-        handler.remaining_topic: one
-        for one in topics
-        if (handler := handler_of(network, one)) is not None
+        handler.remaining_topic: topic
+        for topic in topics
+        if (handler := handler_of(network, topic)) is not None
     }
     lanes, _ = cluster.led(by_topic) if by_topic else ((), ())
     copies = _live_copies(cluster, lanes) if lanes else ()
-    found += [Undelivered(by_topic[one.lane.topic], one) for one in copies]
-    return sorted(found, key=lambda one: one.record.timestamp)
+    messages += [Undelivered(by_topic[copy.lane.topic], copy) for copy in copies]
+    return sorted(messages, key=lambda message: message.record.timestamp)
 
 
 def release(
@@ -108,33 +110,35 @@ def release(
 ) -> tuple[int, Collection[TopicPartition]]:
     """Make the running job retry undeliverable messages once.
 
-    Arguments are as for ``sources_of_queue``.
+    ``queue`` is a transmission queue; empty for all of them, and for the intake.
 
     Returns:
         How many messages are released, and the partitions without a leader, which were left out.
 
     Raises:
-        UsageError: The names are not defined, or there is no job; else as for ``write_states``.
+        UsageError: The names are not defined, or there is no job.
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
+        EnvironmentFault: The broker cannot be reached, or refused.
     """
     sources = sources_of_queue(network.topology, network.checked_manager(queue_manager), queue)
     if not sources:
-        known = [one.queue for one in sources_of_queue(network.topology, queue_manager, "")]
+        known = [source.queue for source in sources_of_queue(network.topology, queue_manager, "")]
         problem = f"{queue} is not a transmission queue of {queue_manager}"
         raise unknown(problem, queue, [name for name in dict.fromkeys(known) if name])
     job = network.required_job()
     with network.cluster() as cluster:
-        found, silent = undelivered(job, cluster, sources)
+        messages, silent = undelivered(job, cluster, sources)
         entries = release_entries(job, cluster, sources)
-    if found:
+    if messages:
         write_states(job, entries)
-    return len(found), silent
+    return len(messages), silent
 
 
 def release_entries(
     job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
 ) -> list[Entry]:
     """The entries that release the undeliverable messages of some topics."""
-    topics = [remaining_topic(job.application, one.topic) for one in sources]
+    topics = [remaining_topic(job.application, source.topic) for source in sources]
     ends = cluster.ends(cluster.led(topics)[0])
     return [release_entry(lane, end) for lane, end in ends.items() if end]
 

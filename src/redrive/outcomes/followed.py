@@ -41,10 +41,10 @@ class FollowedReplays:
     """
 
     def __init__(self, cluster: Cluster, topic: str, replay_topics: Collection[str]) -> None:
-        """Take the outcomes topic and the topics of instructions; nothing is read yet."""
+        """Follow an outcomes topic, for instructions on these topics; nothing is read yet."""
         self._cluster = cluster
         self._topic = topic
-        self._sources = [f'"topic":"{one}"'.encode() for one in replay_topics]
+        self._sources = [f'"topic":"{name}"'.encode() for name in replay_topics]
         self._followed: dict[int, _Followed] = {}
 
     def since(self, question: ReplayedQuestion) -> Replayed:
@@ -85,7 +85,7 @@ class FollowedPuts:
     """
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
-        """Take the outcomes topic; nothing is read yet."""
+        """Follow an outcomes topic; nothing is read yet."""
         self._cluster = cluster
         self._topic = topic
         self._positions: dict[TopicPartition, int] = {}
@@ -111,10 +111,15 @@ class FollowedPuts:
             self._take(record.value or b"")
         self._positions.update({lane: ends[lane] for lane in behind})
         if len(self._last) > _REMEMBERED:
-            self._last = {it: one for it, one in self._last.items() if _put_at(one) >= oldest}
-        found = {it: self._last.get(it, own.NO_OWN_HEADERS) for it in digests}
+            self._last = {
+                digest: headers
+                for digest, headers in self._last.items()
+                if _put_at(headers) >= oldest
+            }
+        last_put = {digest: self._last.get(digest, own.NO_OWN_HEADERS) for digest in digests}
         return {
-            it: one if _put_at(one) >= oldest else own.NO_OWN_HEADERS for it, one in found.items()
+            digest: headers if _put_at(headers) >= oldest else own.NO_OWN_HEADERS
+            for digest, headers in last_put.items()
         }
 
     def _take(self, value: bytes) -> None:
@@ -125,5 +130,5 @@ class FollowedPuts:
             self._last[put[0]] = put[1]
 
 
-def _put_at(mine: own.OwnHeaders | None) -> int:
-    return 0 if mine is None or mine.rounds is None else mine.rounds.put_at
+def _put_at(headers: own.OwnHeaders | None) -> int:
+    return 0 if headers is None or headers.rounds is None else headers.rounds.put_at

@@ -91,7 +91,7 @@ class History:
     """Every outcome of one message."""
 
     message: str
-    """Its identity."""
+    """The identity of the message."""
     outcomes: Sequence[Row]
     """The outcomes in order; at least one."""
     next: Next
@@ -179,7 +179,7 @@ class Archive:
         acknowledgements: ReadAcknowledgements = no_acknowledgements,
         mask: Mask = NO_MASK,
     ) -> tuple[Inventory, tuple[str, ...]]:
-        """The dead letters of the job and their states; errors as for ``history``.
+        """The dead letters of the job and their states; raises ``EnvironmentFault``.
 
         Conditions of users see columns as the mask shows them.
 
@@ -223,12 +223,17 @@ class Archive:
         if self._cluster is None:
             return Lost("it could not be read: the broker cannot be reached")
         handler = next(
-            (it for it in self._configuration.handlers if it.identity.name == row["handler"]), None
+            (
+                handler
+                for handler in self._configuration.handlers
+                if handler.identity.name == row["handler"]
+            ),
+            None,
         )
         return find_record(self._cluster, handler, row)
 
     def find(self, criteria: Criteria, *, limit: int) -> Found:
-        """The newest outcomes that match criteria; errors as for ``history``."""
+        """The newest outcomes that match criteria; raises ``EnvironmentFault``."""
         ledger = self._open(b"")
         return Found(ledger.find(criteria, limit=limit), self._all_notes(ledger))
 
@@ -360,8 +365,12 @@ def next_steps(
 def _inhibited(configuration: JobConfiguration) -> Mapping[str, str]:
     """The dead-letter queues with GET(DISABLED), by handler."""
     queues = inhibited_queues(configuration)
-    identities = (one.identity for one in configuration.handlers)
-    return {one.name: queues[one.topic].place for one in identities if one.topic in queues}
+    identities = (handler.identity for handler in configuration.handlers)
+    return {
+        identity.name: queues[identity.topic].place
+        for identity in identities
+        if identity.topic in queues
+    }
 
 
 def _while_inhibited(step: Next, row: Row, inhibited: Mapping[str, str]) -> Next:
@@ -376,13 +385,17 @@ def _transmission(configuration: JobConfiguration, row: Row) -> QueueTopic | Non
     if not configuration.topology:
         return None
     topics = topics_of(topology_of(configuration.topology))
-    found = (one for one in topics if one.topic == row["target_topic"])
-    return next((one for one in found if one.role is TopicRole.TRANSMISSION), None)
+    targets = (topic for topic in topics if topic.topic == row["target_topic"])
+    return next((topic for topic in targets if topic.role is TopicRole.TRANSMISSION), None)
 
 
 def _deciders(configuration: JobConfiguration) -> Mapping[str, RulesDecider]:
     every = DeciderFactory(configuration, Facts(time.monotonic)).deciders()
-    return {one.identity.name: one for one, _ in every.values() if isinstance(one, RulesDecider)}
+    return {
+        decider.identity.name: decider
+        for decider, _ in every.values()
+        if isinstance(decider, RulesDecider)
+    }
 
 
 def what_next(rows: Sequence[Row], deciders: Mapping[str, RulesDecider]) -> Next:
@@ -390,7 +403,7 @@ def what_next(rows: Sequence[Row], deciders: Mapping[str, RulesDecider]) -> Next
 
     The deciders are the current ones, by handler.
     """
-    rows = [one for one in rows if one["result"] not in UNTOUCHED] or rows
+    rows = [outcome for outcome in rows if outcome["result"] not in UNTOUCHED] or rows
     row = rows[-1]
     if row["result"] in FINAL:
         return Next(text=f"nothing: it was {row['result']}")
@@ -452,7 +465,7 @@ def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
     facts = SliceContext(Facts(time.monotonic), "", int(row["time"].timestamp() * 1000))
     decision = decider.decide(message, attempts, facts).decision
     missing = missing_fields(table)
-    tried = next((one for one in table.rules if one.line == row["rule_line"]), None)
+    tried = next((rule for rule in table.rules if rule.line == row["rule_line"]), None)
     rule = tried if missing else decision.rule
     home = int(message.origin.split(":")[-2])
     place = decider.waiting_place(message, decider.park(message, rule, attempts), home)

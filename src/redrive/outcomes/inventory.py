@@ -189,7 +189,7 @@ class Inventory:
             self.tables = {"ledger": self._engine.path}
         else:
             self._engine = ledger.table.beside(**tail, **recorded)
-            self.tables = {"ledger": ledger.table.path} | {it: tail[it].path for it in tail}
+            self.tables = {"ledger": ledger.table.path} | {name: tail[name].path for name in tail}
             self.size = ledger.table.bytes
         self._sources = [*self.tables]
         self._knows_changed = False
@@ -211,7 +211,7 @@ class Inventory:
         # A window keeps all rows in memory: few for open dead letters, millions for others.
         is_small = set(selection.state.results) <= set(OPEN)
         # Few columns first: the others are read only for the shown rows.
-        found = self._answer(
+        places = self._answer(
             selection,
             lambda where: (
                 "SELECT outcomes_partition p, outcomes_offset o,"
@@ -220,40 +220,40 @@ class Inventory:
                 f" ORDER BY time DESC, o DESC LIMIT {limit} OFFSET {skipped}"
             ),
         )
-        if not found:
+        if not places:
             return Listing((), self.count(selection) if skipped else 0)
         # Also from other partitions: planning a condition for each row takes longer than reading
         # them.
-        offsets = ", ".join({str(row["o"]) for row in found})
+        offsets = ", ".join({str(row["o"]) for row in places})
         rows = self._engine.answer(
             f"{self._outcomes()} SELECT * FROM outcomes WHERE outcomes_offset IN ({offsets})"
         )
         by_place = {(row["outcomes_partition"], row["outcomes_offset"]): row for row in rows}
         return Listing(
-            [by_place[row["p"], row["o"]] for row in found],
-            found[0]["n"],
+            [by_place[row["p"], row["o"]] for row in places],
+            places[0]["n"],
             frozenset(
-                by_place[row["p"], row["o"]]["message"] for row in found if row["acknowledged"]
+                by_place[row["p"], row["o"]]["message"] for row in places if row["acknowledged"]
             ),
         )
 
     def count(self, selection: Selection) -> int:
-        """The number of dead letters; errors as for ``letters``."""
+        """The number of dead letters; raises ``EnvironmentFault`` and ``UsageError``."""
         [row] = self._answer(selection, lambda where: f"SELECT count(*) n FROM letters {where}")
         return int(row["n"])
 
     def stories(self, messages: Sequence[str]) -> Mapping[str, Sequence[Row]]:
-        """All outcomes of at least one message, in order; errors as for ``replayed``."""
+        """All outcomes of at least one message, in order; raises ``EnvironmentFault``."""
         # Numbers allow the reader to skip files and pages, unlike texts.
         numbers = ", ".join({message.rpartition(":")[2] for message in messages})
         names = ", ".join(map(sql_text, messages))
-        found: dict[str, list[Row]] = {}
+        stories: dict[str, list[Row]] = {}
         for row in self._engine.answer(
             f"{self._outcomes()} SELECT * FROM outcomes WHERE message_offset IN ({numbers})"
             f" AND message IN ({names}) ORDER BY time, outcomes_offset"
         ):
-            found.setdefault(row["message"], []).append(row)
-        return found
+            stories.setdefault(row["message"], []).append(row)
+        return stories
 
     def places(self, selection: Selection, *, limit: int | None) -> Sequence[Row]:
         """The data of each dead letter for a plan, the earliest failure first.
@@ -281,7 +281,7 @@ class Inventory:
         )
 
     def replayed(self) -> dict[str, dict[str, int]]:
-        """The number of messages by result of each replay; errors as for ``places``.
+        """The number of messages by result of each replay; raises ``EnvironmentFault``.
 
         Returns:
             Results with their counts, by plan id.
@@ -290,13 +290,13 @@ class Inventory:
             f"{self._outcomes()} SELECT replay, result, count(*) n FROM outcomes"
             " WHERE replay IS NOT NULL GROUP BY replay, result"
         )
-        found: dict[str, dict[str, int]] = {}
+        counts: dict[str, dict[str, int]] = {}
         for row in rows:
-            found.setdefault(row["replay"], {})[row["result"]] = row["n"]
-        return found
+            counts.setdefault(row["replay"], {})[row["result"]] = row["n"]
+        return counts
 
     def applied(self, moved: Mapping[tuple[str, str], Sequence[datetime]]) -> Sequence[Row]:
-        """How often rules were applied; errors as for ``replayed``.
+        """How often rules were applied; raises ``EnvironmentFault``.
 
         Args:
             moved: By handler and table (``table_hash``), the times at which its rules moved to
@@ -327,7 +327,7 @@ class Inventory:
         Returns:
             The groups, and the number of dead letters in all groups.
         """
-        found = self._answer(
+        rows = self._answer(
             selection,
             lambda where: (
                 f"SELECT handler, {_REASON} cause,"
@@ -340,7 +340,7 @@ class Inventory:
                 f" ORDER BY n DESC LIMIT {limit}"
             ),
         )
-        return [*map(Group.of, found)], found[0]["total"] if found else 0
+        return [*map(Group.of, rows)], rows[0]["total"] if rows else 0
 
     def arrivals(self, selection: Selection, since: datetime, seconds: float) -> Sequence[Row]:
         """When the dead letters of each group were first decided; errors as for ``letters``.
@@ -366,7 +366,7 @@ class Inventory:
 
         Errors as for ``letters``.
         """
-        found = self._answer(
+        rows = self._answer(
             selection,
             lambda where: (
                 f"SELECT {column} v, count(*) n FROM letters {where}"
@@ -374,7 +374,7 @@ class Inventory:
                 f" ORDER BY n DESC, v LIMIT {limit}"
             ),
         )
-        return [row["v"] for row in found]
+        return [row["v"] for row in rows]
 
     def rates(self, since: datetime, seconds: float) -> Sequence[Row]:
         """Outcomes by result, in parts of ``seconds`` from ``since`` on; errors as for ``places``.
@@ -392,7 +392,7 @@ class Inventory:
         )
 
     def standing(self) -> dict[tuple[str, State], Standing]:
-        """Parked, remaining and quarantined dead letters, by handler; errors as for ``places``."""
+        """Open dead letters by handler and state; raises ``EnvironmentFault``."""
         state = (
             f"CASE WHEN result = {sql_text(Result.PARKED)} THEN {sql_text(State.PARKED)}"
             f" WHEN {QUARANTINED} THEN {sql_text(State.QUARANTINED)}"
@@ -505,7 +505,7 @@ def _equals(column: str, value: str | int | None) -> str:
 def group_of(row: Row) -> str:
     """The condition in SQL of the group of a message, by its last outcome."""
     reason = None if row["form"] == NO_VALID_SCHEME else row["field_reason"]
-    return _in_group(row["handler"] or "", reason, *(row[one] or "" for one in _CAUSES))
+    return _in_group(row["handler"] or "", reason, *(row[column] or "" for column in _CAUSES))
 
 
 def _in_group(*values: str | int | None) -> str:

@@ -53,7 +53,7 @@ class LastOutcome:
 class LastOutcomes:
     """The last outcomes of some dead letters at one moment."""
 
-    found: Mapping[str, LastOutcome]
+    by_origin: Mapping[str, LastOutcome]
     """By origin; dead letters without outcomes are missing."""
     ends: Mapping[int, int]
     """By partition of the outcomes topic, the offset below which every outcome was read."""
@@ -71,12 +71,12 @@ class LastOutcomes:
             TransientFault: The broker gave no answer in time.
         """
         ledger = own_ledger(job, cluster)
-        found: dict[str, LastOutcome] = {}
+        by_origin: dict[str, LastOutcome] = {}
         gone: dict[int, int] = {}
         if ledger is not None:
             gone = _gone_in(ledger)
             for row in _in_ledger(ledger, origins):
-                _outcome_of(found, row).add(row)
+                _outcome_of(by_origin, row).add(row)
         cluster.topics()
         lanes = cluster.lanes([job.outcomes_topic])
         ends = settled_ends(cluster, lanes)
@@ -89,12 +89,12 @@ class LastOutcomes:
             place = record.lane.partition, record.offset
             row = row_of(record.value, record.timestamp, *place)
             if row["origin"] in wanted:
-                _outcome_of(found, row).add(row)
-        return cls(found, {lane.partition: end for lane, end in ends.items()}, gone)
+                _outcome_of(by_origin, row).add(row)
+        return cls(by_origin, {lane.partition: end for lane, end in ends.items()}, gone)
 
     def result_of(self, origin: str) -> str | None:
         """The last result of a dead letter; None if outcomes are missing."""
-        known = self.found.get(origin)
+        known = self.by_origin.get(origin)
         if known is None:
             return None
         # Nothing follows a final outcome; after any other, a missing outcome may follow.
@@ -104,8 +104,8 @@ class LastOutcomes:
         )
 
 
-def _outcome_of(found: dict[str, LastOutcome], row: Row) -> LastOutcome:
-    return found.setdefault(row["origin"], LastOutcome(row["outcomes_partition"]))
+def _outcome_of(by_origin: dict[str, LastOutcome], row: Row) -> LastOutcome:
+    return by_origin.setdefault(row["origin"], LastOutcome(row["outcomes_partition"]))
 
 
 def _gone_in(ledger: LedgerTable) -> dict[int, int]:

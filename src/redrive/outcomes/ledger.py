@@ -145,8 +145,8 @@ class Ledger:
         if self.table is None or not earliest:
             return []
         numbers = [
-            f"count(CASE WHEN {time_from(it)} THEN 1 END) n{part}"
-            for part, it in enumerate(earliest)
+            f"count(CASE WHEN {time_from(time)} THEN 1 END) n{part}"
+            for part, time in enumerate(earliest)
         ]
         kinds = ("coalesce(handler, '') handler", "coalesce(result, '') result")
         return self.table.rows(

@@ -80,8 +80,8 @@ class OpenLetters:
             return None
         return cls(
             LedgerTable(table, folder),
-            {int(key): it for key, it in source["positions"].items()},
-            [one for one in counts if ledger.has(one[0])],
+            {int(key): position for key, position in source["positions"].items()},
+            [count_of_result for count_of_result in counts if ledger.has(count_of_result[0])],
         )
 
 
@@ -114,7 +114,7 @@ def newer_than(positions: Mapping[int, int]) -> str:
         for partition, position in positions.items()
     )
     most = max(positions)
-    floor = min(positions.get(it, 0) for it in range(most + 1))
+    floor = min(positions.get(partition, 0) for partition in range(most + 1))
     # The second condition, which the first one implies, allows skipping files.
     return f"NOT ({known}) AND (outcomes_offset >= {floor} OR outcomes_partition > {most})"
 
@@ -237,7 +237,7 @@ def _names_in(query: str) -> Sequence[str]:
     text = query.replace("count(*)", "")
     if "*" in text or "natural" in text.lower():  # columns without their names
         return _NAMES
-    return [one for one in _NAMES if one in _NEEDED or one in text]
+    return [name for name in _NAMES if name in _NEEDED or name in text]
 
 
 def _newer(sources: Sequence[str], known: OpenLetters | None, columns: str) -> str:
@@ -245,7 +245,7 @@ def _newer(sources: Sequence[str], known: OpenLetters | None, columns: str) -> s
     ledger, *others = sources
     newer = newer_than({} if known is None else known.positions)
     parts = [f"SELECT {columns} FROM {ledger} WHERE {newer}"]
-    return " UNION ALL ".join([*parts, *(f"SELECT {columns} FROM {one}" for one in others)])
+    return " UNION ALL ".join([*parts, *(f"SELECT {columns} FROM {source}" for source in others)])
 
 
 def _texts(results: Collection[Result]) -> str:

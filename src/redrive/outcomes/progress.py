@@ -46,12 +46,12 @@ def positions_from_outcomes(
     """
     ledger = own_ledger(configuration, cluster)
     seen = {} if ledger is None else ledger.positions()
-    found = {} if ledger is None else _in_ledger(ledger, lanes)
+    positions = {} if ledger is None else _in_ledger(ledger, lanes)
     for lane, offset in _in_tail(configuration, cluster, lanes, seen).items():
-        found[lane] = max(offset, found.get(lane, 0))
+        positions[lane] = max(offset, positions.get(lane, 0))
     for lane, offset in _in_copies(configuration, cluster, lanes).items():
-        found[lane] = max(offset, found.get(lane, 0))
-    return found
+        positions[lane] = max(offset, positions.get(lane, 0))
+    return positions
 
 
 def _in_copies(
@@ -65,8 +65,8 @@ def _in_copies(
         for topic in handler.identity.waiting_topics
     }
     extents = cluster.extents([lane for lane in lanes if lane.topic in topics])
-    starts = {lane: one.first for lane, one in extents.items() if one.first < one.end}
-    found: dict[TopicPartition, int] = {}
+    starts = {lane: extent.first for lane, extent in extents.items() if extent.first < extent.end}
+    positions: dict[TopicPartition, int] = {}
     for record in cluster.read(starts, {lane: extents[lane].end for lane in starts}):
         place = read_own(record.headers).moved
         if not place:
@@ -74,8 +74,8 @@ def _in_copies(
         topic, incarnation, partition, offset = position_of(place)
         lane = TopicPartition(topic, partition)
         if lanes.get(lane) == incarnation:
-            found[lane] = max(offset + 1, found.get(lane, 0))
-    return found
+            positions[lane] = max(offset + 1, positions.get(lane, 0))
+    return positions
 
 
 def _in_ledger(
@@ -106,15 +106,15 @@ def _in_tail(
     unseen = outcomes_unseen(seen, extents)
     for lane, first in unseen.gone.items():
         raise _gone(lane, seen.get(lane.partition, 0), first)
-    found: dict[TopicPartition, int] = {}
+    positions: dict[TopicPartition, int] = {}
     for record in cluster.read(unseen.starts):
         source = _source_of(record)
         if source is None:
             continue
         lane, incarnation, offset = source
         if lanes.get(lane) == incarnation:
-            found[lane] = max(offset + 1, found.get(lane, 0))
-    return found
+            positions[lane] = max(offset + 1, positions.get(lane, 0))
+    return positions
 
 
 def _gone(lane: TopicPartition, seen: int, first: int) -> ConfigurationError:

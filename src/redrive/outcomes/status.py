@@ -49,7 +49,7 @@ AskRates: TypeAlias = Callable[[Inventory], Sequence[Row] | None]
 
 
 def no_rates(_: Inventory) -> None:
-    """Reads no rates."""
+    """Read no rates."""
 
 
 class Precision(StrEnum):
@@ -155,8 +155,8 @@ class Status:
         """Why numbers of waiting messages are unknown; empty if all are known."""
         known = [
             number
-            for one in self.handlers
-            for number in (one.depth, one.parked.number, one.remaining.number)
+            for handler in self.handlers
+            for number in (handler.depth, handler.parked.number, handler.remaining.number)
         ]
         return "; ".join(self.notes) or "no answer" if None in known else ""
 
@@ -232,7 +232,7 @@ class _Outcomes:
         now: datetime,
         mask: Mask,
     ) -> Self:
-        """Read the ledger and the later outcomes; errors as for ``status_of``."""
+        """Read the ledger and the later outcomes; raises ``EnvironmentFault``."""
         path, topic = configuration.ledger.path, configuration.outcomes_topic
         cluster = queues.cluster
         try:
@@ -247,19 +247,23 @@ class _Outcomes:
             with Inventory(ledger, known or (), mask) as inventory:
                 standing, rates = inventory.standing(), ask_rates(inventory)
             parked, remaining = (
-                {name: one for (name, it), one in standing.items() if it is state}
+                {
+                    name: figures
+                    for (name, state_of_row), figures in standing.items()
+                    if state_of_row is state
+                }
                 for state in (State.PARKED, State.REMAINING)
             )
             return cls(
                 totals=totals,
                 hour=hour,
                 minute=minute,
-                standing={key: one.count for key, one in standing.items()},
-                held={name: one.held for name, one in parked.items()},
-                invalid={name: one.invalid for name, one in remaining.items()},
+                standing={key: figures.count for key, figures in standing.items()},
+                held={name: figures.held for name, figures in parked.items()},
+                invalid={name: figures.invalid for name, figures in remaining.items()},
                 acknowledged=None
                 if known is None
-                else {name: one.acknowledged for name, one in remaining.items()},
+                else {name: figures.acknowledged for name, figures in remaining.items()},
                 precision=Precision.EXACT if cluster else Precision.LAST_KNOWN,
                 batches=tuple(ledger.last_batches(_BATCHES)),
                 unprojected=len(ledger.tail),
@@ -328,7 +332,10 @@ def invalid_remaining(configuration: JobConfiguration, cluster: Cluster) -> dict
     Raises:
         TransientFault: The broker did not answer in time.
     """
-    queues = {one.identity.remaining_topic: one.identity.queue for one in configuration.handlers}
+    queues = {
+        handler.identity.remaining_topic: handler.identity.queue
+        for handler in configuration.handlers
+    }
     cluster.topics()
     lanes, _ = cluster.led(queues)
     extents = cluster.extents(lanes)
@@ -410,8 +417,8 @@ def _puts(configuration: JobConfiguration, outcomes: _Outcomes) -> PutsStatus | 
     retried: Counter[str] = Counter()
     for (name, state), number in (outcomes.standing or {}).items():
         if name in sources:
-            found = retried if state is State.PARKED else undelivered
-            found[sources[name].place] += number
+            counts = retried if state is State.PARKED else undelivered
+            counts[sources[name].place] += number
     return PutsStatus(
         undelivered=+undelivered,
         retried=+retried,
@@ -461,7 +468,7 @@ class _Queues:
     @classmethod
     def _ask(cls, cluster: Cluster, configuration: JobConfiguration) -> _Queues:
         dead_letters = {handler.identity.topic for handler in configuration.handlers}
-        topics = [topic for one in configuration.handlers for topic in one.identity.topics]
+        topics = [topic for handler in configuration.handlers for topic in handler.identity.topics]
         lanes, silent = cluster.led(topics)
         extents = cluster.extents(lanes)
         committed = cluster.committed(configuration.application, lanes)
@@ -525,13 +532,13 @@ class _Queues:
 
 
 def _left_out(configuration: JobConfiguration, cluster: Cluster) -> Iterator[str]:
-    for one in configuration.subscriptions:
-        topics = one.handlers(configuration.application, cluster.topics())[1]
+    for subscription in configuration.subscriptions:
+        topics = subscription.handlers(configuration.application, cluster.topics())[1]
         if topics:
             some = ", ".join(topics[:_SHOWN]) + ", ..." * (len(topics) > _SHOWN)
             yield (
-                f"{one.name} matches {len(topics)} more than max_topics = {one.max_topics};"
-                f" not read: {some}"
+                f"{subscription.name} matches {len(topics)} more than"
+                f" max_topics = {subscription.max_topics}; not read: {some}"
             )
 
 

@@ -109,15 +109,15 @@ class LedgerTable:
         others: Mapping[str, DeltaTable] = _NO_OTHERS,
         handlers: frozenset[str] | None = None,
     ) -> None:
-        """Take the Delta table opened in a folder; ``open`` and ``create`` open it."""
+        """Use an opened Delta table of a folder; ``open`` and ``create`` open it."""
         self._table = table
         self._path = path
         self._handlers = handlers
         self._stands: dict[int, int] | None = None
         """Its positions as this writer knows them; None before the first append."""
         self._query = QueryBuilder()
-        for name, one in {_NAME: table, **others}.items():
-            self._register(name, one)
+        for name, registered in {_NAME: table, **others}.items():
+            self._register(name, registered)
 
     def _register(self, name: str, table: DeltaTable) -> None:
         if self._handlers is None:
@@ -198,7 +198,7 @@ class LedgerTable:
 
     @property
     def path(self) -> LedgerFolder:
-        """Its folder."""
+        """The folder of the table."""
         return self._path
 
     @property
@@ -282,12 +282,12 @@ class LedgerTable:
         depth = _NEWEST
         while True:
             floor = end - depth
-            found = self.rows(
+            rows = self.rows(
                 f"WHERE outcomes_offset > {floor} GROUP BY outcomes_partition",
                 columns="outcomes_partition p, max(outcomes_offset) o",
             )
-            if floor < 0 or len(found) > last:
-                return {row["p"]: row["o"] + 1 for row in found}
+            if floor < 0 or len(rows) > last:
+                return {row["p"]: row["o"] + 1 for row in rows}
             depth *= 10
 
     def _maximum(self, column: str) -> int | None:
@@ -334,10 +334,10 @@ class LedgerTable:
             # The version exists: from a compaction, another process, or this very commit,
             # if its answer was lost and the client retried.
             self._table = DeltaTable(**arguments(self._path))
-            found = type(self)(self._table, self._path).positions()
-            if found == after:
+            positions = type(self)(self._table, self._path).positions()
+            if positions == after:
                 return
-            if found != before:
+            if positions != before:
                 raise in_use(self._path)
 
     def compact(self) -> Compaction:
@@ -389,10 +389,10 @@ def _ends(rows: pa.Table) -> dict[int, int]:
 
 
 def _check_format(table: DeltaTable, path: LedgerFolder) -> None:
-    found = (table.metadata().configuration or {}).get(_FORMAT_KEY) or "1"
-    if found != str(_FORMAT):
+    number = (table.metadata().configuration or {}).get(_FORMAT_KEY) or "1"
+    if number != str(_FORMAT):
         raise EnvironmentFault(
-            f"the ledger in {path} has the format {found}, and this version reads {_FORMAT}",
+            f"the ledger in {path} has the format {number}, and this version reads {_FORMAT}",
             hint="another version of redrive made it: run that one, or move the folder away and run"
             " `redrive ledger rebuild`",
         )
@@ -411,7 +411,7 @@ def own_ledger(job: JobConfiguration, cluster: Cluster) -> LedgerTable | None:
     """The ledger of a job; None if it has none, or not yet.
 
     Raises:
-        EnvironmentFault: See ``LedgerTable.open``.
+        EnvironmentFault: The ledger cannot be read, or is of another application or cluster.
         TransientFault: The broker gave no answer in time.
     """
     if not job.ledger.enabled:
@@ -424,10 +424,10 @@ def _source_of(table: DeltaTable) -> str:
 
 
 def _check_source(table: DeltaTable, path: LedgerFolder, source: str) -> None:
-    found = _source_of(table)
-    if source and found and found != source:
+    known_source = _source_of(table)
+    if source and known_source and known_source != source:
         cluster, _, topic = source.partition("/")
-        other_cluster, _, other_topic = found.partition("/")
+        other_cluster, _, other_topic = known_source.partition("/")
         raise EnvironmentFault(
             f"the ledger in {path} has the outcomes of {other_topic} on the cluster"
             f" {other_cluster}, not those of {topic} on {cluster}",

@@ -2,7 +2,7 @@
 
     parse(text)                          -> ParseResult: a RulesTable, and every finding
     Matcher(table)                       -> which rules match a message
-    select_rule(table, candidates, n)    -> the rule that applies after n failures
+    select_rule(table, candidates, n)    -> the rule that applies after n failed attempts
     resolve_target(rule, fields)         -> where it puts the message
 
 It needs neither Spark nor a Kafka client.
@@ -11,20 +11,21 @@ It needs neither Spark nor a Kafka client.
 from __future__ import annotations
 
 from redrive.rules.canonical import write_action, write_clause, write_rule
-from redrive.rules.explanation import (
-    ClauseVerdict,
-    Explanation,
-    RuleVerdict,
-    explain,
-    explain_rule,
-)
 from redrive.rules.fields import FieldReader
 from redrive.rules.keywords import PATTERN_KEYWORDS, Dialect
 from redrive.rules.matcher import Matcher
 from redrive.rules.parser import ParseResult, parse
 from redrive.rules.patterns import FieldValue
 from redrive.rules.rule import Action, Authority, Control, RetryTo, Rule
-from redrive.rules.selection import Turn, rules_of, select_rule, select_untried
+from redrive.rules.selection import (
+    ClauseVerdict,
+    Explanation,
+    Turn,
+    explain,
+    explain_rule,
+    rules_of,
+    select_rule,
+)
 from redrive.rules.source import decode_source
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import (
@@ -42,9 +43,9 @@ from redrive.rules.targets import (
 __all__ = [
     "GROUP_TOPIC", "PATTERN_KEYWORDS", "Action", "Authority", "ClauseVerdict", "Control", "Dialect",
     "Explanation", "FieldReader", "FieldValue", "Matcher", "ParseResult", "RetryTo", "Rule",
-    "RuleVerdict", "RulesTable", "Turn", "allowances", "analysis", "backoff", "decode_source",
-    "diagnosis", "explain", "explain_rule", "fields", "formatting", "group_of", "group_topic",
+    "RulesTable", "Turn", "analysis", "backoff", "decode_source",
+    "diagnosis", "explain", "explain_rule", "fields", "group_of", "group_topic",
     "input_queue", "input_queue_manager", "is_topic_name", "keywords", "missing_insert",
-    "original_target", "parse", "patterns", "resolve_target", "rules_of", "select_rule",
-    "select_untried", "source", "targets", "values", "write_action", "write_clause", "write_rule"
+    "original_target", "parse", "patterns", "resolve_target", "rules_of", "select_rule", "source",
+    "targets", "values", "write_action", "write_clause", "write_rule"
 ]  # fmt: skip

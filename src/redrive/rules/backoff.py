@@ -86,7 +86,7 @@ class BackoffPartitions:
 
         Under ORDER(KEY) the delays are exact, with no jitter, and ``HOLDS`` are among them.
         """
-        delays = (delay for one, retry in backoffs for delay in one.distinct(retry))
+        delays = (delay for backoff, retry in backoffs for delay in backoff.distinct(retry))
         return cls(delays, is_exact=is_exact)
 
     def partition(self, source: int, delay: int, jitter: int) -> int:
@@ -99,7 +99,7 @@ class BackoffPartitions:
 
     def longest_within(self, seconds: float) -> int:
         """The longest delay up to a limit; the shortest one if all are longer."""
-        return max((one for one in self._delays if one <= seconds), default=self._delays[0])
+        return max((delay for delay in self._delays if delay <= seconds), default=self._delays[0])
 
     def seconds(self, partition: int) -> float:
         """How long messages wait on a partition; 0 on an unused one."""

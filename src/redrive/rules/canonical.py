@@ -1,11 +1,16 @@
-"""Writing control data and rules back as text, in one canonical layout."""
+"""Writing as text: control data and rules in one canonical layout, and messages.
+
+Messages have the form of ``redrive explain --field``.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from redrive.masking import Mask
 from redrive.messages.constants import constant_name
 from redrive.rules.keywords import (
     KAFKA,
@@ -17,7 +22,9 @@ from redrive.rules.keywords import (
     split_field,
 )
 from redrive.rules.patterns import (
+    ABSENT,
     ComparisonPattern,
+    FieldValue,
     NotPattern,
     NumberPattern,
     Pattern,
@@ -27,6 +34,7 @@ from redrive.rules.patterns import (
     members_of,
 )
 from redrive.rules.rule import Action, Control, Rule
+from redrive.rules.source import is_comment_or_blank
 from redrive.rules.syntax import BARE_IN_KAFKA
 
 LINE_LENGTH: Final = 72
@@ -62,7 +70,12 @@ def write_clause(name: str, pattern: Pattern) -> str:
         return _clause(name, _without_repeated(pattern.text))
     if not isinstance(pattern, NumberPattern):
         raise TypeError(f"{name}({pattern}) is not a pattern of IBM's language")
-    return _clause(name, "*" if pattern.value is None else _number(name, pattern.value))
+    if pattern.value is None:
+        return _clause(name, "*")
+    symbol = _symbol(name, pattern.value)
+    if not symbol and not 0 <= pattern.value <= LARGEST_NUMBER:
+        raise ValueError(f"{name}({pattern.value}) cannot be written: neither in range nor named")
+    return _clause(name, symbol or str(pattern.value))
 
 
 def write_action(rule: Rule) -> str:
@@ -75,17 +88,50 @@ def write_rule(rule: Rule) -> str:
     return " ".join([*_patterns(rule), write_action(rule)])
 
 
+def write_message(message: Mapping[str, FieldValue]) -> str:
+    """The fields of a message that are neither blank nor 0, such as ``REASON=MQRC_Q_FULL``."""
+    written = [write_field(name, value) for name, value in present_fields(message).items()]
+    return " ".join(written) or "a message with blank fields"
+
+
+def present_fields(message: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
+    """The fields of a message, in order, without those that are blank, 0 or absent."""
+    present = {}
+    for name in sorted(message, key=field_order):
+        is_range = pattern_keyword(name).value is Value.NUMBERS
+        if message[name] != ABSENT if is_range else message[name]:
+            present[name] = message[name]
+    return present
+
+
+def write_field(name: str, value: FieldValue) -> str:
+    """One field, quoted for a shell; a number by its symbolic name if it has one."""
+    if isinstance(value, int):
+        return f"{name}={_symbol(name, value) or value}"
+    if "(" in name:  # HEADER(name) of DIALECT(KAFKA)
+        return shlex.quote(f"{name}={value}")
+    return f"{name}={shlex.quote(value)}"
+
+
+def hidden_field(mask: Mask, name: str, value: FieldValue) -> FieldValue:
+    """The masked value of a field."""
+    if not isinstance(value, str):
+        return value
+    keyword, argument = split_field(name)
+    if keyword == "HEADER":
+        return (mask.header(argument, value.encode()) or b"").decode(errors="replace")
+    return mask.text(value)
+
+
 def _patterns(rule: Rule) -> Iterator[str]:
     for name in sorted(rule.patterns, key=field_order):
         yield write_clause(name, rule.patterns[name])
 
 
-def _number(name: str, value: int) -> str:
+def _symbol(name: str, value: int) -> str:
+    """The symbolic name of a number in a field; empty if it has none."""
     symbols = (constant_name(family, value) for family in pattern_keyword(name).families)
-    symbol = next((symbol for symbol in symbols if symbol), None)
-    if symbol is None and not 0 <= value <= LARGEST_NUMBER:
-        raise ValueError(f"{name}({value}) cannot be written: neither in range nor named")
-    return symbol or str(value)
+    return next(filter(None, symbols), "")
 
 
 def _alternatives(pattern: Pattern) -> str:
@@ -100,7 +146,7 @@ def _alternatives(pattern: Pattern) -> str:
 def _alternative(pattern: Pattern) -> str:
     if isinstance(pattern, RegexPattern):
         # A backslash and the next character stay as they are.
-        slashed = re.sub(r"\\.|/", lambda it: r"\/" if it[0] == "/" else it[0], pattern.text)
+        slashed = re.sub(r"(\\.)|/", lambda match: match[1] or r"\/", pattern.text)
         return f"/{slashed}/"
     if isinstance(pattern, ComparisonPattern):
         return f"{pattern.operator}{pattern.number}"
@@ -160,7 +206,7 @@ def _break_clause(clause: str) -> list[str]:
     while len(clause) > size - 1:  # a blank and a sign may have to follow the last part
         at = min(size, len(clause) - 1)
         places = (*range(at, 0, -1), *range(at + 1, len(clause)))
-        at = next(it for it in places if not clause[it:].lstrip(" \t").startswith("*"))
+        at = next(place for place in places if not is_comment_or_blank(clause[place:]))
         parts.append(clause[:at])
         clause = clause[at:]
         size = LINE_LENGTH - len("-")

@@ -1,12 +1,23 @@
-"""Findings in a rules table: where, what, what was expected, what to do."""
+"""Findings in a rules table: where, what, what was expected, what to do.
+
+A comment ``* redrive: allow CODE`` above a rule or within it allows a warning, so that every legal
+table can be free of findings, with the reason in a comment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Final
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
-from redrive.rules.source import Entry
+from redrive.rules.source import Entry, entries_of, is_comment_or_blank
+
+_ALLOWANCE: Final = re.compile(r"\s*\*\s*redrive:\s*allow\s+([A-Z_]+(?:[\s,]+[A-Z_]+)*)")
+_WHOLE_TABLE: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +87,41 @@ class Reporter:
         self._add(finding, entry_line or where.line)
 
     def _add(self, finding: Diagnostic, entry_line: int) -> None:
-        members = {it.name: getattr(finding, it.name) for it in fields(finding)}
+        members = {member.name: getattr(finding, member.name) for member in fields(finding)}
         self.findings.append(EntryDiagnostic(**members, entry_line=entry_line))
 
 
 def one_of(words: Sequence[str]) -> str:
     """The expectation of one of some words: ``one of YES, NO``."""
     return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
+
+
+def without_allowed(
+    findings: Iterable[EntryDiagnostic], lines: Sequence[str]
+) -> Iterator[EntryDiagnostic]:
+    """The findings that no comment of the table allows, in order.
+
+    A comment applies to the entry below or around it, and to findings about the whole table. Errors
+    cannot be allowed.
+    """
+    allowed = _allowed_codes(lines)
+    for finding in findings:
+        if finding.severity is Severity.ERROR or finding.code not in allowed[finding.entry_line]:
+            yield finding
+
+
+def _allowed_codes(lines: Sequence[str]) -> Mapping[int, set[str]]:
+    allowed: dict[int, set[str]] = defaultdict(set)
+    starts: list[int] = []
+    waiting: set[str] = set()
+    for number, line in enumerate(lines, start=1):
+        if is_comment_or_blank(line):
+            allowance = _ALLOWANCE.match(line)
+            waiting.update(re.split(r"[\s,]+", allowance[1]) if allowance else ())
+        elif waiting:
+            starts = starts or [_WHOLE_TABLE, *(entry.line for entry in entries_of(lines, ""))]
+            allowed[starts[bisect_right(starts, number) - 1]] |= waiting
+            allowed[_WHOLE_TABLE] |= waiting
+            waiting = set()
+    allowed[_WHOLE_TABLE] |= waiting
+    return allowed

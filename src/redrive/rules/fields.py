@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 import orjson
@@ -62,19 +63,19 @@ class RuleInput:
 _Read: TypeAlias = Callable[[RuleInput], FieldValue | None]
 
 _PLAIN: Final[Mapping[str, _Read]] = {
-    "SCHEME": lambda it: it.view.scheme,
-    "TOPIC": lambda it: it.view.origin.topic,
-    "PARTITION": lambda it: it.partition,
-    "GROUP": lambda it: it.view.group,
-    "CONNECTOR": lambda it: it.view.connector,
-    "STAGE": lambda it: it.view.stage,
-    "ERRCLASS": lambda it: it.view.error_class,
-    "ROOTCLASS": lambda it: it.view.error_root_class,
-    "ERRMSG": lambda it: it.error_message,
-    "ATTEMPTS": lambda it: it.view.attempts,
-    "AGE": lambda it: it.age,
-    "SIZE": lambda it: len(it.value or b""),
-    "KEY": lambda it: None if it.key is None else it.key.decode("utf-8", "replace"),
+    "SCHEME": attrgetter("view.scheme"),
+    "TOPIC": attrgetter("view.origin.topic"),
+    "PARTITION": attrgetter("partition"),
+    "GROUP": attrgetter("view.group"),
+    "CONNECTOR": attrgetter("view.connector"),
+    "STAGE": attrgetter("view.stage"),
+    "ERRCLASS": attrgetter("view.error_class"),
+    "ROOTCLASS": attrgetter("view.error_root_class"),
+    "ERRMSG": attrgetter("error_message"),
+    "ATTEMPTS": attrgetter("view.attempts"),
+    "AGE": attrgetter("age"),
+    "SIZE": lambda message: len(message.value or b""),
+    "KEY": lambda message: _text(message.key),
 }
 
 
@@ -82,8 +83,8 @@ class FieldReader:
     """Reads those fields that DIALECT(KAFKA) adds to IBM's."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        found = {name: _reader_of(name) for name in sorted(names)}
-        self._readers = [(name, read) for name, read in found.items() if read is not None]
+        readers = ((name, _reader_of(name)) for name in sorted(set(names)))
+        self._readers = [(name, read) for name, read in readers if read is not None]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -96,24 +97,31 @@ class FieldReader:
         Texts end at their first NUL, without trailing blanks; the last of several headers of one
         name counts. No message makes this raise.
         """
-        found = [read(message) for _, read in self._readers]
+        values = [read(message) for _, read in self._readers]
         return tuple(
-            [it.partition("\0")[0].rstrip(" ") if isinstance(it, str) else it for it in found]
+            [
+                value.partition("\0")[0].rstrip(" ") if isinstance(value, str) else value
+                for value in values
+            ]
         )
 
 
 def _reader_of(name: str) -> _Read | None:
     keyword, argument = split_field(name)
     if keyword == "HEADER":
-        return lambda it: _last(it.headers, argument)
+        return lambda message: _last(message.headers, argument)
     if keyword == "JSON":
         path = JsonPath.of(argument)
-        return lambda it: path.find(it.json())
+        return lambda message: path.find(message.json())
     return _PLAIN.get(keyword)
 
 
 def _last(headers: Headers, name: str) -> str | None:
-    for there, raw in reversed(headers):
-        if there == name:
-            return None if raw is None else raw.decode("utf-8", "replace")
+    for header, raw in reversed(headers):
+        if header == name:
+            return _text(raw)
     return None
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode("utf-8", "replace")

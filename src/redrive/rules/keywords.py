@@ -102,7 +102,7 @@ class Keyword:
 
 def _by_name(keywords: Iterable[Keyword]) -> Mapping[str, Keyword]:
     first = ("DIALECT", "ACTION", "FWDT", "TO")
-    ordered = sorted(keywords, key=lambda it: (it.role.value, it.name not in first))
+    ordered = sorted(keywords, key=lambda keyword: (keyword.role.value, keyword.name not in first))
     return MappingProxyType({keyword.name: keyword for keyword in ordered})
 
 
@@ -141,7 +141,9 @@ KEYWORDS: Final = _by_name(
 )
 """The keywords of IBM's handler by name, in the order in which a canonical table writes them."""
 
-PATTERN_KEYWORDS: Final = _by_name(it for it in KEYWORDS.values() if it.role is Role.PATTERN)
+PATTERN_KEYWORDS: Final = _by_name(
+    keyword for keyword in KEYWORDS.values() if keyword.role is Role.PATTERN
+)
 
 _SECONDS: Final = (("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400))
 _BYTES: Final = (("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30))
@@ -154,7 +156,10 @@ _INSERTS: Final = ("&TOPIC", "&GROUP", "&CONNECTOR")
 _CHANGED: Final = (
     replace(KEYWORDS["ACTION"], words=(*KEYWORDS["ACTION"].words, "QUARANTINE")),
     # Queues are topics on Kafka, with Kafka's maximum length.
-    *(replace(KEYWORDS[it], length=TOPIC_LENGTH) for it in ("INPUTQ", "DESTQ", "REPLYQ", "FWDQ")),
+    *(
+        replace(KEYWORDS[name], length=TOPIC_LENGTH)
+        for name in ("INPUTQ", "DESTQ", "REPLYQ", "FWDQ")
+    ),
 )
 _ADDED: Final = (
     _control("DIALECT", value=Value.WORD, words=(Dialect.KAFKA.value,)),
@@ -200,15 +205,15 @@ IBM: Final = Vocabulary(Dialect.IBM, KEYWORDS, MappingProxyType({}))
 
 KAFKA: Final = Vocabulary(
     Dialect.KAFKA,
-    _by_name({**KEYWORDS, **{it.name: it for it in (*_CHANGED, *_ADDED)}}.values()),
+    _by_name({**KEYWORDS, **_by_name((*_CHANGED, *_ADDED))}.values()),
     _by_name(_WITH_ARGUMENT),
 )
 """The keywords of DIALECT(KAFKA)."""
 
 KAFKA_PATTERNS: Final = _by_name(
-    it
-    for it in (*KAFKA.keywords.values(), *KAFKA.with_argument.values())
-    if it.role is Role.PATTERN
+    keyword
+    for keyword in (*KAFKA.keywords.values(), *KAFKA.with_argument.values())
+    if keyword.role is Role.PATTERN
 )
 """The keywords of patterns in DIALECT(KAFKA), including IBM's 13."""
 

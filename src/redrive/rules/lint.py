@@ -18,7 +18,7 @@ from redrive.rules.diagnosis import Reporter
 from redrive.rules.keywords import Dialect, Value
 from redrive.rules.patterns import NotPattern, StringPattern, members_of
 from redrive.rules.rule import Action, Control, RetryTo, Rule
-from redrive.rules.source import BLANKS, Entry, entries_of
+from redrive.rules.source import BLANKS, Entry, entries_of, is_comment_or_blank
 from redrive.rules.syntax import Clause
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import inserts, known_names
@@ -84,10 +84,15 @@ def lint_table(
     ``input_queue`` is unknown. ``schemes`` are those of the settings; None if unknown.
     """
     if not table.control.written_interval:
+        lines = (
+            number
+            for number, line in enumerate(report.lines, start=1)
+            if "RETRYINT" in line.upper() and not is_comment_or_blank(line)
+        )
         report.warning(
             "RETRYINT_ZERO",
             "RETRYINT(0) is treated as 1 second",
-            _line_of_interval(report),
+            next(lines, 0),  # the keyword may be split over two lines
             entry_line=next(entries_of(report.lines, report.name)).line,
             subject="RETRYINT",
             hint="write the number of seconds between two attempts",
@@ -95,11 +100,10 @@ def lint_table(
     queue = input_queue or table.control.input_queue
     known = None if schemes is None else (*SCHEME_NAMES, *schemes)
     for rule in table.rules:
-        found = [*_rule_warnings(rule, queue, table.control)]
+        warnings = [*_rule_warnings(rule, queue, table.control)]
         if known is not None and "SCHEME" in rule.patterns:
-            found += _scheme_warnings(rule, known)
-            found += _group_warnings(rule, known, table.control)
-        for code, subject, message, hint in found:
+            warnings += _scheme_warnings(rule, known, table.control)
+        for code, subject, message, hint in warnings:
             report.warning(code, message, rule.line, subject=subject, hint=hint)
 
 
@@ -135,31 +139,28 @@ def _rule_warnings(rule: Rule, queue: str, control: Control) -> _Warnings:
         if _may_be_blank(rule, name):
             message = f"the put fails for messages without {name}"
             yield "BLANK_INSERT", "FWDT", message, f"add {name}(?*) to the pattern"
-    if queue and _target(rule) in {(queue, ""), (queue, control.input_queue_manager)}:
+    target, manager = (rule.forward_topic, "") if rule.forward_topic else known_names(rule)
+    is_own = target == queue and (manager or "") in {"", control.input_queue_manager}
+    if queue and is_own and rule.action.can_fail:
         subject = "FWDT" if rule.forward_topic else "FWDQ" if rule.forward_queue else "ACTION"
         message = f"the rule puts messages back on {queue}, their own queue"
         hint = "IBM's handler would loop forever; here such an attempt fails"
         yield "TARGET_IS_INPUT_QUEUE", subject, message, hint
 
 
-def _scheme_warnings(rule: Rule, schemes: Sequence[str]) -> _Warnings:
+def _scheme_warnings(rule: Rule, schemes: Sequence[str], control: Control) -> _Warnings:
     pattern = rule.patterns["SCHEME"]
-    for one in members_of(pattern.pattern if isinstance(pattern, NotPattern) else pattern):
-        if not any(map(one.matches, ("", *schemes))):
-            message = f"no scheme matches {write_clause('SCHEME', one)}"
-            name = one.text if isinstance(one, StringPattern) else ""
+    for member in members_of(pattern.pattern if isinstance(pattern, NotPattern) else pattern):
+        if not any(map(member.matches, ("", *schemes))):
+            message = f"no scheme matches {write_clause('SCHEME', member)}"
+            name = member.text if isinstance(member, StringPattern) else ""
             hint = did_you_mean(name, schemes) or f"one of {', '.join(schemes)}, or of the settings"
             yield "UNKNOWN_SCHEME", "SCHEME", message, hint
-
-
-def _group_warnings(rule: Rule, schemes: Sequence[str], control: Control) -> _Warnings:
-    if rule.action is not Action.RETRY or not (rule.to is RetryTo.GROUP or control.is_ordered):
+    matching = [name for name in schemes if pattern.matches(name)]
+    may_name_group = any(name in GROUP_SCHEMES or name not in SCHEME_NAMES for name in matching)
+    if rule.action is not Action.RETRY or not matching or may_name_group:
         return
-    pattern = rule.patterns["SCHEME"]
-    found = [name for name in schemes if pattern.matches(name)]
-    if not found or any(name in GROUP_SCHEMES or name not in SCHEME_NAMES for name in found):
-        return
-    names = ", ".join(found)
+    names = ", ".join(matching)
     if rule.to is RetryTo.GROUP:
         message = f"every attempt fails: dead letters of {names} name no consumer group"
         yield "NO_GROUP", "TO", message, "write TO(TOPIC), which is the default"
@@ -174,21 +175,3 @@ def _group_warnings(rule: Rule, schemes: Sequence[str], control: Control) -> _Wa
 def _may_be_blank(rule: Rule, name: str) -> bool:
     pattern = rule.patterns.get(name)
     return pattern is None or pattern.matches("")
-
-
-def _target(rule: Rule) -> tuple[str, str] | None:
-    """Queue and queue manager of a rule if the table determines them, else None."""
-    if not rule.action.can_fail:
-        return None
-    if rule.forward_topic:
-        return None if inserts(rule) else (rule.forward_topic, "")
-    queue, manager = known_names(rule)
-    return None if queue is None else (queue, manager or "")
-
-
-def _line_of_interval(report: Reporter) -> int:
-    """The line of RETRYINT; 0 if the keyword is split over two lines."""
-    for number, line in enumerate(report.lines, start=1):
-        if "RETRYINT" in line.upper() and not line.lstrip(BLANKS).startswith("*"):
-            return number
-    return 0

@@ -108,9 +108,9 @@ class Matcher:
 def _can_be_looked_up(pattern: Pattern) -> bool:
     """Whether an index finds the pattern by a value without evaluating it."""
     return all(
-        intervals_of(one)
-        or (isinstance(one, StringPattern) and (one.is_literal or one.tail is not None))
-        for one in members_of(pattern)
+        intervals_of(member)
+        or (isinstance(member, StringPattern) and (member.is_literal or member.tail is not None))
+        for member in members_of(pattern)
     )
 
 
@@ -122,10 +122,10 @@ class IntervalIndex:
 
     def __init__(self, intervals: Iterable[tuple[int, Interval]]) -> None:
         changes: dict[int, int] = defaultdict(int)
-        for bit, one in intervals:
-            changes[one.low] ^= bit
-            if one.high is not None:
-                changes[one.high + 1] ^= bit
+        for bit, interval in intervals:
+            changes[interval.low] ^= bit
+            if interval.high is not None:
+                changes[interval.high + 1] ^= bit
         self._bounds = sorted(changes)
         self._rules = list(accumulate((changes[bound] for bound in self._bounds), xor, initial=0))
         """The rules that accept the numbers below all bounds, then from each up to the next one."""
@@ -182,7 +182,7 @@ class _Index:
         self.varied: list[tuple[str, _FieldIndex]] = []
         """Fields whose values are not cached."""
         for name in sorted(patterns, key=field_order):
-            own = {index: it for index, it in patterns[name].items() if index < size}
+            own = {index: of_rule for index, of_rule in patterns[name].items() if index < size}
             fields = self.varied if pattern_keyword(name).is_varied else self.fields
             if own:
                 fields.append((name, _FieldIndex(self.rules, own)))
@@ -218,8 +218,8 @@ class _FieldIndex(dict[FieldValue | None, int]):
         self._expressions: list[tuple[int, Pattern]] = []
         """Rules, as bits, with their patterns that are neither texts nor numbers."""
         for index, pattern in patterns.items():
-            for one in members_of(pattern):
-                self._add(1 << index, one)
+            for member in members_of(pattern):
+                self._add(1 << index, member)
         self._numbers = IntervalIndex(
             (1 << index, interval)
             for index, pattern in patterns.items()

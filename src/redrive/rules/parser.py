@@ -1,8 +1,7 @@
 """Reading a rules table: text to ``RulesTable``, with all findings.
 
 Checks run per entry: syntax; duplicates; class, range and length of values; combination. Then over
-the
-table: one control entry and only at the start, at least one rule. A table with any error is
+the table: one control entry and only at the start, at least one rule. A table with any error is
 refused.
 """
 
@@ -15,9 +14,8 @@ from typing import Final
 from redrive.diagnostics import has_errors
 from redrive.errors import ConfigurationError
 from redrive.printable import counted
-from redrive.rules.allowances import without_allowed
 from redrive.rules.backoff import HOLDS, PARTITIONS, Backoff
-from redrive.rules.diagnosis import EntryDiagnostic, Reporter
+from redrive.rules.diagnosis import EntryDiagnostic, Reporter, without_allowed
 from redrive.rules.keywords import IBM, Dialect, Role, Vocabulary, field_order, vocabulary_of
 from redrive.rules.lint import lint_entry, lint_table
 from redrive.rules.patterns import Pattern
@@ -184,7 +182,7 @@ class _TableReader:
             about = _MISPLACED_CONTROL if self._rule_entries else _SECOND_CONTROL
             self._conflict(entry, next(iter(clauses.values())), *about)
             return
-        known = {name: it for name, it in settings.items() if it is not None}
+        known = {name: setting for name, setting in settings.items() if setting is not None}
         if len(known) == len(settings):
             self._control = _control(known, self._vocabulary.dialect)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
-from operator import eq, ge, gt, le, lt
+from operator import attrgetter, eq, ge, gt, le, lt
 from typing import Any, ClassVar, Final, TypeAlias
 
 import re2
@@ -24,10 +24,10 @@ FieldValue: TypeAlias = str | int
 ABSENT: Final = -1
 """The value of a missing number: no comparison holds for it."""
 
-# Stands for the blanks that pad a value to the length of its field. No value contains it, because
-# the first NUL ends a value, so "behind the last non-blank" is one character class.
-_PADDING: Final = "\0"
-_NOT_PLAIN: Final = frozenset(f"*? {_PADDING}")
+PADDING: Final = "\0"
+"""Stands for the blanks that pad a value to the length of its field. No value contains it, because
+the first NUL ends a value, so "behind the last non-blank" is one character class."""
+_NOT_PLAIN: Final = frozenset(f"*? {PADDING}")
 """Characters of a pattern that do not stand for themselves alone."""
 
 _REGEX_MEMORY: Final = 1 << 20
@@ -120,7 +120,7 @@ class StringPattern(Pattern):
         value = str(value).rstrip(" ")
         if self.is_literal:
             return value == self.normal
-        padded = value.ljust(self.length, _PADDING)
+        padded = value.ljust(self.length, PADDING)
         return _compiled(self.normal).fullmatch(padded) is not None
 
 
@@ -300,22 +300,27 @@ class RangePattern(Pattern):
     def of(cls, intervals: Iterable[Interval], written: str = "") -> RangePattern:
         """The pattern for intervals in any order, which may be empty or overlap."""
         joined: list[Interval] = []
-        for one in sorted(intervals, key=lambda it: it.low):
-            if one.high is not None and one.high < one.low:
+        for interval in sorted(intervals, key=attrgetter("low")):
+            if interval.high is not None and interval.high < interval.low:
                 continue
             last = joined[-1] if joined else None
-            if last is None or (last.high is not None and last.high + 1 < one.low):
-                joined.append(one)
-            elif not last.covers(one):
-                joined[-1] = Interval(last.low, one.high)
+            if last is None or (last.high is not None and last.high + 1 < interval.low):
+                joined.append(interval)
+            elif not last.covers(interval):
+                joined[-1] = Interval(last.low, interval.high)
         return cls(tuple(joined), written)
 
     def complement(self, written: str = "") -> RangePattern:
         """The pattern for all numbers that this one does not match."""
-        lows = (ABSENT, *(None if it.high is None else it.high + 1 for it in self.intervals))
-        highs = (*(it.low - 1 for it in self.intervals), None)
-        gaps = zip(lows, highs, strict=True)
-        return self.of((Interval(low, high) for low, high in gaps if low is not None), written)
+        gaps, low = [], ABSENT
+        for interval in self.intervals:
+            gaps.append(Interval(low, interval.low - 1))
+            if interval.high is None:
+                break
+            low = interval.high + 1
+        else:
+            gaps.append(Interval(low, None))
+        return self.of(gaps, written)
 
     @property
     def matches_anything(self) -> bool:
@@ -324,12 +329,12 @@ class RangePattern(Pattern):
 
     @property
     def meaning(self) -> list[list[int | None]]:
-        return [[one.low, one.high] for one in self.intervals]
+        return [[interval.low, interval.high] for interval in self.intervals]
 
     def matches(self, value: FieldValue) -> bool:
         if isinstance(value, str):
             return self.matches_anything
-        at = bisect_right(self.intervals, value, key=lambda one: one.low)
+        at = bisect_right(self.intervals, value, key=attrgetter("low"))
         return at > 0 and value in self.intervals[at - 1]
 
 
@@ -344,14 +349,14 @@ def _compiled(normal: str) -> re.Pattern[str]:
     first, *rest = ["".join(map(_expression, part)) for part in normal.split("*")]
     middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
     last = f".*{rest[-1]}" if rest else ""
-    return re.compile(f"{first}{middle}{last}{_PADDING}*", re.DOTALL)
+    return re.compile(f"{first}{middle}{last}{PADDING}*", re.DOTALL)
 
 
 def _expression(character: str) -> str:
     if character == "?":
-        return f"[^{_PADDING}]"
+        return f"[^{PADDING}]"
     if character == " ":
-        return f"[ {_PADDING}]"
-    if character == _PADDING:
+        return f"[ {PADDING}]"
+    if character == PADDING:
         return "(?!)"
     return re.escape(character)

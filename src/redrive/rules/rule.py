@@ -119,7 +119,7 @@ class Rule:
 
     line: int = field(default=0, compare=False)
     """First physical line of the rule, by which messages and the ledger name it."""
-    patterns: Mapping[str, Pattern] = field(default_factory=dict)
+    patterns: Mapping[str, Pattern] = field(default_factory=dict, hash=False)
     """Pattern keyword -> pattern; a message matches if all of them do."""
     action: Action
     forward_queue: str = ""
@@ -144,7 +144,9 @@ class Rule:
     @property
     def selective(self) -> dict[str, Pattern]:
         """The patterns without those that match anything."""
-        return {name: it for name, it in self.patterns.items() if not it.matches_anything}
+        return {
+            name: pattern for name, pattern in self.patterns.items() if not pattern.matches_anything
+        }
 
     @property
     def forward_cluster(self) -> str:

@@ -21,6 +21,7 @@ DIALECT(KAFKA) adds, for its own patterns:
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -28,8 +29,16 @@ from typing import Final
 
 from redrive.diagnostics import did_you_mean
 from redrive.rules.diagnosis import Reporter
-from redrive.rules.hints import COMMENTS, character_hint, closing_of, keyword_hint, value_hint
-from redrive.rules.keywords import Keyword, Role, Value, Vocabulary, field_name
+from redrive.rules.keywords import (
+    IBM,
+    KAFKA,
+    LARGEST_NUMBER,
+    Keyword,
+    Role,
+    Value,
+    Vocabulary,
+    field_name,
+)
 from redrive.rules.source import BLANKS, Entry
 
 
@@ -101,6 +110,17 @@ _VERBATIM: Final = {
     Value.BACKOFF: re.compile(r"[^\s'(),|&<>=]+(?:[ \t]*,[ \t]*[^\s'(),|&<>=]+)*"),
 }
 """Values without quotes whose letters are not folded."""
+_QUOTES: Final = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00b4\u0060\u00ab\u00bb"
+_COMMENTS: Final = "*#;/!"
+"""Characters that begin comments in other languages."""
+_KNOWN_WISHES: Final = {
+    "CONVERT": "bodies are never converted; no platform has such a keyword",
+    "CORRELID": "no keyword looks at message or correlation identifiers",
+    "MSGID": "no keyword looks at message or correlation identifiers",
+    "PRIORITY": "no keyword looks at the priority",
+    "PUT": "to put the message on another queue write ACTION(FWD) FWDQ(queue)",
+    "QUEUE": "the original destination is DESTQ, the target of ACTION(FWD) is FWDQ",
+}
 _EXAMPLES: Final = {"path": "$.order.id", "name": "x-tenant"}
 _CLOSE_THE_VALUE: Final = (
     "close the value with '; write a quote inside a value twice; end a continued line in + or -"
@@ -143,7 +163,7 @@ class ClauseReader:
         separated = True
         while True:
             start = self._at
-            self._skip(_SEPARATORS)
+            self._match(_SEPARATORS)
             if self._at == len(self._text):
                 break
             separated = separated or self._at > start
@@ -168,57 +188,62 @@ class ClauseReader:
         if word is None:
             character = self._text[self._at]
             message = f"{character!r} cannot start a clause"
-            self._report(self._at, message, "a keyword", character_hint(character))
+            self._report(self._at, message, "a keyword", _character_hint(character))
             self.lost = True
-            if character in COMMENTS:
+            if character in _COMMENTS:
                 self._at = len(self._text)  # the rest is meant as a comment
             self._resume()
             return None
-        keyword = self._keyword_of(word)
+        name = word.group().upper()
+        plain = self._vocabulary.keywords.get(name)
+        other = self._vocabulary.with_argument.get(name)
+        opened = _CLAUSE_START.match(self._text, word.start())
+        # Of two keywords with the same name, the text shows which one is meant.
+        is_other = plain is None or (opened and _ARGUMENT.match(self._text, opened.end()))
+        keyword = other if other is not None and is_other else plain
         self._at = word.end()
         if keyword is None:
             self._unknown(word)
             return None
         self._keyword = keyword
         if not self._takes("("):
-            name = keyword.name
             message, hint = f"{name} stands without a value", f"write {name}(value)"
             self._report(word.end(), message, "(", hint, subject=name)
             self.lost = True
             if _WORD.match(self._text, self._at) is None:
                 self._resume()
             return None
-        self._skip(_BLANKS)
+        self._match(_BLANKS)
         return self._value(keyword, word.start())
-
-    def _keyword_of(self, word: re.Match[str]) -> Keyword | None:
-        """The keyword of a word; of two with the same name, the one that fits the text."""
-        name = word.group().upper()
-        plain = self._vocabulary.keywords.get(name)
-        other = self._vocabulary.with_argument.get(name)
-        opened = _CLAUSE_START.match(self._text, word.start())
-        is_other = plain is None or (opened and _ARGUMENT.match(self._text, opened.end()))
-        return other if other is not None and is_other else plain
 
     def _unknown(self, word: re.Match[str]) -> None:
         known = self._vocabulary
         name = word.group().upper()
-        allowed = self._keywords_here()
-        are_rules = any(it.role is Role.ACTION for it in allowed)
+        # Only control data, or only keywords of rules, may stand beside the others of the entry.
+        allowed = [*known.keywords.values(), *known.with_argument.values()]
+        words = {clause[1].upper() for clause in _CLAUSE_START.finditer(self._text)}
+        are_control = {keyword.role is Role.CONTROL for keyword in allowed if keyword.name in words}
+        if are_control:
+            is_control = are_control == {True}
+            allowed = [
+                keyword for keyword in allowed if (keyword.role is Role.CONTROL) == is_control
+            ]
+        are_rules = any(keyword.role is Role.ACTION for keyword in allowed)
         role, what = (Role.ACTION, "a pattern keyword or ") if are_rules else (Role.CONTROL, "")
-        listed = ", ".join(it.name for it in allowed if it.role is role)
+        listed = ", ".join(keyword.name for keyword in allowed if keyword.role is role)
+        hint = _keyword_hint(name, known)
         self._report(
             word.start(),
             f"{word.group()} is not a keyword",
             f"{what}one of {listed}",
-            keyword_hint(name, known) or did_you_mean(name, [it.name for it in allowed]),
+            hint or did_you_mean(name, [keyword.name for keyword in allowed]),
             subject=name,
             length=len(name),
             code="UNKNOWN_KEYWORD",
         )
         self.lost = True
         if self._takes("("):
-            self._skip(_BLANKS)
+            self._match(_BLANKS)
             quoted = _QUOTED.match(self._text, self._at)
             self._skip_to_closing(quoted.end() if quoted else self._at)
             return
@@ -226,27 +251,17 @@ class ClauseReader:
         if _SEPARATED.match(self._text, self._at) is None:
             self._resume()
 
-    def _keywords_here(self) -> list[Keyword]:
-        """The keywords that may stand beside the others of the entry: control data, or a rule's."""
-        known = self._vocabulary
-        every = [*known.keywords.values(), *known.with_argument.values()]
-        words = {found[1].upper() for found in _CLAUSE_START.finditer(self._text)}
-        are_control = {it.role is Role.CONTROL for it in every if it.name in words}
-        allowed = are_control if len(are_control) == 1 else {False}
-        return [it for it in every if (it.role is Role.CONTROL) in allowed or not are_control]
-
     def _value(self, keyword: Keyword, offset: int) -> Clause:
         argument, start = "", self._at
         try:
             if keyword.value in {Value.TEXTS, Value.NUMBERS}:
                 argument = self._argument() if keyword.argument else ""
-                self._skip(_BLANKS)
-                negation = _NOT.match(self._text, self._at)
-                self._at = negation.end() if negation else self._at
-                found = self._alternatives(is_negated=negation is not None)
-                start, last = found[0].offset, found[-1]
+                self._match(_BLANKS)
+                is_negated = self._match(_NOT) is not None
+                alternatives = self._alternatives(is_negated=is_negated)
+                start, last = alternatives[0].offset, alternatives[-1]
                 raw = self._text[start : last.offset + last.length]
-                more = argument, tuple(found), negation is not None
+                more = argument, tuple(alternatives), is_negated
                 return Clause(keyword, offset, raw, raw, start, *more)
             value, raw = self._quoted_value() if self._peek() == "'" else self._bare_value()
         except _UnreadableError:
@@ -267,9 +282,8 @@ class ClauseReader:
         if self._takes(")"):
             opened = self._text.rindex("(", 0, start)
             raise self._empty(opened, start + 1 - opened)
-        found = _VERBATIM.get(keyword.value, _BARE).match(self._text, start)
-        raw = found.group() if found else ""
-        self._at += len(raw)
+        bare = self._match(_VERBATIM.get(keyword.value, _BARE))
+        raw = bare.group() if bare else ""
         self._close("in a value without quotes", raw)
         if keyword.value in _VERBATIM:
             return raw, raw
@@ -284,42 +298,41 @@ class ClauseReader:
         return raw.upper(), raw
 
     def _argument(self) -> str:
-        found = _ARGUMENT.match(self._text, self._at)
-        if found is None:
+        argument = self._match(_ARGUMENT)
+        if argument is None:
             at, (name, what) = self._at, (self._keyword.name, self._keyword.argument)
             self._resume()
             message = f"{name} takes a {what}, a comma and a value"
             hint = f"for example {name}('{_EXAMPLES[what]}',value)"
             raise self._unreadable(at, message, f"a {what}", hint)
-        self._at = found.end()
-        quoted, bare = found.groups()
+        quoted, bare = argument.groups()
         return str(bare if quoted is None else quoted.replace("''", "'"))
 
     def _alternatives(self, *, is_negated: bool) -> list[Alternative]:
         name = self._keyword.name
         is_enclosed = self._takes("(")
-        found = [self._alternative()]
+        alternatives = [self._alternative()]
         while self._takes("|"):
             if is_negated and not is_enclosed:
                 at = self._at - 1
                 self._skip_to_closing(at)
                 message = f"{name}: NOT without parentheses stands for one alternative"
                 raise self._unreadable(at, message, ")", f"write {name}(NOT (a|b))")
-            found.append(self._alternative())
+            alternatives.append(self._alternative())
         for _ in range(1 + is_enclosed):
             if self._takes(")"):
                 continue
-            at, there = self._at, self._peek()
+            at, character = self._at, self._peek()
             self._skip_to_closing(at)
-            if not there:
+            if not character:
                 raise self._not_closed(at)
-            message = f"{name}: {there!r} cannot stand in or behind a value"
+            message = f"{name}: {character!r} cannot stand in or behind a value"
             hint = "put a text with blanks, commas or parentheses in single quotes"
             raise self._unreadable(at, message, ") or |", hint)
-        return found
+        return alternatives
 
     def _alternative(self) -> Alternative:
-        self._skip(_BLANKS)
+        self._match(_BLANKS)
         start = self._at
         if self._peek() == "'":
             text = self._quoted()
@@ -329,47 +342,40 @@ class ClauseReader:
             return Alternative(text, start, self._at - start)
         if self._peek() == "/":
             return Alternative(self._regex(), start, self._at - start, is_regex=True)
-        operator = _COMPARISON.match(self._text, start)
-        if operator is not None:
-            self._at = operator.end()
-            self._skip(_BLANKS)
-        sign = operator.group() if operator else ""
-        bare = BARE_IN_KAFKA.match(self._text, self._at)
-        if bare is None:
-            raise self._no_alternative(sign)
-        self._at = bare.end()
-        return Alternative(bare.group(), start, self._at - start, sign)
-
-    def _no_alternative(self, sign: str) -> _UnreadableError:
-        at, there, name = self._at, self._peek(), self._keyword.name
+        comparison = self._match(_COMPARISON)
+        operator = comparison.group() if comparison else ""
+        if operator:
+            self._match(_BLANKS)
+        bare = self._match(BARE_IN_KAFKA)
+        if bare is not None:
+            return Alternative(bare.group(), start, self._at - start, operator)
+        at, character, name = self._at, self._peek(), self._keyword.name
         self._skip_to_closing(at)
-        if sign:
-            return self._unreadable(at, f"{name}: no number follows {sign}", "a number")
-        if there in {"", ")", "|"}:
-            return self._empty(at, 1)
+        if operator:
+            raise self._unreadable(at, f"{name}: no number follows {operator}", "a number")
+        if character in {"", ")", "|"}:
+            raise self._empty(at, 1)
         expected = "a text, a number, a comparison or an expression"
         hint = "put a text with such characters in single quotes"
-        return self._unreadable(at, f"{name}: {there!r} cannot start a value", expected, hint)
+        raise self._unreadable(at, f"{name}: {character!r} cannot start a value", expected, hint)
 
     def _quoted(self) -> str:
-        found = _QUOTED.match(self._text, self._at)
-        if found is None:
+        quoted = self._match(_QUOTED)
+        if quoted is None:
             raise self._open("the quoted value has no end", "a single quote", _CLOSE_THE_VALUE)
-        self._at = found.end()
-        return found[1].replace("''", "'")
+        return quoted[1].replace("''", "'")
 
     def _regex(self) -> str:
         start, name = self._at, self._keyword.name
-        found = _REGEX.match(self._text, start)
-        if found is None:
+        expression = self._match(_REGEX)
+        if expression is None:
             raise self._open(f"{name}: the expression has no end", "a slash", _CLOSE_THE_EXPRESSION)
-        self._at = found.end()
-        if not found[1]:
+        if not expression[1]:
             self._skip_to_closing(start)
             message = f"{name}: there is nothing between the slashes"
             about = message, "an expression", "* matches anything"
             raise self._unreadable(start, *about, code="EMPTY_VALUE", length=2)
-        return found[1].replace(r"\/", "/")
+        return expression[1].replace(r"\/", "/")
 
     def _open(self, message: str, expected: str, hint: str) -> _UnreadableError:
         """Report a value that is never closed; it extends to the end of the entry."""
@@ -399,7 +405,7 @@ class ClauseReader:
         if is_next or self._at == len(self._text):
             raise self._not_closed(end)
         at = self._at
-        closing = closing_of(self._text, at)
+        closing = _closing_of(self._text, at)
         self._at = closing + 1 if closing >= 0 else len(self._text)
         is_blank = bool(raw) and self._text[at - 1] in BLANKS
         message = f"{'a blank' if is_blank else repr(self._text[at])} cannot stand {where}"
@@ -409,7 +415,7 @@ class ClauseReader:
         if raw is None:
             return "a quote inside a quoted value is written twice"
         keyword = self._keyword
-        known = value_hint(keyword, self._text, at)
+        known = _value_hint(keyword, self._text, at)
         if known or keyword.value not in {Value.STRING, Value.NAME, Value.TOPIC} or closing < 0:
             return known
         start = self._text.rindex("(", 0, at) + 1
@@ -432,19 +438,82 @@ class ClauseReader:
         self._at = closing + 1 if closing >= 0 else len(self._text)
 
     def _resume(self) -> None:
-        found = _NEXT_CLAUSE.search(self._text, self._at + 1)
-        self._at = found.start() if found else len(self._text)
+        following = _NEXT_CLAUSE.search(self._text, self._at + 1)
+        self._at = following.start() if following else len(self._text)
 
     def _takes(self, character: str) -> bool:
-        self._skip(_BLANKS)
-        found = self._peek() == character
-        self._at += found
-        return found
+        self._match(_BLANKS)
+        is_there = self._peek() == character
+        self._at += is_there
+        return is_there
 
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]
 
-    def _skip(self, what: re.Pattern[str]) -> None:
-        found = what.match(self._text, self._at)
-        assert found is not None, "these expressions match the empty text"
-        self._at = found.end()
+    def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Read what an expression matches here; nothing is read if it does not match."""
+        match = pattern.match(self._text, self._at)
+        self._at = match.end() if match else self._at
+        return match
+
+
+def _keyword_hint(name: str, known: Vocabulary) -> str:
+    """The keyword that an unknown upper-case word probably means; empty if unknown."""
+    if name in known.keywords["ACTION"].words:
+        return f"write ACTION({name})"
+    if known is IBM and name == "DIALECT":
+        return "DIALECT(KAFKA) has to be the first clause of the table"
+    if known is IBM and name in KAFKA.names:
+        return f"{name} is for tables whose first clause is DIALECT(KAFKA)"
+    return _KNOWN_WISHES.get(name, "")
+
+
+def _character_hint(character: str) -> str:
+    """What a character that cannot start a clause probably means; empty if unknown."""
+    if character == "$":
+        return "variables of a shell are not replaced here"
+    if character == "*":
+        return "a comment needs its own line, which starts with *"
+    if character in _COMMENTS:
+        return "a comment is a line that starts with *"
+    return _look_alike(character)
+
+
+def _value_hint(keyword: Keyword, text: str, at: int) -> str:
+    """What a character that needs quotes in a value probably means.
+
+    Empty if only quotes may help.
+    """
+    character = text[at]
+    if keyword.value in {Value.COUNT, Value.COUNT_OR_WORD, Value.NUMBER} and character in "+-":
+        low = keyword.minimum
+        return f"a number has no sign: {keyword.name} takes numbers from {low} to {LARGEST_NUMBER}"
+    if character == "'" and text[at + 1 :].lstrip(" \t").startswith(")"):
+        return "a quoted value has a quote at both ends"
+    if character == "=" and keyword.references:
+        return f"for a field of the message write {' or '.join(keyword.references)}"
+    return _look_alike(character)
+
+
+def _closing_of(text: str, start: int) -> int:
+    """The offset where the parenthesis around ``start`` is closed; -1 if nowhere.
+
+    Inner parentheses are matched in pairs; if they do not match, the first closing one counts.
+    """
+    depth = 1
+    for index in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[index], 0)
+        if not depth:
+            return index
+    return text.find(")", start)
+
+
+def _look_alike(character: str) -> str:
+    if character in _QUOTES:
+        return "this is a typographic quote: values stand between two straight ones, '"
+    if character == '"':
+        return "values stand between single quotes, '"
+    if character != " " and unicodedata.category(character) in {"Zs", "Cf"}:
+        name = unicodedata.name(character, "no character").lower()
+        return f"this is no blank but U+{ord(character):04X}, {name}: write a blank"
+    return ""

@@ -51,7 +51,7 @@ def resolve_target(rule: Rule, fields: Mapping[str, FieldValue], form: str = GRO
     if rule.action is Action.RETRY:
         return original_target(fields)
     if rule.forward_topic:
-        topic = _INSERT.sub(lambda it: str(fields.get(it[1], "")), rule.forward_topic)
+        topic = _INSERT.sub(lambda insert: str(fields.get(insert[1], "")), rule.forward_topic)
         return Target(topic, "")
     if rule.action is Action.FWD:
         return Target(
@@ -103,9 +103,9 @@ def group_topic(form: str, *, topic: str, group: str) -> str:
         group: The consumer group.
     """
     before, after = (part.replace("{group}", group) for part in form.split("{topic}"))
-    is_one = topic.startswith(before) and topic.endswith(after)
-    is_one = is_one and len(topic) > len(before) + len(after)
-    return topic if is_one else f"{before}{topic}{after}"
+    is_of_group = topic.startswith(before) and topic.endswith(after)
+    is_of_group = is_of_group and len(topic) > len(before) + len(after)
+    return topic if is_of_group else f"{before}{topic}{after}"
 
 
 def is_topic_name(name: str) -> bool:

@@ -50,7 +50,6 @@ _MEASURE: Final = re.compile(r"([0-9]+)([A-Za-z]*)")
 _DECIMAL: Final = re.compile(r"(-?)0*([0-9]+)(?:\.(?=[0-9])([0-9]*?)0*)?")
 _INSERT: Final = re.compile(r"&([A-Za-z]*)")
 _NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9._-]")
-_NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
 _FACTOR: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,2})?")
 _SLOWEST: Final = 1.1
 """The smallest factor above 1; a smaller one would need too many delays."""
@@ -148,31 +147,38 @@ class ValueReader:
         raise self._wrong(message, expected, hint)
 
     def _texts(self, _: str) -> Pattern:
+        clause = self._clause
         try:
-            self._check_argument()
+            if self._keyword.argument == "path":
+                JsonPath.of(clause.argument)
+        except ValueError as problem:
+            message = f"{clause.argument} is not a path: {problem}"
+            expected = "a path such as $.order.items[0].sku or $['a name']"
+            place = clause.offset, len(self._keyword.name)
+            raise self._wrong(message, expected, place=place) from problem
         finally:  # report a wrong value even after a wrong argument
             members = self._each(self._text)
         pattern = members[0] if len(members) == 1 else ListPattern(tuple(members))
         self._check_negation(pattern, f"{self._keyword.name}(' ')")
-        return NotPattern(pattern) if self._clause.is_negated else pattern
+        return NotPattern(pattern) if clause.is_negated else pattern
 
     def _range(self, _: str) -> RangePattern:
-        written = "|".join(f"{it.operator}{it.text}" for it in self._clause.alternatives)
+        alternatives = self._clause.alternatives
+        written = "|".join(f"{number.operator}{number.text}" for number in alternatives)
         pattern = RangePattern.of(self._each(self._interval), written)
         self._check_negation(pattern, f"{self._keyword.name}(NOT >=0)")
         if not self._clause.is_negated:
             return pattern
-        is_list = len(self._clause.alternatives) > 1
-        return pattern.complement(f"NOT ({written})" if is_list else f"NOT {written}")
+        return pattern.complement(f"NOT ({written})" if len(alternatives) > 1 else f"NOT {written}")
 
     def _each(self, read: Callable[[Alternative], _T]) -> list[_T]:
-        found = []
-        for one in self._clause.alternatives:
+        values = []
+        for alternative in self._clause.alternatives:
             with suppress(_WrongValueError):
-                found.append(read(one))
-        if len(found) < len(self._clause.alternatives):
+                values.append(read(alternative))
+        if len(values) < len(self._clause.alternatives):
             raise _WrongValueError
-        return found
+        return values
 
     def _check_negation(self, pattern: Pattern, absent: str) -> None:
         if self._clause.is_negated and pattern.matches_anything:
@@ -182,73 +188,66 @@ class ValueReader:
                 f"for a message that does not have it write {absent}",
             )
 
-    def _check_argument(self) -> None:
-        clause = self._clause
-        if self._keyword.argument != "path":
-            return
-        try:
-            JsonPath.of(clause.argument)
-        except ValueError as problem:
-            message = f"{clause.argument} is not a path: {problem}"
-            expected = "a path such as $.order.items[0].sku or $['a name']"
-            place = clause.offset, len(self._keyword.name)
-            raise self._wrong(message, expected, place=place) from problem
-
-    def _text(self, one: Alternative) -> TextPattern:
-        if one.is_regex:
-            return self._regex(one)
-        if not one.operator:
-            return self._string(one.text, one.place)
-        hint = f"quote the value if {one.operator} belongs to it"
+    def _text(self, alternative: Alternative) -> TextPattern:
+        text, operator = alternative.text, alternative.operator
+        if alternative.is_regex:
+            return self._regex(alternative)
+        if not operator:
+            return self._string(text, alternative.place)
+        hint = f"quote the value if {operator} belongs to it"
         if not self._keyword.argument:
-            message = f"{self._keyword.name} is a text and cannot be compared by {one.operator}"
+            message = f"{self._keyword.name} is a text and cannot be compared by {operator}"
             expected = "a text, an expression between slashes, or a list of them"
-            raise self._wrong(message, expected, hint, (one.offset, len(one.operator)))
-        found = _DECIMAL.fullmatch(one.text)
-        if found is None:
-            message = f"{one.text} is not a number"
-            expected = f"digits, with or without a decimal point: {one.operator}99.5"
-            raise self._wrong(message, expected, hint, one.place)
-        sign, whole, fraction = found.groups()
+            raise self._wrong(message, expected, hint, (alternative.offset, len(operator)))
+        decimal = _DECIMAL.fullmatch(text)
+        if decimal is None:
+            message = f"{text} is not a number"
+            expected = f"digits, with or without a decimal point: {operator}99.5"
+            raise self._wrong(message, expected, hint, alternative.place)
+        sign, whole, fraction = decimal.groups()
         number = f"{whole}.{fraction}" if fraction else whole
-        return ComparisonPattern(one.operator, number if number == "0" else sign + number)
+        return ComparisonPattern(operator, number if number == "0" else sign + number)
 
-    def _regex(self, one: Alternative) -> RegexPattern:
+    def _regex(self, alternative: Alternative) -> RegexPattern:
+        text = alternative.text
+        # In a continued line, a single quote would start a quoted value. Between \Q and \E
+        # everything is literal.
+        expression = text if r"\Q" in text else re.sub(r"\\?'", r"\\x27", text)
         try:
-            return RegexPattern(_without_quotes(one.text))
+            return RegexPattern(expression)
         except ValueError as problem:
             is_missing = re.search("invalid perl operator|escape sequence", str(problem))
             hint = "RE2 has no look-around and no references back to a group" if is_missing else ""
             message = f"the expression cannot be read: {problem}"
             expected = "a regular expression of RE2"
-            raise self._wrong(message, expected, hint, one.place) from problem
+            raise self._wrong(message, expected, hint, alternative.place) from problem
 
-    def _interval(self, one: Alternative) -> Interval:
-        keyword = self._keyword
-        if one.text == "*" and not one.operator and not one.is_regex:
+    def _interval(self, alternative: Alternative) -> Interval:
+        keyword, text, operator = self._keyword, alternative.text, alternative.operator
+        if text == "*" and not operator and not alternative.is_regex:
             return Interval(ABSENT, None)
-        found = _MEASURE.fullmatch(one.text) if not one.is_regex else None
-        factor = _factor(keyword, found[2]) if found else None
-        if found is None or factor is None:
+        measure = _MEASURE.fullmatch(text) if not alternative.is_regex else None
+        factor = _factor(keyword, measure[2]) if measure else None
+        if measure is None or factor is None:
             units = _units(keyword)
             known = f"the units of {keyword.name} are {units}"
-            hint = (known if units else f"{keyword.name} has no units") if found else ""
-            measure = f" with or without {units}" if units else ""
-            expected = f"digits{measure}, a comparison such as >=3, or *"
-            message = f"{keyword.name} is a number, {one.text} is not"
-            raise self._wrong(message, expected, hint, one.place)
-        number = self._in_range(found[1], one.place) * factor
-        if keyword.name == "AGE" and one.operator in {"", "="}:
+            hint = (known if units else f"{keyword.name} has no units") if measure else ""
+            with_units = f" with or without {units}" if units else ""
+            expected = f"digits{with_units}, a comparison such as >=3, or *"
+            message = f"{keyword.name} is a number, {text} is not"
+            raise self._wrong(message, expected, hint, alternative.place)
+        number = self._in_range(measure[1], alternative.place) * factor
+        if keyword.name == "AGE" and operator in {"", "="}:
             message = "a message has an exact age for one second only"
-            expected = f"a comparison: >{one.text} or <{one.text}"
-            raise self._wrong(message, expected, place=one.place)
+            expected = f"a comparison: >{text} or <{text}"
+            raise self._wrong(message, expected, place=alternative.place)
         bounds = {
             ">": (number + 1, None),
             ">=": (number, None),
             "<": (0, number - 1),
             "<=": (0, number),
         }
-        return Interval(*bounds.get(one.operator, (number, number)))
+        return Interval(*bounds.get(operator, (number, number)))
 
     def _name(self, value: str) -> str:
         self._refuse_wildcard(value)
@@ -278,10 +277,10 @@ class ValueReader:
         """A topic's name with inserts, which are in upper case."""
         keyword = self._keyword
         cluster, colon, topic = value.rpartition(":")
-        named = (it[0] for it in _INSERT.finditer(topic))
-        unknown = next((it for it in named if it.upper() not in keyword.references), "")
+        inserts = (insert[0] for insert in _INSERT.finditer(topic))
+        unknown = next((name for name in inserts if name.upper() not in keyword.references), "")
         text = _INSERT.sub("", topic)
-        wrong = _NOT_IN_TOPICS.search(text)
+        wrong = _NOT_IN_LABELS.search(text)
         code, hint = "BAD_VALUE", ""
         if unknown:
             message = f"{unknown} is not a field of the message that {keyword.name} can insert"
@@ -303,7 +302,7 @@ class ValueReader:
             code, expected = "TOO_LONG", f"at most {keyword.length} characters"
             message = f"a topic's name has {expected}, this one has {len(text)}"
         else:
-            return _INSERT.sub(lambda it: it[0].upper(), value)
+            return _INSERT.sub(lambda insert: insert[0].upper(), value)
         raise self._wrong(message, expected, hint, code=code)
 
     def _label(self, value: str) -> str:
@@ -312,7 +311,7 @@ class ValueReader:
         if value and wrong is None and len(value) <= length:
             return value
         problem = (
-            (f"{wrong[0]!r} is not part of such a name") if wrong else f"{value!r} is not a name"
+            f"{wrong[0]!r} is not part of such a name" if wrong else f"{value!r} is not a name"
         )
         expected = f"up to {length} letters, digits, dots, hyphens, underscores"
         raise self._wrong(problem, expected, "the settings have it as [transforms.NAME]")
@@ -373,16 +372,14 @@ class ValueReader:
 
     def _refuse_wildcard(self, value: str) -> None:
         if _WILDCARD.search(value) is not None:
-            message, expected = (
-                f"{self._keyword.name} takes no wildcards",
-                "a value without * and ?",
-            )
+            message = f"{self._keyword.name} takes no wildcards"
+            expected = "a value without * and ?"
             hint = "wildcards belong into patterns such as DESTQ; there is no escape for them"
             raise self._wrong(message, expected, hint, self._wildcard(), code="WILDCARD")
 
     def _wildcard(self) -> tuple[int, int]:
-        found = _WILDCARD.search(self._clause.raw)
-        return self._clause.value_offset + (found.start() if found else 0), 1
+        wildcard = _WILDCARD.search(self._clause.raw)
+        return self._clause.value_offset + (wildcard.start() if wildcard else 0), 1
 
     def _wrong(
         self,
@@ -402,21 +399,11 @@ class ValueReader:
 
 def read_number(keyword: Keyword, text: str) -> int | None:
     """A number with a unit of its keyword, such as ``2h`` for ``AGE``; None if it is not one."""
-    found = _MEASURE.fullmatch(text)
-    if found is None or len(found[1].lstrip("0")) > len(str(LARGEST_NUMBER)):
+    measure = _MEASURE.fullmatch(text)
+    if measure is None or len(measure[1].lstrip("0")) > len(str(LARGEST_NUMBER)):
         return None
-    factor = _factor(keyword, found[2])
-    return None if factor is None else int(found[1]) * factor
-
-
-def _without_quotes(expression: str) -> str:
-    r"""The same expression with ``\x27`` for each single quote.
-
-    In a continued line, a single one would start a quoted value.
-    """
-    if r"\Q" in expression:  # up to \E everything is literal
-        return expression
-    return re.sub(r"\\?'", r"\\x27", expression)
+    factor = _factor(keyword, measure[2])
+    return None if factor is None else int(measure[1]) * factor
 
 
 def _factor(keyword: Keyword, unit: str) -> int | None:

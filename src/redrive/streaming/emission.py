@@ -271,7 +271,6 @@ class Emission:
 
     def _renew_deciders(self, states: States) -> None:
         self._deciders = self._factory.deciders(states)
-        self._triggers = self._factory.triggers(states)
         self._cache = DecisionCache()
 
     def emit(
@@ -307,7 +306,6 @@ class Emission:
             late=int(self._order.late * 1000),
             breakers=known.breakers,
             topic_ids=self._order.topic_ids,
-            triggers=self._triggers,
             cache=self._cache,
         )
         try:

@@ -9,7 +9,6 @@ from redrive.topology.bindings import Bindings
 from redrive.topology.mq import objects as mq
 from redrive.topology.mq.checks import check_topology
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.triggers import trigger_problem, triggered_queues
 from redrive.topology.mqe import objects as mqe
 
 
@@ -23,7 +22,6 @@ def check_together(
         *_duplicates(network, managers),
         *_binding_findings(network, managers, bindings),
         *_topic_findings(network, managers, bindings),
-        *_depth_findings(network, bindings),
     ]
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
 
@@ -63,20 +61,6 @@ def _binding_findings(
                 message = f"bindings name {queue}, which is not a local queue of {name}"
                 hint = "only local queues can be bound"
                 yield _error(binding.location, "UNKNOWN_QUEUE", message, hint)
-
-
-def _depth_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic]:
-    for manager in network.queue_managers.values():
-        for queue in triggered_queues(manager):
-            holder = manager.holder_of(queue.name)
-            group = bindings.consumer_group(queue=queue.name, queue_manager=holder)
-            by_depth = queue.trigger_type is not mq.TriggerType.EVERY
-            if by_depth and not group and not trigger_problem(manager, queue):
-                message = f"TRIGTYPE({queue.trigger_type}) of {queue} causes no trigger message:"
-                message += " the bindings name no consumer group for its depth"
-                hint = "name the group in the bindings (consumer_group), or use TRIGTYPE(EVERY)"
-                location = queue.set_at("TRIGTYPE", "TRIGGER")
-                yield location.finding(Severity.WARNING, "NO_TRIGGER", message, hint=hint)
 
 
 def _topic_findings(

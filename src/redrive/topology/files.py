@@ -11,7 +11,6 @@ from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
 from redrive.topology.checks import check_together
 from redrive.topology.document import read_document
 from redrive.topology.mq.inserts import NO_CONFIGURATION, Configuration, read_configuration
-from redrive.topology.mq.mqweb import is_mqweb, read_commands
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import CommandCounts, read_mqsc
@@ -159,6 +158,9 @@ class _Files:
             self._read_configuration(text, source)
         elif source.suffix in YAML_SUFFIXES:
             self._read_yaml(text, source.name)
+        elif source.suffix == JSON_SUFFIX:
+            message = "the JSON of mqweb was removed; 0.1.0 was the last version that read it"
+            self._error("UNSUPPORTED", message, source.name, hint="write MQSC, as dmpmqcfg does")
         else:
             self._read_script(text, source)
 
@@ -170,10 +172,6 @@ class _Files:
 
     def _read_script(self, text: str, source: SourceText) -> None:
         file = source.name
-        commands = None
-        if source.suffix == JSON_SUFFIX:
-            commands, findings = read_commands(text, file)
-            self.findings += findings
         name = source.queue_manager or manager_name(text) or Path(file).stem
         everywhere = self._configurations.get("", NO_CONFIGURATION)
         configuration = self._configurations.get(name, NO_CONFIGURATION).over(everywhere)
@@ -184,7 +182,6 @@ class _Files:
             file=file,
             base=self.managers.get(name),
             configuration=configuration,
-            commands=commands,
         )
         self.managers[name] = result.queue_manager
         self.findings += result.diagnostics
@@ -234,14 +231,15 @@ def named_sources(text: str, path_of: Callable[[str], Path] = Path) -> NamedSour
 
 
 def _holds_definitions(path: Path) -> bool:
-    """Whether a file of a folder has definitions: by its name, and JSON by its content."""
+    """Whether a file of a folder has definitions by its name; or JSON of mqweb, an error."""
     suffix = path.suffix.lower()
     if suffix != JSON_SUFFIX:
         return suffix in SUFFIXES
     try:
-        return is_mqweb(path.read_bytes())
+        data = path.read_bytes()
     except OSError:
         return True  # reading it will report the error
+    return any(word in data for word in (b'"runCommand', b'"commandResponse"'))
 
 
 def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
@@ -251,8 +249,8 @@ def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
     than failed commands.
 
     Args:
-        sources: MQSC scripts, the JSON of mqweb, ``qm.ini`` files with inserts for one manager or
-            for all, and YAML files with ``kind: mqe`` or ``kind: bindings``.
+        sources: MQSC scripts, ``qm.ini`` files with inserts for one manager or for all, and YAML
+            files with ``kind: mqe`` or ``kind: bindings``.
     """
     files = _Files()
     loaded = [files.load(one) if isinstance(one, Source) else one for one in sources]

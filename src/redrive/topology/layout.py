@@ -15,7 +15,6 @@ from redrive.topology.files import Topology
 from redrive.topology.mq import objects as mq
 from redrive.topology.mq.network import senders
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
-from redrive.topology.mq.triggers import trigger_problem, triggered_queues
 from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.routes import connections_on_way
 from redrive.topology.mqe.tables import Tables
@@ -116,16 +115,10 @@ def _topics_in_mq(topology: Topology, manager: QueueManager) -> Iterator[QueueTo
     name = manager.name
     yield QueueTopic(topic=put_topic(name), role=TopicRole.PUTS, queue_manager=name)
     queues = dict(manager.every_queue)
-    # The product's own dead-letter and initiation queues need no DEFINE; others are not used.
-    used = [manager.attributes.dead_letter_queue]
-    used += [
-        one.initiation_queue
-        for one in triggered_queues(manager)
-        if not trigger_problem(manager, one)
-    ]
-    for queue_name in used:
-        if (found := manager.queue(queue_name)) is not None:
-            queues[queue_name] = found
+    # The product's own dead-letter queue needs no DEFINE; its other queues are not used.
+    dead_letter_queue = manager.queue(manager.attributes.dead_letter_queue)
+    if dead_letter_queue is not None:
+        queues[dead_letter_queue.name] = dead_letter_queue
     for queue in queues.values():
         if not isinstance(queue, mq.LocalQueue):
             continue

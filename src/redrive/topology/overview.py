@@ -15,7 +15,6 @@ from redrive.topology.files import Topology
 from redrive.topology.layout import Resting, topics_of
 from redrive.topology.mq import objects as mq
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.publications import topic_string_of
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.routes import link_to
@@ -79,20 +78,6 @@ class ConnectionOverview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionOverview:
-    """An administrative subscription of IBM MQ."""
-
-    name: str
-    topic_string: str
-    """Its topics; empty if its topic object does not exist."""
-    target: Target
-    """The queue of its copies."""
-    is_served: bool
-    """Whether it can get copies here."""
-    location: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueManagerOverview:
     """A queue manager."""
 
@@ -106,7 +91,6 @@ class QueueManagerOverview:
     clusters: tuple[str, ...] = ()
     queues: tuple[QueueOverview, ...] = ()
     connections: tuple[ConnectionOverview, ...] = ()
-    subscriptions: tuple[SubscriptionOverview, ...] = ()
 
     @property
     def queues_by_kind(self) -> Mapping[str, int]:
@@ -205,21 +189,6 @@ def _in_mq(
             _channel(network, manager, one, resting.get((manager.name, one.name), _NOT_RESTING))
             for one in manager.channels.values()
         ),
-        subscriptions=tuple(_subscription(manager, it) for it in manager.subscriptions.values()),
-    )
-
-
-def _subscription(manager: QueueManager, subscription: mq.Subscription) -> SubscriptionOverview:
-    string = topic_string_of(manager, subscription)
-    return SubscriptionOverview(
-        name=subscription.name,
-        topic_string=string or "",
-        target=Target(
-            queue=subscription.destination,
-            queue_manager=subscription.destination_manager or manager.name,
-        ),
-        is_served=subscription.is_served and string is not None,
-        location=str(subscription.location),
     )
 
 

@@ -76,34 +76,6 @@ class DynamicQueue(NamedTuple):
         return self.until is None or now < self.until
 
 
-class Stream(NamedTuple):
-    """Where the copy of each message goes (STREAMQ)."""
-
-    queue: str
-    """A queue of the same manager: local, an alias or remote."""
-    is_required: bool
-    """Whether a message is refused if its copy is (STRMQOS)."""
-
-
-class SubscriberCopy(NamedTuple):
-    """The copy of a publication for one subscription."""
-
-    subscription: str
-    destination: Destination
-    """The intake of the manager that publishes, with the names of the subscription's queue."""
-    correlation: str
-    """CorrelId of the copy; empty for that of the publication."""
-    priority: int | None
-    """Priority of the copy; -1 for that of its queue, None for that of the publication."""
-
-
-class Publication(NamedTuple):
-    """A publication: the copies of a message that was put to a topic."""
-
-    topic_string: str
-    copies: tuple[SubscriberCopy, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
     """Where to write a message."""
@@ -118,7 +90,6 @@ class Destination:
     limits: QueueLimits = UNLIMITED
     is_arrival: bool = False
     """Whether the message then is on its final queue of IBM MQ, not on the way to it."""
-    stream: Stream | None = None
     is_choice: bool = False
     """Whether another seed may lead to another instance of a cluster queue."""
     binds_groups: bool = False
@@ -129,9 +100,6 @@ class Destination:
     """MQPRI value of a message that uses the queue's default."""
     cap_expiry: int | None = None
     """Longest Expiry that the message may have, in tenths of a second; None for no limit."""
-    publication: Publication | None = None
-    """The copies to make, if the names resolve to a topic. The destination itself is then the
-    intake of the manager, which publishes messages with these names."""
     discovered: tuple[Discovered, ...] = ()
     """Remote definitions that were discovered, which are permanent."""
     expiry: int | None = None

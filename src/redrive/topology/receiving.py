@@ -27,7 +27,6 @@ from redrive.topology.mqe.message import Conditions
 from redrive.topology.mqe.resolver import MqeResolver
 from redrive.topology.mqe.results import Delivered, End, Failed, Failure, Stored
 from redrive.topology.mqe.results import Resolution as MqeResolution
-from redrive.topology.mqe.rules import load_rules
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
 
@@ -40,7 +39,6 @@ _REASONS: Final = {
     Failure.NO_QUEUE_ACCEPTS: Reason.UNKNOWN_OBJECT_NAME,
     Failure.MESSAGE_TOO_BIG: Reason.MSG_TOO_BIG_FOR_Q,
     Failure.QUEUE_FULL: Reason.Q_FULL,
-    Failure.RULE_VETO: Reason.PUT_INHIBITED,
 }
 """The closest reason codes for failures of MQ Everyplace, which have no numbers; else 2087."""
 
@@ -80,7 +78,7 @@ def receiving_queue_managers(
     ``stopped`` are stopped connections of MQ Everyplace: manager and name.
     """
     network = topology.mqe
-    resolver = MqeResolver(network, rules=load_rules(network)[0]) if network else None
+    resolver = MqeResolver(network) if network else None
     found: dict[str, MqReceivingQueueManager | MqeReceivingQueueManager] = {}
     for name, source in sources.items():
         if _receiver_name(source) in topology.mq:

@@ -30,7 +30,6 @@ from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, Tri
 from redrive.topology.mqe.results import Delivered, End, Failed, Stored
 from redrive.topology.mqe.results import Resolution as MqeResolution
 from redrive.topology.mqe.results import Step as MqeStep
-from redrive.topology.mqe.rules import load_rules
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.receiving import MqeReceivingQueueManager, MqReceivingQueueManager
 
@@ -79,7 +78,7 @@ class Caused:
     """A further message that a put causes."""
 
     what: str
-    """``a copy (STREAMQ)``, ``a report of arrival``."""
+    """Such as ``a report of arrival``."""
     end: str
     final: str = ""
     """Queue and manager where it is; empty if nowhere."""
@@ -219,7 +218,7 @@ def trace_moves(
     network = topology.mqe
     if network is None or network.queue_manager(at) is None:
         raise KeyError(at)
-    resolver = MqeResolver(network, rules=load_rules(network)[0])
+    resolver = MqeResolver(network)
     message = Message(length=length)
     resolution = resolver.resolve(at, names, message)
     for move in moves:

@@ -9,4 +9,4 @@ from redrive.what_if.answer import WhatIf
 from redrive.what_if.question import Question, ask
 from redrive.what_if.sources import Over
 
-__all__ = ["Over", "Question", "WhatIf", "ask", "document", "page", "text"]
+__all__ = ["Over", "Question", "WhatIf", "answer", "ask", "text"]

@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import NamedTuple
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
 
 from redrive.rules.analysis import ControlChange
-from redrive.topology.names import Names
-from redrive.what_if.equal_messages import Disposition
+from redrive.what_if.verdict import Disposition
 
 
-class Loss(IntEnum):
+class Loss(StrEnum):
     """Whether a change discards a message that was kept; the worst first."""
 
-    AT_ONCE = 0
-    IN_THE_END = 1
-    """Once all earlier attempts have failed."""
-    NONE = 2
+    AT_ONCE = "newly discarded"
+    IN_THE_END = "newly discarded if every attempt fails"
+    NONE = ""
 
 
-class Cell(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TriedTable:
+    """One of the two tables."""
+
+    name: str
+    hash: str
+    actions: Mapping[str, int]
+    """The number of messages by what it does with them next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
     """A cell of the matrix: messages with the same actions."""
 
     old: Disposition
     new: Disposition
-    is_changed: bool
+    changed: bool
     """Whether anything changes for them, now or after failed attempts."""
+    count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One message of a kind of change."""
 
@@ -38,27 +48,35 @@ class Sample:
     """Its identity; for history, that of one of several equal messages."""
     fields: Mapping[str, str | int]
     """The match fields."""
+    shown: str
+    """The match fields as text."""
     old: str
     new: str
     because: Sequence[str]
     """Why the new table differs, line by line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, order=True)
+class NextAction:
+    """What a table does next, and the line of its rule; 0 for none."""
+
+    action: Disposition
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """Messages with the same two deciding rules, for which something changes."""
 
-    old: Disposition
-    old_line: int
-    """Line of the rule in the old table; 0 for none."""
-    new: Disposition
-    new_line: int
     loss: Loss
     count: int
+    old: NextAction
+    new: NextAction
     samples: Sequence[Sample]
 
 
-class RuleCount(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RuleCount:
     """The number of messages that one rule applies to next."""
 
     rule: str
@@ -70,11 +88,20 @@ class RuleCount(NamedTuple):
     new: int
 
 
-class TargetCount(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class IdleRule:
+    """A rule that matches none of the messages."""
+
+    line: int
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCount:
     """The number of messages put to one queue next."""
 
-    disposition: Disposition
-    target: Names
+    action: Disposition
+    target: str
     old: int
     new: int
 
@@ -83,31 +110,34 @@ class TargetCount(NamedTuple):
 class Refused:
     """Puts of the new table that would fail now."""
 
-    target: Names
+    target: str
     reason: int
+    reason_name: str
     detail: str
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """What changes if one table replaces another."""
+    """What changes if one table replaces another; ``asdict`` makes its document."""
 
     handler: str
-    old_name: str
-    old_hash: str
-    new_name: str
-    new_hash: str
+    old: TriedTable
+    new: TriedTable
     messages: Mapping[str, int]
-    """The number of messages, by where they wait."""
-    matrix: Mapping[Cell, int]
+    """The number of messages, by where they wait, and in total."""
+    changed: int
+    """The number of messages for which something changes."""
+    newly_discarded: int
+    newly_discarded_in_the_end: int
     changes: Sequence[Change]
     """New discards first, then the most frequent."""
+    matrix: Sequence[Cell]
     rules: Sequence[RuleCount]
+    never_matched: Sequence[IdleRule]
+    """The rules of the new table that match none of the messages."""
     targets: Sequence[TargetCount]
-    refused: Sequence[Refused]
-    never_matched: Sequence[tuple[int, str]]
-    """Line and text of the new table's rules that match none of the messages."""
+    failing_now: Sequence[Refused]
     control: Sequence[ControlChange]
     schemes: Sequence[str]
     """Names of dead-letter schemes that differ or are missing in the settings."""
@@ -119,20 +149,22 @@ class WhatIf:
     @property
     def total(self) -> int:
         """The number of messages tried."""
-        return sum(self.messages.values())
+        return self.messages["total"]
 
-    @property
-    def changed(self) -> int:
-        """The number of messages for which something changes."""
-        return sum(count for cell, count in self.matrix.items() if cell.is_changed)
 
-    def lost(self, loss: Loss) -> int:
-        """The number of kept messages that would be discarded."""
-        return sum(change.count for change in self.changes if change.loss is loss)
-
-    def dispositions(self, *, new: bool) -> dict[Disposition, int]:
-        """The number of messages by what a table does with them next."""
-        found = dict.fromkeys(Disposition, 0)
-        for cell, count in self.matrix.items():
-            found[cell.new if new else cell.old] += count
-        return found
+def document_of_table(answer: WhatIf) -> dict[str, Any]:
+    """The results of the messages, if both tables of the answer are the job's."""
+    whole = asdict(answer)
+    return {
+        "handler": answer.handler,
+        "table": {"name": answer.new.name, "hash": answer.new.hash},
+        "messages": answer.messages,
+        "actions": answer.new.actions,
+        "rules": [
+            {"line": rule.new_line, "rule": rule.rule, "count": rule.new} for rule in answer.rules
+        ],
+        "targets": [
+            {"action": row.action, "target": row.target, "count": row.new} for row in answer.targets
+        ],
+        **{name: whole[name] for name in ("failing_now", "never_matched", "seconds", "notes")},
+    }

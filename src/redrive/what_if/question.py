@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from redrive.collector import collector_paused
 from redrive.configuration import HandlerConfiguration, JobConfiguration
-from redrive.configuration.deciders import DeciderFactory, counts_depths
+from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.commands import NO_STATES
 from redrive.engine.facts import Answers, Facts, Questions, TopicFacts
 from redrive.engine.rules_decider import RulesDecider
@@ -27,16 +27,10 @@ from redrive.outcomes.inventory import Engine, Inventory
 from redrive.outcomes.rows import pattern_fields
 from redrive.outcomes.storage import is_remote
 from redrive.rules import Dialect, RulesTable
-from redrive.rules.analysis import control_changes
 from redrive.what_if.answer import WhatIf
-from redrive.what_if.equal_messages import SharedDecoder
-from redrive.what_if.processes import ShareProcesses
-from redrive.what_if.sources import Over, Waiting
+from redrive.what_if.sources import Over, number_of_reads, parts_of, waiting_for
 from redrive.what_if.tally import Tally
-from redrive.what_if.totals import Totals
 
-_MANY: Final = 200_000
-"""Offsets that justify another process."""
 _LARGE: Final = 4 * 1024**3
 """Bytes of a ledger above which Spark reads it: some hundred million outcomes."""
 _KNOWN_OF_A_DIALECT: Final = frozenset({"SCHEME", *PATTERN_KEYWORDS})
@@ -53,7 +47,7 @@ _ONE_BY_ONE: Final = (
 _UNCHECKED: Final = "the broker cannot be reached: whether targets exist and accept puts is unknown"
 
 
-def _no_progress(_: int) -> None:
+def _no_progress(_done: int, _total: int) -> None:
     """Ignores progress."""
 
 
@@ -73,18 +67,13 @@ class Question:
     by_spark: bool | None = None
     """Whether Spark reads history; None: where the ledger is larger than one process should
     read."""
-    processes: int = 1
-    """How many processes may share the work, if there is enough. With more than one, the program's
-    main module is imported again, as ``multiprocessing`` does when it spawns."""
-    begun: Callable[[int], None] = field(default=_no_progress)
-    """Called with the amount to read."""
-    advance: Callable[[int], None] = field(default=_no_progress)
-    """Called with the amount read since the last call."""
+    show_progress: Callable[[int, int], None] = field(default=_no_progress)
+    """Called with the number of messages that were read, and that of all."""
 
     def configuration(self, job: JobConfiguration) -> HandlerConfiguration:
         """The handler in one of the jobs."""
-        index = [one.identity.name for one in self.old.handlers].index(self.handler)
-        return job.handlers[index]
+        names = [handler.identity.name for handler in self.old.handlers]
+        return job.handlers[names.index(self.handler)]
 
 
 def ask(question: Question) -> WhatIf:
@@ -96,48 +85,34 @@ def ask(question: Question) -> WhatIf:
         TransientFault: The broker did not answer in time.
     """
     begun = time.monotonic()
-    _check_same_queue(question)
-    is_live = any(it is not Over.HISTORY for it in question.over)
+    handlers = [question.configuration(job) for job in (question.old, question.new)]
+    _check_same_queue(*handlers)
+    is_live = any(place is not Over.HISTORY for place in question.over)
     notes = [_ENRICHED] if question.new.enrichment else []
     cluster = _open_cluster(question, notes, required=is_live)
-    tables = _Tables(question, cluster, int(time.time() * 1000))
-    tally = tables.tally
-    _check_history_fields(question, tables.old.table, tables.new.table)
+    facts = Facts(time.monotonic)
+    old, new = (_decider(question, job, facts, cluster) for job in (question.old, question.new))
+    if Over.HISTORY in question.over:
+        _check_fields(old.table, new.table)
+    tally = Tally(
+        old, new, facts,
+        _best_case if cluster is None else ClusterFacts(cluster).answers,
+        now=int(time.time() * 1000), schemes=_other_schemes(question), mask=question.mask,
+    )  # fmt: skip
     with collector_paused():
         if cluster is not None and is_live:
-            _try_waiting(question, cluster, tables)
+            _try_waiting(question, cluster, tally)
         if Over.HISTORY in question.over:
             notes += _try_history(question, tally)
             notes += [_AS_READ] if question.old.schemes != question.new.schemes else []
-    is_ordered = tables.old.table.control.is_ordered or tables.new.table.control.is_ordered
+    is_ordered = old.table.control.is_ordered or new.table.control.is_ordered
     notes += [_ONE_BY_ONE] if is_ordered else []
-    return _answer(
-        question, (tables.old, tables.new), tally.totals(), notes, time.monotonic() - begun
-    )
+    names = handlers[0].rules_name, handlers[1].rules_name
+    seconds = time.monotonic() - begun
+    return tally.answer(question.handler, names, over=question.over, seconds=seconds, notes=notes)
 
 
-class _Tables:
-    def __init__(self, question: Question, cluster: Cluster | None, now: int) -> None:
-        """Make them as an emitting process does; ``now`` is the time of the attempts, in ms."""
-        facts = Facts(time.monotonic)
-        self.now = now
-        self.old, self.new = (
-            _handler(question, job, facts, cluster) for job in (question.old, question.new)
-        )
-        answers = _best_case if cluster is None else ClusterFacts(cluster).answers
-        decoders = _decoders(question)
-        self.tally = Tally(
-            self.old, self.new, facts, answers, now=now, decoders=decoders, mask=question.mask
-        )
-
-
-def _decoders(question: Question) -> tuple[SharedDecoder, SharedDecoder]:
-    old, new = (SharedDecoder(job.scheme_table) for job in (question.old, question.new))
-    return (old, old) if question.old.schemes == question.new.schemes else (old, new)
-
-
-def _check_same_queue(question: Question) -> None:
-    old, new = (question.configuration(job) for job in (question.old, question.new))
+def _check_same_queue(old: HandlerConfiguration, new: HandlerConfiguration) -> None:
     if old.identity.topic != new.identity.topic:
         raise UsageError(
             f"the new table handles {new.identity.queue}, the old one {old.identity.queue}",
@@ -145,38 +120,18 @@ def _check_same_queue(question: Question) -> None:
         )
 
 
-def _try_waiting(question: Question, cluster: Cluster, tables: _Tables) -> None:
-    handler = question.configuration(question.old)
-    waiting = Waiting.of(question.old, handler, cluster, question.over)
-    question.begun(waiting.offsets)
-    own, *others = waiting.shares(_processes(question, waiting.offsets))
-    silent = replace(question, begun=_no_progress, advance=_no_progress)
-    shares = [_Share(silent, one, tables.now) for one in others]
-    with ShareProcesses(shares, question.advance) as processes:
-        for part in own.parts(processes.advance):
-            tables.tally.add(part)
-        tables.tally.totals().add(processes.totals())
+def _try_waiting(question: Question, cluster: Cluster, tally: Tally) -> None:
+    job = question.old
+    waiting = waiting_for(job, question.configuration(job), cluster, question.over)
+    done, total = 0, number_of_reads(waiting)
 
+    def advance(number: int) -> None:
+        nonlocal done
+        done += number
+        question.show_progress(done, total)
 
-def _processes(question: Question, offsets: int) -> int:
-    # If a queue may become full, all puts must be counted in one place.
-    is_single = any(map(counts_depths, (question.old, question.new)))
-    return 1 if is_single or offsets < _MANY else question.processes
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    question: Question
-    waiting: Waiting
-    now: int
-
-    def __call__(self, advance: Callable[[int], None]) -> Totals:
-        cluster = Cluster.open(self.question.old.connection, timeout=ANSWER)
-        tally = _Tables(self.question, cluster, self.now).tally
-        with collector_paused():
-            for part in self.waiting.parts(advance):
-                tally.add(part)
-        return tally.totals()
+    for part in parts_of(waiting, job.connection, advance):
+        tally.add(part)
 
 
 def _try_history(question: Question, tally: Tally) -> tuple[str, ...]:
@@ -202,9 +157,8 @@ def _engine(question: Question, inventory: Inventory) -> Iterator[Engine | None]
         yield engine
 
 
-def _check_history_fields(question: Question, *tables: RulesTable) -> None:
-    if Over.HISTORY not in question.over:
-        return
+def _check_fields(*tables: RulesTable) -> None:
+    """Check that the ledger has the fields that tables need."""
     for table in tables:
         unknown = sorted(table.asked - _KNOWN_OF_A_DIALECT)
         if table.control.dialect is Dialect.KAFKA and unknown:
@@ -225,7 +179,7 @@ def _open_cluster(question: Question, notes: list[str], *, required: bool) -> Cl
         return None
 
 
-def _handler(
+def _decider(
     question: Question, job: JobConfiguration, facts: Facts, cluster: Cluster | None
 ) -> RulesDecider:
     states = read_states(job, cluster) if job.topology and cluster is not None else NO_STATES
@@ -243,35 +197,7 @@ def _best_case(questions: Questions) -> Answers:
 
 def _other_schemes(question: Question) -> tuple[str, ...]:
     old, new = question.old.schemes, question.new.schemes
-    differing = [one for one in (*old, *new) if one not in old or one not in new]
+    differing = [scheme for scheme in (*old, *new) if scheme not in old or scheme not in new]
     if old != new and not differing:
         differing = [*new]  # another order: the first that recognises a dead letter reads it
-    return tuple(sorted({one.name for one in differing}))
-
-
-def _answer(
-    question: Question,
-    handlers: tuple[RulesDecider, RulesDecider],
-    totals: Totals,
-    notes: list[str],
-    seconds: float,
-) -> WhatIf:
-    old, new = handlers
-    return WhatIf(
-        handler=question.handler,
-        old_name=question.configuration(question.old).rules_name,
-        old_hash=old.table.hash,
-        new_name=question.configuration(question.new).rules_name,
-        new_hash=new.table.hash,
-        messages={over.value: totals.messages[over] for over in Over if over in question.over},
-        matrix=dict(totals.matrix),
-        changes=totals.changes(),
-        rules=tuple(totals.rules(old.table, new.table)),
-        targets=tuple(totals.targets(question.mask)),
-        refused=tuple(totals.refused(question.mask)),
-        never_matched=tuple(totals.never_matched(new.table)),
-        control=tuple(control_changes(old.table, new.table)),
-        schemes=_other_schemes(question),
-        seconds=seconds,
-        notes=(*totals.risks(question.mask), *notes),
-    )
+    return tuple(sorted({scheme.name for scheme in differing}))

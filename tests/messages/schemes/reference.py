@@ -40,8 +40,10 @@ READERS: dict[str, Reader] = {
 
 def places(scheme: str) -> dict[str, list[tuple[str, Reader]]]:
     """Part -> headers that tell it, in order of preference."""
-    told = {part: text for part, text in SCHEMES[scheme].items() if part != "leading"}
-    return {part: [_place(*one.split(" as ")) for one in told[part].split(", ")] for part in told}
+    texts = {part: text for part, text in SCHEMES[scheme].items() if part != "leading"}
+    return {
+        part: [_place(*place.split(" as ")) for place in texts[part].split(", ")] for part in texts
+    }
 
 
 def _place(header: str, encoding: str = "text") -> tuple[str, Reader]:
@@ -51,19 +53,19 @@ def _place(header: str, encoding: str = "text") -> tuple[str, Reader]:
 def read(scheme: str, headers: Headers, *, oldest: bool = False) -> dict[str, Any]:
     """What the newest headers of one scheme tell, or the oldest, by part."""
     wanted = 0 if (scheme in FIRST_IS_NEWEST) is not oldest else -1
-    told: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for part, headers_of_part in places(scheme).items():
-        found = [
+        values = [
             decode(raw)
             for name, decode in headers_of_part
             for raw in [raw for header, raw in headers if header == name][wanted:][:1]
             if raw is not None
         ]
-        told[part] = next((value for value in found if value is not None), None)
-    partition = told.get("origin.partition")
+        parts[part] = next((value for value in values if value is not None), None)
+    partition = parts.get("origin.partition")
     if partition is not None and not -1 <= partition < 2**31:
-        told["origin.partition"] = None
-    return told
+        parts["origin.partition"] = None
+    return parts
 
 
 _raws = st.one_of(

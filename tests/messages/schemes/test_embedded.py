@@ -35,8 +35,8 @@ TOLD: Mapping[str, Any] = {
 def embedded(headers: Sequence[tuple[str, Any]], payload: bytes) -> bytes:
     """What ``EmbeddedHeaderUtils.embedHeaders`` writes, by its description."""
     written = b"\xff" + bytes([len(headers)])
-    for name, told in headers:
-        raw = json.dumps(told).encode()
+    for name, content in headers:
+        raw = json.dumps(content).encode()
         written += bytes([len(name)]) + name.encode() + struct.pack(">i", len(raw)) + raw
     return written + payload
 
@@ -65,7 +65,7 @@ def test_going_back_leaves_the_payload_and_the_other_headers(
     """Of a repeated name the last counts; with no other header the payload is all there is."""
     value = embedded([("x-original-topic", "in"), *more], payload)
     profile = decode_dead_letter(value, [])
-    kept = {name: told for name, told in more if name not in TOLD}
+    kept = {name: content for name, content in more if name not in TOLD}
     expected = embedded([*kept.items()], payload) if kept else payload
     assert remove_header(profile, value, []) == (expected, [])
 

@@ -49,7 +49,7 @@ ENVELOPE = OwnScheme(
     },
 )
 ASSUMED = OwnScheme(name="anything", is_assumed=True, parts={"origin.topic": "topic"})
-TABLE = SchemeTable(one.scheme() for one in (BY_HEADERS, ENVELOPE, ASSUMED))
+TABLE = SchemeTable(scheme.scheme() for scheme in (BY_HEADERS, ENVELOPE, ASSUMED))
 
 
 def view(value: bytes | None, headers: Headers) -> DeadLetterView:
@@ -83,10 +83,10 @@ def test_headers_are_read_in_their_encodings() -> None:
         ("x-attempts", b"3"),
         ("trace", b"1"),
     ]
-    found = view(b"x", headers)
-    assert (found.scheme, found.origin.topic, found.origin.partition) == ("legacy", "orders", 7)
-    assert found.origin.timestamp == 1_768_480_496_000
-    assert (found.error_class, found.error_root_class, found.attempts) == ("a.B", "a.B", 3)
+    seen = view(b"x", headers)
+    assert (seen.scheme, seen.origin.topic, seen.origin.partition) == ("legacy", "orders", 7)
+    assert seen.origin.timestamp == 1_768_480_496_000
+    assert (seen.error_class, seen.error_root_class, seen.attempts) == ("a.B", "a.B", 3)
     assert remove_header(profile(b"x", headers), b"x", headers) == (b"x", [("trace", b"1")])
     assert profile(b"x", headers).fields["DESTQ"] == "orders"
 
@@ -98,10 +98,10 @@ def test_headers_are_read_in_their_encodings() -> None:
 def test_an_envelope_gives_its_payload_back(payload: Any, original: bytes | None) -> None:
     """A text is the value itself, anything else its JSON."""
     value = envelope(payload=payload)
-    found = view(value, [])
-    assert (found.scheme, found.origin.topic, found.origin.partition) == ("envelope", "orders", 3)
-    assert (found.error_class, found.error_root_class) == ("a.B", "e.F")
-    assert (found.failed_at, found.pointer) == (1_768_480_496_000, False)
+    seen = view(value, [])
+    assert (seen.scheme, seen.origin.topic, seen.origin.partition) == ("envelope", "orders", 3)
+    assert (seen.error_class, seen.error_root_class) == ("a.B", "e.F")
+    assert (seen.failed_at, seen.pointer) == (1_768_480_496_000, False)
     assert remove_header(profile(value, []), value, []) == (original, [])
 
 
@@ -110,8 +110,8 @@ def test_a_payload_in_base64_is_bytes(payload: bytes) -> None:
     """Any value can be in an envelope; one that is no base64 is no payload."""
     scheme = OwnScheme(name="e", recognise="$.payload", payload="$.payload as base64").scheme()
     value = orjson.dumps({"payload": b64encode(payload).decode()})
-    found = decode_dead_letter(value, [], schemes=SchemeTable([scheme]))
-    assert remove_header(found, value, []) == (payload, [])
+    letter = decode_dead_letter(value, [], schemes=SchemeTable([scheme]))
+    assert remove_header(letter, value, []) == (payload, [])
     broken = read_view(None, b'{"payload": "!"}', [], schemes=SchemeTable([scheme]))
     assert broken.pointer
 
@@ -128,15 +128,15 @@ def test_a_program_that_drops_headers_is_known_by_its_setting() -> None:
     keeps = OwnScheme(name="mine", recognise="x-why")
     drops = replace(keeps, drops_headers=True)
     for scheme in (keeps, drops):
-        found = decode_dead_letter(b"", [("x-why", b"")], schemes=SchemeTable([scheme.scheme()]))
-        assert found.drops_headers == scheme.drops_headers
+        letter = decode_dead_letter(b"", [("x-why", b"")], schemes=SchemeTable([scheme.scheme()]))
+        assert letter.drops_headers == scheme.drops_headers
     assert schemes_id([keeps]) == schemes_id([drops])
 
 
 def test_what_is_of_no_scheme_is_what_is_assumed() -> None:
     """Rules see it with what it has; known schemes come first."""
-    found = profile(b"anything", [("topic", b"orders")])
-    assert (found.scheme, found.fields["DESTQ"]) == ("anything", "orders")
+    letter = profile(b"anything", [("topic", b"orders")])
+    assert (letter.scheme, letter.fields["DESTQ"]) == ("anything", "orders")
     assert profile(None, []).is_dead_letter
     assert view(b"x", [("__connect.errors.topic", b"t")]).scheme == "connect"
 
@@ -212,10 +212,10 @@ def test_any_value_is_read_alone_as_in_a_batch(values: list[bytes]) -> None:
 )
 def test_a_place_that_can_not_be_understood_says_why(name: str, words: str, message: str) -> None:
     """With what would be right."""
-    with pytest.raises(PlaceError) as found:
+    with pytest.raises(PlaceError) as refused:
         OwnScheme(name="x", recognise="x", parts={name: words}).scheme()
-    assert message in str(found.value)
-    assert found.value.expected
+    assert message in str(refused.value)
+    assert refused.value.expected
 
 
 def test_own_schemes_travel_to_other_processes() -> None:

@@ -67,7 +67,7 @@ def test_the_first_origin_is_that_of_the_oldest_headers(scheme: str, data: st.Da
 def test_the_scheme_that_was_appended_last_counts(order: list[str], data: st.DataObject) -> None:
     """Of several schemes on one message the last one tells, and each is a hop."""
     sets = [data.draw(reference.headers_of(scheme)) for scheme in order]
-    headers = [pair for one in sets for pair in one]
+    headers = [pair for headers_of_scheme in sets for pair in headers_of_scheme]
     view = read_view(None, None, headers)
     assert view.scheme == order[-1]
     assert view.origin.topic == reference.read(order[-1], sets[-1])["origin.topic"]
@@ -138,12 +138,12 @@ def test_deaths_of_rabbitmq_are_read_from_json() -> None:
 
 def test_the_key_of_karafka_comes_back() -> None:
     """Its dead letters have the number of the partition as key; an empty header means no key."""
-    told: list[tuple[Headers, bytes | None]] = [
+    cases: list[tuple[Headers, bytes | None]] = [
         ([("source_key", b"k1")], b"k1"),
         ([("source_key", b"")], None),
         ([], b"7"),
     ]
-    for rest, expected in told:
+    for rest, expected in cases:
         headers: Headers = [("source_topic", b"t"), ("source_partition", b"7"), *rest]
         profile = decode_dead_letter(b"v", headers, key=b"7")
         assert original_key(profile, b"7", headers) == expected
@@ -322,7 +322,7 @@ def _fixtures(directory: Path) -> list[tuple[bytes | None, bytes | None, Headers
         (
             octets(vector["key"]),
             octets(vector["value"]),
-            [(name, octets(told)) for name, told in vector["headers"]],
+            [(name, octets(content)) for name, content in vector["headers"]],
         )
         for vector in load(directory, "schemes")
     ]
@@ -380,8 +380,8 @@ def test_date_and_time_of_an_mqdlh_are_when_it_failed(hundredths: int, other: st
     date, time = f"{moment:%Y%m%d}", f"{moment:%H%M%S}{hundredths % 100:02}"
 
     def failed_at(date: str, time: str) -> int | None:
-        told = {"Reason": "1", "PutDate": date, "PutTime": time}
-        headers: Headers = [(f"mqdlh.{name}", value.encode()) for name, value in told.items()]
+        fields = {"Reason": "1", "PutDate": date, "PutTime": time}
+        headers: Headers = [(f"mqdlh.{name}", value.encode()) for name, value in fields.items()]
         return read_view(None, b"", headers).failed_at
 
     assert failed_at(date, time) == 10 * hundredths

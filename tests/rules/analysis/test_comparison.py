@@ -46,11 +46,11 @@ def test_tables_are_equal_exactly_if_every_message_is_treated_alike(
         case "double":
             edited.insert(place, edited[place])
     edited = edited or other
-    found = compare(table_of(rules), table_of(edited))
-    assert found.is_complete
-    if found.is_equal:
-        assert all(fate(rules, one) == fate(edited, one) for one in MESSAGES)
-    for difference in found.differences:
+    comparison = compare(table_of(rules), table_of(edited))
+    assert comparison.is_complete
+    if comparison.is_equal:
+        assert all(fate(rules, message) == fate(edited, message) for message in MESSAGES)
+    for difference in comparison.differences:
         message = dict(difference.witness)
         assert fate(rules, message) != fate(edited, message)
         assert difference.old_rules == tuple(first_rules(rules, message))
@@ -58,7 +58,7 @@ def test_tables_are_equal_exactly_if_every_message_is_treated_alike(
 
 
 def between(old: str, new: str) -> Comparison:
-    return compare(*(parse(it).required() for it in (old, new)))
+    return compare(*(parse(text).required() for text in (old, new)))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,6 @@ def between(old: str, new: str) -> Comparison:
     ],
 )
 def test_tables_that_say_the_same_in_other_words_are_equal(old: str, new: str) -> None:
-    """Nothing that a message could show differs."""
     assert between(old, new).is_equal
     assert between(new, old).is_equal
 
@@ -102,7 +101,6 @@ def test_tables_that_nearly_say_the_same_are_not_equal(old: str, new: str) -> No
 
 
 def test_new_discards_come_first() -> None:
-    """What is lost for good is read before what is put elsewhere."""
     old = "ACTION(FWD) FWDQ(REST)"
     new = "REASON(1) ACTION(FWD) FWDQ(A)\nREASON(2) ACTION(DISCARD)\n" + old
     first, second = between(old, new).differences
@@ -121,24 +119,26 @@ def test_new_discards_come_first() -> None:
 )
 def test_control_data_are_compared(control: str, changed: list[str]) -> None:
     """Written-out defaults are no difference."""
-    found = between("ACTION(RETRY)", f"{control}\nACTION(RETRY)")
-    assert [it.keyword for it in found.control] == changed
-    assert found.is_equal is (not changed)
+    comparison = between("ACTION(RETRY)", f"{control}\nACTION(RETRY)")
+    assert [change.keyword for change in comparison.control] == changed
+    assert comparison.is_equal is (not changed)
 
 
 def test_a_comparison_that_was_given_up_never_says_equal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal is only what is proved to be."""
     old, new = "ACTION(RETRY) RETRY(5)", "ACTION(RETRY) RETRY(2)\nACTION(RETRY) RETRY(3)"
     monkeypatch.setattr(comparison_module, "Effort", lambda: Effort(left=10))
-    found = between(old, new)
-    assert not found.differences
-    assert not found.is_complete
-    assert not found.is_equal
+    comparison = between(old, new)
+    assert not comparison.differences
+    assert not comparison.is_complete
+    assert not comparison.is_equal
 
 
 def test_a_large_table_is_compared_with_itself_after_an_edit() -> None:
     """Only what the edited rules have to do with is looked at."""
-    lines = [f"REASON({2000 + it % 90}) DESTQ('app{it}.*') ACTION(RETRY)" for it in range(600)]
+    lines = [
+        f"REASON({2000 + number % 90}) DESTQ('app{number}.*') ACTION(RETRY)"
+        for number in range(600)
+    ]
     old = "\n".join([*lines, "ACTION(FWD) FWDQ(REST)"])
     new = old.replace("app300.*') ACTION(RETRY)", "app300.*') ACTION(DISCARD)")
     (difference,) = between(old, new).differences
@@ -148,18 +148,17 @@ def test_a_large_table_is_compared_with_itself_after_an_edit() -> None:
 
 def test_entangled_tables_are_compared_without_trying_every_combination() -> None:
     """Rules that both tables have in the same place are not asked about, however many match."""
-    wild = [f"DESTQ('*{chr(65 + it % 26)}*{it}*') ACTION(RETRY)" for it in range(200)]
+    wild = [f"DESTQ('*{chr(65 + number % 26)}*{number}*') ACTION(RETRY)" for number in range(200)]
     end = "ACTION(FWD) FWDQ(REST)"
     old = "\n".join([*wild, "APPLNAME('A*') ACTION(RETRY)", *wild[::-1], end])
     new = old.replace("APPLNAME('A*') ACTION(RETRY)", "APPLNAME('A*') ACTION(DISCARD)")
-    found = between(old, new)
-    assert found.is_complete
-    assert len(found.differences) == 1
-    assert found.differences[0].new.discarded
+    comparison = between(old, new)
+    assert comparison.is_complete
+    assert len(comparison.differences) == 1
+    assert comparison.differences[0].new.discarded
 
 
 def test_a_new_discard_is_shown_though_the_tables_part_before_it() -> None:
-    """A message that is lost is never hidden behind one that is only put elsewhere."""
     old = "APPLNAME('A*') ACTION(FWD) FWDQ(X)\nACTION(FWD) FWDQ(REST)"
     new = (
         "APPLNAME('A*') ACTION(FWD) FWDQ(Y)\nAPPLNAME('AB*') ACTION(DISCARD)\n"

@@ -24,11 +24,10 @@ from tests.rules.dialect.reference import (
 )
 
 from redrive.diagnostics import Severity
-from redrive.rules import parse
+from redrive.rules import explain, parse
 from redrive.rules.analysis import analyse, compare, present_fields
 from redrive.rules.analysis.comparison import Comparison as Compared
 from redrive.rules.analysis.findings import Analysis
-from redrive.rules.explanation import explain
 
 Message: TypeAlias = Mapping[str, str | int]
 
@@ -39,7 +38,9 @@ INTERVAL = 60
 """RETRYINT of all tables here, in seconds."""
 
 AMOUNT = "JSON($.n)"
-TOPICS = ["".join(it) for size in range(4) for it in itertools.product("abX", repeat=size)]
+TOPICS = [
+    "".join(letters) for size in range(4) for letters in itertools.product("abX", repeat=size)
+]
 MESSAGES: list[dict[str, str | int]] = [
     {"TOPIC": topic, "AGE": age} | ({} if attempts is None else {"ATTEMPTS": attempts})
     for topic in TOPICS
@@ -70,13 +71,13 @@ class TriedRule(PlainRule):
     retry: int = 1
 
 
-def alternatives(one: st.SearchStrategy[Alternative]) -> st.SearchStrategy[PlainPattern]:
-    some = st.lists(one, min_size=1, max_size=2)
-    return some | some.filter(lambda it: not any(map(_matches_anything, it))).map(Not)
+def alternatives(members: st.SearchStrategy[Alternative]) -> st.SearchStrategy[PlainPattern]:
+    some = st.lists(members, min_size=1, max_size=2)
+    return some | some.filter(lambda members: not any(map(_matches_anything, members))).map(Not)
 
 
-def _matches_anything(one: Alternative) -> bool:
-    return isinstance(one, Text) and set(one.text) == {"*"}
+def _matches_anything(alternative: Alternative) -> bool:
+    return isinstance(alternative, Text) and set(alternative.text) == {"*"}
 
 
 def rules_lists(*names: str) -> st.SearchStrategy[list[TriedRule]]:
@@ -87,7 +88,9 @@ def rules_lists(*names: str) -> st.SearchStrategy[list[TriedRule]]:
         "AGE": alternatives(ages),
         AMOUNT: alternatives(amounts),
     }
-    patterns = st.fixed_dictionaries({}, optional={it: fields[it] for it in fields if it in names})
+    patterns = st.fixed_dictionaries(
+        {}, optional={name: fields[name] for name in fields if name in names}
+    )
     rule = st.builds(TriedRule, patterns, st.sampled_from(ACTIONS), st.integers(1, 2))
     return st.lists(rule, min_size=1, max_size=5)
 
@@ -96,8 +99,8 @@ def text_of(rules: Sequence[TriedRule]) -> str:
     lines = [f"DIALECT(KAFKA) RETRYINT({INTERVAL})"]
     for rule in rules:
         clauses = [
-            f"{name.removesuffix(')') + ',' if '(' in name else name + '('}{_written(it)})"
-            for name, it in rule.patterns.items()
+            f"{name.removesuffix(')') + ',' if '(' in name else name + '('}{_written(pattern)})"
+            for name, pattern in rule.patterns.items()
         ]
         action = "ACTION(FWD) FWDT(dead)" if rule.action == "FWDT" else f"ACTION({rule.action})"
         retry = f"RETRY({rule.retry})" if rule.action in {"RETRY", "FWDT"} else ""
@@ -105,19 +108,19 @@ def text_of(rules: Sequence[TriedRule]) -> str:
     return "\n".join(lines)
 
 
-def _written(one: Alternative | PlainPattern) -> str:
-    match one:
+def _written(pattern: Alternative | PlainPattern) -> str:
+    match pattern:
         case Not():
-            return f"NOT ({_written(one.alternatives)})"
+            return f"NOT ({_written(pattern.alternatives)})"
         case list():
-            return "|".join(map(_written, one))
+            return "|".join(map(_written, pattern))
         case Text():
-            return one.text if one.text.strip() else f"'{one.text}'"
+            return pattern.text if pattern.text.strip() else f"'{pattern.text}'"
         case Expression():
-            return f"/{one.text}/"
+            return f"/{pattern.text}/"
         case Comparison():
-            return f"{one.sign}{one.number}"
-    raise TypeError(one)
+            return f"{pattern.sign}{pattern.number}"
+    raise TypeError(pattern)
 
 
 def fate(rules: Sequence[TriedRule], message: Message) -> tuple[list[tuple[int, str]], str]:
@@ -147,12 +150,11 @@ def first_rule(rules: Sequence[TriedRule], message: Message) -> int | None:
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(rules=rules_lists("TOPIC", "ATTEMPTS", "AGE", AMOUNT, "expressions"))
 def test_no_finding_is_false(rules: list[TriedRule]) -> None:
-    """Each witness, read by the specification, shows what its finding says, also as it ages."""
     table = parse(text_of(rules)).required()
     for finding in Analysis(table.rules).findings():
         message = present_fields(finding.witness)
         matched = reference.candidates(rules, message)
-        keepers = [it for it, rule in enumerate(rules) if rule.action in ACTIONS[:2]]
+        keepers = [index for index, rule in enumerate(rules) if rule.action in ACTIONS[:2]]
         match finding.code:
             case "NO_CATCH_ALL":
                 assert not matched
@@ -164,27 +166,32 @@ def test_no_finding_is_false(rules: list[TriedRule]) -> None:
             case "OVERLAP":
                 (earlier,) = finding.others
                 assert matched >> earlier & matched >> finding.rule & 1
-                assert not any(matched >> it & 1 for it in keepers if it < earlier)
+                assert not any(matched >> keeper & 1 for keeper in keepers if keeper < earlier)
             case "UNREACHABLE":
                 assert matched >> finding.rule & 1
-                for one in (message, *MESSAGES):
-                    if reference.candidates(rules, one) >> finding.rule & 1:
-                        taken = reference.candidates(rules, one)
-                        assert any(taken >> it & 1 for it in finding.others)
+                for other in (message, *MESSAGES):
+                    if reference.candidates(rules, other) >> finding.rule & 1:
+                        taken = reference.candidates(rules, other)
+                        assert any(taken >> index & 1 for index in finding.others)
 
 
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(rules=rules_lists("TOPIC", "ATTEMPTS", "AGE", AMOUNT))
 def test_what_can_be_decided_is_told(rules: list[TriedRule]) -> None:
     """A gap and a rule that is never first, without expressions."""
-    found = {it.code: it for it in Analysis(parse(text_of(rules)).required().rules).findings()}
-    first = {first_rule(rules, one) for one in MESSAGES}
-    if "NO_CATCH_ALL" not in found:
+    findings = {
+        finding.code: finding
+        for finding in Analysis(parse(text_of(rules)).required().rules).findings()
+    }
+    first = {first_rule(rules, message) for message in MESSAGES}
+    if "NO_CATCH_ALL" not in findings:
         assert None not in first
     if rules[0].action == "DISCARD" and not rules[0].patterns and len(rules) > 1:
-        told = [it.rule for it in Analysis(parse(text_of(rules)).required().rules).findings()]
+        reported = [
+            finding.rule for finding in Analysis(parse(text_of(rules)).required().rules).findings()
+        ]
         matched = {i for m in MESSAGES for i in range(len(rules)) if _matches(rules[i], m)}
-        assert matched - {0} <= set(told)
+        assert matched - {0} <= set(reported)
 
 
 def _matches(rule: TriedRule, message: Message) -> bool:
@@ -213,16 +220,16 @@ def test_equal_is_equal_and_different_is_different(
         case "double":
             new.insert(place, new[place])
     new = new or other
-    found = compare(*(parse(text_of(it)).required() for it in (old, new)))
-    if found.is_equal:
-        assert all(fate(old, one) == fate(new, one) for one in MESSAGES)
-    for difference in found.differences:
+    comparison = compare(*(parse(text_of(rules)).required() for rules in (old, new)))
+    if comparison.is_equal:
+        assert all(fate(old, message) == fate(new, message) for message in MESSAGES)
+    for difference in comparison.differences:
         message = present_fields(difference.witness)
         assert fate(old, message) != fate(new, message)
 
 
 def between(old: str, new: str) -> Compared:
-    return compare(*(parse(f"DIALECT(KAFKA)\n{it}").required() for it in (old, new)))
+    return compare(*(parse(f"DIALECT(KAFKA)\n{text}").required() for text in (old, new)))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +261,6 @@ def between(old: str, new: str) -> Compared:
     ],
 )
 def test_tables_that_say_the_same_in_other_words_are_equal(old: str, new: str) -> None:
-    """Lists, comparisons, inserts and delays are compared by what they mean."""
     assert between(old, new).is_equal
     assert between(new, old).is_equal
 
@@ -278,32 +284,33 @@ def test_tables_that_say_the_same_in_other_words_are_equal(old: str, new: str) -
 )
 def test_tables_that_nearly_say_the_same_are_not_equal(old: str, new: str) -> None:
     """And a message shows it."""
-    found = between(old, new)
-    assert found.differences
-    assert all(it.old != it.new for it in found.differences)
+    comparison = between(old, new)
+    assert comparison.differences
+    assert all(difference.old != difference.new for difference in comparison.differences)
 
 
 def test_a_message_that_grows_older_has_the_attempts_of_each_rule() -> None:
     """At every age both tables try twice, but one of them begins anew when the message is old."""
     old = "AGE(<1m) ACTION(RETRY) RETRY(2)\nAGE(>=1m) ACTION(RETRY) RETRY(2)"
-    found = between(old, "ACTION(RETRY) RETRY(2)")
-    assert not found.is_equal
-    assert not found.is_complete or found.differences
+    comparison = between(old, "ACTION(RETRY) RETRY(2)")
+    assert not comparison.is_equal
+    assert not comparison.is_complete or comparison.differences
 
 
 def test_a_retry_is_not_followed_by_nothing_if_a_rule_waits_for_the_message_to_grow_older() -> None:
     """What no rule takes now, one takes then."""
     text = "DIALECT(KAFKA)\nAGE(<=1h) ACTION(RETRY) RETRY(900)\nAGE(>1h) ACTION(DISCARD)"
-    assert "NOTHING_AFTER_RETRY" not in {it.code for it in analyse(parse(text).required(), text)}
+    assert "NOTHING_AFTER_RETRY" not in {
+        finding.code for finding in analyse(parse(text).required(), text)
+    }
 
 
 def test_rules_with_other_topics_overlap() -> None:
-    """FWDT is a part of what a rule does."""
     text = (
         "DIALECT(KAFKA)\nTOPIC(a*) ACTION(FWD) FWDT(x)\nGROUP(g) ACTION(FWD) FWDT(y)\n"
         "ACTION(QUARANTINE)"
     )
-    assert [it.code for it in analyse(parse(text).required(), text)] == ["OVERLAP"]
+    assert [finding.code for finding in analyse(parse(text).required(), text)] == ["OVERLAP"]
 
 
 def test_what_is_not_decided_is_told() -> None:
@@ -339,11 +346,11 @@ def test_a_spent_retry_that_falls_into_a_harsher_one_is_warned_of(rules: str, sa
     """``check`` says it of the table, and ``explain`` of a message that shows it."""
     text = KAFKA + rules
     table = parse(text).required()
-    (finding,) = (it for it in analyse(table, text) if it.code == "SPENT_RETRY")
+    (finding,) = (finding for finding in analyse(table, text) if finding.code == "SPENT_RETRY")
     assert (finding.severity, finding.line) == (Severity.WARNING, len(text.splitlines()))
     assert said in finding.message
     every = Analysis(table.rules, table.control).findings()
-    (spent,) = (it for it in every if it.code == "SPENT_RETRY")
+    (spent,) = (finding for finding in every if finding.code == "SPENT_RETRY")
     (warning,) = explain(table, dict(spent.witness)).warnings
     assert said in warning
 
@@ -365,4 +372,4 @@ def test_a_spent_retry_that_falls_into_a_harsher_one_is_warned_of(rules: str, sa
 )
 def test_retries_that_only_go_on_are_not_warned_of(rules: str) -> None:
     text = KAFKA + rules
-    assert "SPENT_RETRY" not in {it.code for it in analyse(parse(text).required(), text)}
+    assert "SPENT_RETRY" not in {finding.code for finding in analyse(parse(text).required(), text)}

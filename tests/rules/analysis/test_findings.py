@@ -23,9 +23,13 @@ EXAMPLES = int(os.environ.get("REDRIVE_RANDOM_TABLES", "150"))
 rules_with_actions = rules_lists(("DISCARD", "IGNORE", "RETRY", "RETRY"))
 
 
-def found(rules: Sequence[PlainRule], code: str) -> dict[int, Finding]:
+def findings_of(rules: Sequence[PlainRule], code: str) -> dict[int, Finding]:
     """The findings of one class by the rule that they are told at."""
-    return {it.rule: it for it in Analysis(table_of(rules).rules).findings() if it.code == code}
+    return {
+        finding.rule: finding
+        for finding in Analysis(table_of(rules).rules).findings()
+        if finding.code == code
+    }
 
 
 @settings(deadline=None, max_examples=EXAMPLES)
@@ -34,9 +38,9 @@ def test_a_rule_is_called_unreachable_exactly_if_no_message_reaches_it(
     rules: list[PlainRule],
 ) -> None:
     """Whatever fails; a rule that matches nothing at all has no witness and is not told."""
-    unreachable = found(rules, "UNREACHABLE")
+    unreachable = findings_of(rules, "UNREACHABLE")
     turns = [first_rules(rules, message) for message in MESSAGES]
-    reached = {rule for one in turns for rule in one}
+    reached = {rule for turn in turns for rule in turn}
     matched = {i for i in range(len(rules)) for m in MESSAGES if candidates(rules, m) >> i & 1}
     assert not reached & set(unreachable)
     for rule in matched - reached - set(unreachable):
@@ -60,7 +64,6 @@ def _reaches(rules: Sequence[PlainRule], rule: int, keepers: int) -> bool:
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(rules=rules_with_actions)
 def test_no_finding_is_false(rules: list[PlainRule]) -> None:
-    """Each witness, read by the specification, shows what its finding says."""
     for finding in Analysis(table_of(rules).rules).findings():
         message = dict(finding.witness)
         turns = first_rules(rules, message)
@@ -90,8 +93,7 @@ def assert_overlap(rules: Sequence[PlainRule], earlier: int, later: int, finding
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(rules=rules_with_actions)
 def test_a_gap_is_told_if_there_is_one(rules: list[PlainRule]) -> None:
-    """A table without the warning has a rule for every message."""
-    if not found(rules, "NO_CATCH_ALL"):
+    if not findings_of(rules, "NO_CATCH_ALL"):
         assert all(candidates(rules, message) for message in MESSAGES)
 
 
@@ -99,11 +101,11 @@ def test_a_gap_is_told_if_there_is_one(rules: list[PlainRule]) -> None:
 @given(rules=rules_with_actions)
 def test_a_retry_with_nothing_behind_it_is_told(rules: list[PlainRule]) -> None:
     """A RETRY rule without the note is always followed by another rule."""
-    told = found(rules, "NOTHING_AFTER_RETRY")
+    reported = findings_of(rules, "NOTHING_AFTER_RETRY")
     for message in MESSAGES:
         turns = first_rules(rules, message)
         if turns and rules[turns[-1]].action == "RETRY":
-            assert turns[-1] in told
+            assert turns[-1] in reported
 
 
 CATCH_ALL = "ACTION(FWD) FWDQ(REST)"
@@ -114,13 +116,15 @@ RETRY = "REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(5)"
 def fillers(first: int) -> st.SearchStrategy[list[str]]:
     """Rules that are in nobody's way."""
     numbers = st.lists(st.integers(first, first + 400), max_size=20, unique=True)
-    return numbers.map(lambda them: [f"REASON({it}) DESTQ(Q{it}) ACTION(DISCARD)" for it in them])
+    return numbers.map(
+        lambda them: [f"REASON({number}) DESTQ(Q{number}) ACTION(DISCARD)" for number in them]
+    )
 
 
 @settings(deadline=None, max_examples=20)
 @given(before=fillers(1000), between=fillers(3000))
 @pytest.mark.parametrize(
-    ("code", "lines", "told"),
+    ("code", "lines", "reported"),
     [
         # The finding is told at the first index, of the rules at the others.
         ("UNREACHABLE", ["DESTQ('APP*') ACTION(DISCARD)", "DESTQ(APP.1) ACTION(RETRY)"], (1, 0)),
@@ -142,13 +146,15 @@ def fillers(first: int) -> st.SearchStrategy[list[str]]:
     ],
 )
 def test_a_planted_finding_is_found(
-    before: list[str], between: list[str], code: str, lines: list[str], told: tuple[int, ...]
+    before: list[str], between: list[str], code: str, lines: list[str], reported: tuple[int, ...]
 ) -> None:
     """Wherever the rules stand; the rules concerned are named."""
     end = [] if code == "NOTHING_AFTER_RETRY" else [CATCH_ALL]
     written = [*before, lines[0], *between, *lines[1:], *end]
-    places = [written.index(lines[it]) for it in told]
-    (finding,) = (it for it in Analysis(read(written).rules).findings() if it.code == code)
+    places = [written.index(lines[index]) for index in reported]
+    (finding,) = (
+        finding for finding in Analysis(read(written).rules).findings() if finding.code == code
+    )
     assert [finding.rule, *finding.others] == places
 
 
@@ -166,7 +172,7 @@ def read(lines: Sequence[str]) -> RulesTable:
 
 
 def codes(lines: Sequence[str]) -> set[str]:
-    return {it.code for it in Analysis(read(lines).rules).findings()}
+    return {finding.code for finding in Analysis(read(lines).rules).findings()}
 
 
 @pytest.mark.parametrize(
@@ -184,13 +190,12 @@ def test_tables_as_they_are_written_have_no_findings(text: str) -> None:
 
 
 def test_a_finding_can_be_followed_with_explain() -> None:
-    """The witness is written as ``redrive explain --field`` takes it."""
     text = (
         "APPLNAME('it''s *') ACTION(DISCARD)\n"
         "APPLNAME('it''s me') REASON(MQRC_Q_FULL) ACTION(RETRY)\n"
     )
     table = parse(text).required()
-    finding = next(it for it in analyse(table, text) if it.code == "UNREACHABLE")
+    finding = next(finding for finding in analyse(table, text) if finding.code == "UNREACHABLE")
     fields = dict(map(parse_field, shlex.split(finding.witness)))
     assert fields["REASON"] == 2053
     assert Matcher(table).candidates_of(fields) == 0b11
@@ -199,7 +204,7 @@ def test_a_finding_can_be_followed_with_explain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("comment", "told"),
+    ("comment", "reported"),
     [
         ("* redrive: allow UNREACHABLE", set()),
         ("* redrive: allow LONG_LINE, UNREACHABLE: kept for next week", set()),
@@ -207,10 +212,10 @@ def test_a_finding_can_be_followed_with_explain() -> None:
         ("* allow UNREACHABLE", {"UNREACHABLE"}),
     ],
 )
-def test_a_comment_allows_a_finding(comment: str, told: set[str]) -> None:
+def test_a_comment_allows_a_finding(comment: str, reported: set[str]) -> None:
     """Above the rule, with blank lines and other comments between."""
     text = f"ACTION(DISCARD)\n{comment}\n\n* more\nREASON(1) ACTION(RETRY)\n"
-    assert {it.code for it in analyse(parse(text).required(), text)} == told
+    assert {finding.code for finding in analyse(parse(text).required(), text)} == reported
 
 
 def test_a_comment_speaks_of_its_own_rule_only() -> None:
@@ -219,7 +224,7 @@ def test_a_comment_speaks_of_its_own_rule_only() -> None:
         "ACTION(DISCARD)\nREASON(1) +\n* redrive: allow UNREACHABLE\n ACTION(RETRY)\n"
         "REASON(2) ACTION(RETRY)\n"
     )
-    assert [it.line for it in analyse(parse(text).required(), text)] == [5]
+    assert [finding.line for finding in analyse(parse(text).required(), text)] == [5]
 
 
 def test_warnings_about_writing_are_allowed_in_the_same_way() -> None:
@@ -227,4 +232,4 @@ def test_warnings_about_writing_are_allowed_in_the_same_way() -> None:
     text = "* redrive: allow FOLDED_TO_UPPER_CASE\nDESTQ(orders) ACTION(IGNORE)\n"
     assert parse(text).diagnostics == ()
     wrong = "* redrive: allow BAD_VALUE\nREASON(x) ACTION(IGNORE)\n"
-    assert [it.code for it in parse(wrong).diagnostics] == ["BAD_VALUE"]
+    assert [finding.code for finding in parse(wrong).diagnostics] == ["BAD_VALUE"]

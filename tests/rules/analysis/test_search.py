@@ -30,14 +30,14 @@ def test_a_value_is_found_if_there_is_one(matching: list[str], avoiding: list[st
     """Exact on wildcards, blanks, padding and values longer than their field."""
 
     def will_do(value: str) -> bool:
-        return all(text_matches(it, value, LENGTH) for it in matching) and not any(
-            text_matches(it, value, LENGTH) for it in avoiding
+        return all(text_matches(text, value, LENGTH) for text in matching) and not any(
+            text_matches(text, value, LENGTH) for text in avoiding
         )
 
     value = value_of(
         "FORMAT",
-        [StringPattern(it, LENGTH) for it in matching],
-        [StringPattern(it, LENGTH) for it in avoiding],
+        [StringPattern(text, LENGTH) for text in matching],
+        [StringPattern(text, LENGTH) for text in avoiding],
         Effort(),
     )
     if value is None:
@@ -59,11 +59,11 @@ def test_the_walk_finds_a_value_if_there_is_one(
 
     def will_do(value: str) -> bool:
         return all(
-            any(text_matches(it, value, LENGTH) for it in group) for group in groups
-        ) and not any(text_matches(it, value, LENGTH) for it in avoiding)
+            any(text_matches(text, value, LENGTH) for text in group) for group in groups
+        ) and not any(text_matches(text, value, LENGTH) for text in avoiding)
 
-    wanted = [[StringPattern(it, LENGTH) for it in group] for group in groups]
-    value = shortest_text(wanted, [StringPattern(it, LENGTH) for it in avoiding], Effort())
+    wanted = [[StringPattern(text, LENGTH) for text in group] for group in groups]
+    value = shortest_text(wanted, [StringPattern(text, LENGTH) for text in avoiding], Effort())
     if value is None:
         assert not any(map(will_do, TEXTS))
     else:
@@ -85,9 +85,13 @@ def test_the_walk_finds_a_value_if_there_is_one(
 )
 def test_the_shortest_text(matching: list[str], avoiding: list[str], value: str | None) -> None:
     """A value that fills its field has no padding for a blank to match."""
-    wanted, refused = ([StringPattern(it, LENGTH) for it in side] for side in (matching, avoiding))
-    found = shortest_text([[it] for it in wanted], refused, Effort())
-    assert found is value if value is None else found is not None and len(found) == len(value)
+    wanted, refused = (
+        [StringPattern(text, LENGTH) for text in side] for side in (matching, avoiding)
+    )
+    shortest = shortest_text([[pattern] for pattern in wanted], refused, Effort())
+    assert (
+        shortest is value if value is None else shortest is not None and len(shortest) == len(value)
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,10 +131,10 @@ def test_a_number_is_found_if_there_is_one(
         "REASON", list(map(NumberPattern, matching)), list(map(NumberPattern, avoiding)), Effort()
     )
     fitting = [
-        it
-        for it in (0, 1, 2, 2085)
-        if all(wanted in {None, it} for wanted in matching)
-        and not any(refused in {None, it} for refused in avoiding)
+        number
+        for number in (0, 1, 2, 2085)
+        if all(wanted in {None, number} for wanted in matching)
+        and not any(refused in {None, number} for refused in avoiding)
     ]
     assert (value is None) is (not fitting)
     assert value is None or all(wanted in {None, value} for wanted in matching)
@@ -150,7 +154,7 @@ def test_a_message_is_found_if_there_is_one(rules: list[PlainRule], data: st.Dat
 
     message = Search(table_of(rules).rules).find(matching, avoiding)
     if message is None:
-        assert not any(will_do(candidates(rules, one)) for one in MESSAGES)
+        assert not any(will_do(candidates(rules, message)) for message in MESSAGES)
     else:
         assert will_do(candidates(rules, message))
 
@@ -158,7 +162,6 @@ def test_a_message_is_found_if_there_is_one(rules: list[PlainRule], data: st.Dat
 @settings(deadline=None)
 @given(rules=rules_lists())
 def test_no_overlap_is_left_out_by_the_quick_look(rules: list[PlainRule]) -> None:
-    """Rules that match one message are always among the possible overlaps of each other."""
     search = Search(table_of(rules).rules)
     possible = [search.possible_overlaps(index) for index in range(len(rules))]
     for message in MESSAGES[::7]:

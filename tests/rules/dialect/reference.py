@@ -82,17 +82,17 @@ def _number(text: str) -> int | Decimal | None:
         return None
     sign = "-" if digits != text else ""
     try:
-        found = json.loads(sign + re.sub("^0+(?=[0-9])", "", digits), parse_float=Decimal)
+        number = json.loads(sign + re.sub("^0+(?=[0-9])", "", digits), parse_float=Decimal)
     except ValueError:
         return None
-    return found if isinstance(found, int | Decimal) else None
+    return number if isinstance(number, int | Decimal) else None
 
 
 def matches(pattern: PlainPattern, value: str | int | None) -> bool:
     """Whether a pattern matches a value; None stands for a field that is not there."""
     if isinstance(pattern, Not):
         return not matches(pattern.alternatives, value)
-    return any(holds(one, value) for one in pattern)
+    return any(holds(alternative, value) for alternative in pattern)
 
 
 def candidates(rules: Sequence[PlainRule], message: Mapping[str, str | int]) -> int:

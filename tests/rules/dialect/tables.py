@@ -20,7 +20,9 @@ TEXTS = ("SCHEME", "TOPIC", "GROUP", "ERRMSG", "KEY", "HEADER(x-a)", "HEADER(b c
 NUMBERS = ("PARTITION", "ATTEMPTS", "AGE", "SIZE")
 UNITS = {"AGE": {"s": 1, "m": 60, "h": 3600, "d": 86400}, "SIZE": {"k": 1024, "m": 1 << 20}}
 
-BOUNDS = [Decimal(it) for it in ("-3", "-0.5", "0", "2.50", "100", "99999999999999999999.1")]
+BOUNDS = [
+    Decimal(digits) for digits in ("-3", "-0.5", "0", "2.50", "100", "99999999999999999999.1")
+]
 """Numbers with which texts are compared."""
 
 _NUMERALS = ["0", "-0", "-0.5", "1", "2.5", "25e-1", "1e2", "100.0", "007", "1e99", "+1", "1.", "e"]
@@ -30,7 +32,7 @@ _ATOMS = ("a", "b", ".", "[ab]", "\\.", "(a|b)", "^a", "b$", "a*", "b+", "a?b", 
 
 def texts() -> st.SearchStrategy[str]:
     """Values of a text field, numbers among them."""
-    plain = st.text(_LETTERS + "'/|", max_size=5).map(lambda it: it.rstrip(" "))
+    plain = st.text(_LETTERS + "'/|", max_size=5).map(lambda text: text.rstrip(" "))
     return plain | st.sampled_from([*_NUMERALS, *map(str, BOUNDS)])
 
 
@@ -45,11 +47,11 @@ def text_alternatives(name: str) -> st.SearchStrategy[Alternative]:
     expression = (
         st.lists(st.sampled_from(_ATOMS), min_size=1, max_size=4).map("".join).filter(_is_read)
     )
-    found = plain | expression.map(Expression)
+    alternatives = plain | expression.map(Expression)
     if "(" not in name:
-        return found
+        return alternatives
     signs = st.sampled_from([">", ">=", "<", "<=", "="])
-    return found | st.builds(Comparison, signs, st.sampled_from(BOUNDS))
+    return alternatives | st.builds(Comparison, signs, st.sampled_from(BOUNDS))
 
 
 def _is_read(expression: str) -> bool:
@@ -70,28 +72,30 @@ def number_alternatives(keyword: str) -> st.SearchStrategy[Alternative]:
 
 def patterns(name: str) -> st.SearchStrategy[PlainPattern]:
     """Some alternatives, or NOT in front of them."""
-    one = text_alternatives(name) if name in TEXTS else number_alternatives(name)
-    some = st.lists(one, min_size=1, max_size=3)
-    return some | some.filter(lambda it: not any(map(_matches_anything, it))).map(Not)
+    alternatives = text_alternatives(name) if name in TEXTS else number_alternatives(name)
+    some = st.lists(alternatives, min_size=1, max_size=3)
+    return some | some.filter(lambda members: not any(map(_matches_anything, members))).map(Not)
 
 
-def _matches_anything(one: Alternative) -> bool:
-    return one == Comparison("", None) or (
-        isinstance(one, Text) and set(one.text.rstrip(" ")) == {"*"}
+def _matches_anything(alternative: Alternative) -> bool:
+    return alternative == Comparison("", None) or (
+        isinstance(alternative, Text) and set(alternative.text.rstrip(" ")) == {"*"}
     )
 
 
 def rules() -> st.SearchStrategy[PlainRule]:
     """One rule: few fields, so that rules overlap."""
     names = st.lists(st.sampled_from([*TEXTS, *NUMBERS]), max_size=3, unique=True)
-    chosen = names.flatmap(lambda it: st.fixed_dictionaries({name: patterns(name) for name in it}))
+    chosen = names.flatmap(
+        lambda picked: st.fixed_dictionaries({name: patterns(name) for name in picked})
+    )
     return st.builds(PlainRule, chosen, st.sampled_from(["QUARANTINE", "RETRY", "DISCARD"]))
 
 
 def messages() -> st.SearchStrategy[dict[str, str | int]]:
     """The fields of one message; some are missing."""
     return st.fixed_dictionaries(
-        {}, optional={**{it: texts() for it in TEXTS}, **{it: numbers() for it in NUMBERS}}
+        {}, optional={**{name: texts() for name in TEXTS}, **{name: numbers() for name in NUMBERS}}
     )
 
 
@@ -124,7 +128,7 @@ def clause_texts(draw: st.DrawFn, name: str, pattern: PlainPattern) -> str:
     keyword, _, argument = name.partition("(")
     is_negated = isinstance(pattern, Not)
     alternatives = pattern.alternatives if isinstance(pattern, Not) else pattern
-    written = [draw(alternative_texts(keyword, one)) for one in alternatives]
+    written = [draw(alternative_texts(keyword, alternative)) for alternative in alternatives]
     value = f"{draw(_blanks)}|{draw(_blanks)}".join(written)
     if draw(st.booleans()) or (is_negated and len(written) > 1):
         value = f"({draw(_blanks)}{value}{draw(_blanks)})"

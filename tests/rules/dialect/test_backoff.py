@@ -37,14 +37,12 @@ def test_delays_grow_by_the_factor_up_to_the_cap(backoff: Backoff, failures: int
 
 @given(backoffs())
 def test_a_backoff_reads_back_as_it_was_written(backoff: Backoff) -> None:
-    """Through a table and its canonical form."""
     table = parse(f"{HEAD}ACTION(RETRY) RETRY(2) BACKOFF({backoff})").required()
     assert table.rules[0].backoff == backoff
     assert parse(table.canonical()).required() == table
 
 
 def test_large_numbers_of_attempts_cost_nothing() -> None:
-    """The cap is reached soon, and the rest is one multiplication; no power overflows."""
     assert Backoff(1, 100.0, 60).delay(999_999_999) == 60
     assert Backoff(1, 1.0, 60).total(999_999_999) == 999_999_999
     assert Backoff(30, 2.0, 3600).total(999_999_999) == 3600 * (999_999_999 - 7) + 30 * 127
@@ -107,10 +105,10 @@ def test_messages_that_failed_together_come_back_apart() -> None:
 )
 def test_every_mistake_in_a_backoff_is_told_at_its_place(value: str, message: str) -> None:
     """With an example of a right one."""
-    found = parse(f"{HEAD}ACTION(RETRY) RETRY(2) BACKOFF({value})")
-    [finding] = found.diagnostics
+    result = parse(f"{HEAD}ACTION(RETRY) RETRY(2) BACKOFF({value})")
+    [finding] = result.diagnostics
     assert (finding.code, finding.message) == ("BAD_VALUE", message)
-    assert found.table is None
+    assert result.table is None
     assert (finding.line, finding.column) == (2, 32)
     assert "BACKOFF(30s,2,1h)" in finding.hint
 
@@ -141,9 +139,9 @@ def test_delays_are_exact_under_order() -> None:
         .required()
         .backoff_partitions
     )
-    found = [partitions.seconds(partitions.partition(3, it, 7)) for it in (1, 4, 15, 30, 60)]
-    assert found == [1, 4, 15, 30, 60]
-    assert [partitions.longest_within(it) for it in (0.2, 3.9, 29.9, 500)] == [1, 1, 15, 60]
+    waits = [partitions.seconds(partitions.partition(3, delay, 7)) for delay in (1, 4, 15, 30, 60)]
+    assert waits == [1, 4, 15, 30, 60]
+    assert [partitions.longest_within(limit) for limit in (0.2, 3.9, 29.9, 500)] == [1, 1, 15, 60]
 
 
 @pytest.mark.parametrize(
@@ -159,6 +157,5 @@ def test_a_backoff_without_effect_is_warned_of(rule: str, code: str) -> None:
 
 
 def test_ibms_language_has_no_backoff() -> None:
-    """The word is one of the dialect."""
     [finding] = parse("ACTION(RETRY) RETRY(2) BACKOFF(30s,2,1h)").diagnostics
     assert (finding.severity, "DIALECT(KAFKA)" in finding.hint) == ("error", True)

@@ -77,13 +77,12 @@ def test_a_mistake_is_told_at_its_place(
     rule: str, code: str, subject: str, underlined: str, hint: str
 ) -> None:
     """Class, keyword, what is underlined, and a hint that helps."""
-    told = only_error(rule)
-    assert told[:3] == (code, subject, underlined)
-    assert hint in told[3]
+    error = only_error(rule)
+    assert error[:3] == (code, subject, underlined)
+    assert hint in error[3]
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    """Of several values in one clause and of several clauses, each its own."""
     rule = "TOPIC(/a(/|>3|ok) ATTEMPTS(x|>2) AGE(1h) ACTION(FWD) FWDT('a*')"
     assert [code for code, _, _ in errors(HEAD + rule)] == ["BAD_VALUE"] * 5
 
@@ -158,11 +157,11 @@ def test_order_is_warned_of_where_no_group_is_known(
 def test_an_unknown_scheme_is_warned_of_with_what_may_be_meant() -> None:
     """Schemes of the settings are known where the settings are, and else nobody can tell."""
     text = f"{HEAD}SCHEME(conect|mine) ACTION(IGNORE)\n"
-    [one, other] = findings(text, Severity.WARNING)
-    assert one.hint == "did you mean connect?"
+    [unknown, other] = findings(text, Severity.WARNING)
+    assert unknown.hint == "did you mean connect?"
     assert "connect, spring-dlt" in other.hint
-    [one] = findings(text, Severity.WARNING, schemes=["mine", "conn"])
-    assert one.hint == "did you mean connect?"
+    [unknown] = findings(text, Severity.WARNING, schemes=["mine", "conn"])
+    assert unknown.hint == "did you mean connect?"
     assert not findings(text, Severity.WARNING, schemes=None)
 
 
@@ -186,5 +185,7 @@ def test_a_rule_that_forwards_to_the_input_queue_is_warned_of() -> None:
 def test_the_analysis_of_a_dialect_tells_what_it_can_prove(rules: str, expected: list[str]) -> None:
     """At any age and size; nothing raises."""
     text = f"{HEAD}{rules}\n"
-    found = analyse(parse(text).required(), text)
-    assert [it.code for it in found if it.severity is Severity.WARNING] == expected
+    reported = analyse(parse(text).required(), text)
+    assert [
+        finding.code for finding in reported if finding.severity is Severity.WARNING
+    ] == expected

@@ -37,7 +37,6 @@ def test_the_index_agrees_with_rules_that_are_asked_one_by_one(
     first_rules: int,
     data: st.DataObject,
 ) -> None:
-    """All the rules that match, the first of them, and what explain says of each."""
     table = table_of(plain, data)
     with patch.object(matcher_module, "FIRST_RULES", first_rules):
         matcher = Matcher(table)
@@ -47,7 +46,7 @@ def test_the_index_agrees_with_rules_that_are_asked_one_by_one(
         first = matcher.first_of(row)
         assert first == (None if not expected else (expected & -expected).bit_length() - 1)
         verdicts = explain(table, row).verdicts
-        assert sum(1 << it.index for it in verdicts if it.matches) == expected
+        assert sum(1 << verdict.index for verdict in verdicts if verdict.matches) == expected
 
 
 @settings(deadline=None)
@@ -55,7 +54,6 @@ def test_the_index_agrees_with_rules_that_are_asked_one_by_one(
 def test_the_canonical_text_reads_back_as_an_equal_table(
     plain: list[reference.PlainRule], data: st.DataObject
 ) -> None:
-    """Nothing is lost, no line is longer than 72, once is enough, and the hash is the same."""
     assert_reads_back(table_of(plain, data))
 
 
@@ -64,7 +62,6 @@ def test_the_canonical_text_reads_back_as_an_equal_table(
 def test_two_ways_to_write_the_same_have_one_hash(
     plain: list[reference.PlainRule], data: st.DataObject
 ) -> None:
-    """Order of clauses, quotes, units, parentheses and blanks make no difference."""
     assert table_of(plain, data).hash == table_of(plain, data).hash
 
 
@@ -76,10 +73,10 @@ _intervals = st.lists(st.builds(Interval, numbers(), st.none() | numbers()), min
 def test_joined_intervals_have_the_same_numbers(intervals: list[Interval], value: int) -> None:
     """In any order, empty and overlapping ones too; a missing number is in the complement."""
     pattern = RangePattern.of(intervals)
-    assert pattern.matches(value) is any(value in one for one in intervals)
+    assert pattern.matches(value) is any(value in interval for interval in intervals)
     assert not pattern.matches(ABSENT)
-    for one in (value, ABSENT):
-        assert pattern.complement().matches(one) is not pattern.matches(one)
+    for number in (value, ABSENT):
+        assert pattern.complement().matches(number) is not pattern.matches(number)
     assert pattern.complement().complement() == pattern
 
 
@@ -150,7 +147,6 @@ def test_a_clause_matches_what_it_says(clause: str, value: str | int, *, matches
 
 
 def test_an_expression_costs_time_linear_in_the_text() -> None:
-    """What takes other engines years is decided at once."""
     pattern = RegexPattern("(a+)+$|(a|aa)*b|(.*)*x")
     began = time.process_time()
     assert not pattern.matches("a" * 200_000 + "c")
@@ -169,7 +165,6 @@ def test_a_name_has_up_to_249_characters() -> None:
 
 
 def test_the_dialect_is_part_of_what_a_table_means() -> None:
-    """The same rules with and without it are two tables."""
     rules_alike = "ACTION(RETRY)\n"
     assert parse(rules_alike).required().hash != (
         parse(f"DIALECT(KAFKA)\n{rules_alike}").required().hash
@@ -200,19 +195,18 @@ def test_the_dialect_is_part_of_what_a_table_means() -> None:
     ],
 )
 def test_the_hash_tells_rules_apart(rule: str) -> None:
-    """Every word of the dialect counts."""
     other = parse(f"DIALECT(KAFKA)\n{rule}\n").required()
     assert other.hash != parse("DIALECT(KAFKA)\nTOPIC(a) ACTION(RETRY)\n").required().hash
     assert parse(other.canonical()).required().hash == other.hash
 
 
-_HARD = st.text("ab* '()|+-/\t", min_size=50, max_size=240).filter(lambda it: it.strip(" "))
+_HARD = st.text("ab* '()|+-/\t", min_size=50, max_size=240).filter(lambda text: text.strip(" "))
 
 
 @settings(deadline=None)
 @given(
     st.lists(_HARD, min_size=1, max_size=4),
-    st.text("ab *+-'", min_size=1, max_size=40).filter(lambda it: it.strip(" ")),
+    st.text("ab *+-'", min_size=1, max_size=40).filter(lambda text: text.strip(" ")),
 )
 def test_long_values_are_broken_into_lines_that_read_back(values: list[str], name: str) -> None:
     """Wherever a line ends, the next one is no comment, no blank line and no other sign."""
@@ -228,14 +222,12 @@ def test_long_values_are_broken_into_lines_that_read_back(values: list[str], nam
 
 @pytest.mark.parametrize("value", ["*" * 100 + "a", f"/[{'*' * 100}]/", "a|" * 60 + "*"])
 def test_a_line_is_never_broken_into_a_comment(value: str) -> None:
-    """However many asterisks stand together."""
     table = parse(f"DIALECT(KAFKA)\nKEY({value}) ACTION(IGNORE)").required()
     assert parse(table.canonical()).required() == table
 
 
 @pytest.mark.parametrize("times", [1, 100, 900])
 def test_a_large_expression_matches_as_a_small_one(times: int) -> None:
-    """Whichever way an expression is searched for, it is found where it is."""
     pattern = RegexPattern(f"(a|bc){{{times}}}d")
     assert pattern.matches("x" + "abc" * times + "d")
     assert not pattern.matches("x" + "abc" * times)

@@ -34,12 +34,10 @@ def test_a_name_keeps_its_letters_and_reads_back(action: str, name: str) -> None
     ],
 )
 def test_a_name_that_cannot_be_is_an_error(rule: str, code: str) -> None:
-    """At its clause."""
     result = parse(HEAD + rule)
-    assert [one.code for one in result.diagnostics if one.severity == "error"] == [code]
+    assert [finding.code for finding in result.diagnostics if finding.severity == "error"] == [code]
 
 
 def test_ibms_language_has_no_transformations() -> None:
-    """Its handler would not read them."""
-    found = parse("ACTION(RETRY) TRANSFORM(a)").diagnostics
-    assert "UNKNOWN_KEYWORD" in {one.code for one in found}
+    findings = parse("ACTION(RETRY) TRANSFORM(a)").diagnostics
+    assert "UNKNOWN_KEYWORD" in {finding.code for finding in findings}

@@ -1,8 +1,7 @@
-"""What ``runmqsc`` refuses of attributes that resolution does not use, and of channels by type.
+"""Attributes that resolution does not use are kept; channels have those of their type.
 
-The values are those of IBM's references of DEFINE QLOCAL (q085690), DEFINE CHANNEL (q085520, and
-its table of attribute keywords by channel type) and ALTER QMGR (q085330); texts that are too long
-get AMQ8413E.
+The types are those of IBM's reference of DEFINE CHANNEL (q085520, its table of attribute keywords
+by channel type).
 """
 
 from __future__ import annotations
@@ -10,14 +9,9 @@ from __future__ import annotations
 import pytest
 
 from redrive.topology.mq import objects as mq
-from redrive.topology.mq.attributes import _ROWS, CHANNEL_TYPES
+from redrive.topology.mq.attributes import CHANNEL_TYPES
 from redrive.topology.mq.reader import read_mqsc
 
-COMMANDS: dict[type[mq.Definition], str] = {
-    mq.LocalQueue: "DEFINE QLOCAL(A) REPLACE",
-    mq.ModelQueue: "DEFINE QMODEL(A) REPLACE",
-    mq.QueueManagerAttributes: "ALTER QMGR",
-}
 NEEDED = {
     mq.ChannelType.SDR: "CONNAME('h') XMITQ(X)",
     mq.ChannelType.SVR: "XMITQ(X)",
@@ -41,59 +35,29 @@ def channel(kind: mq.ChannelType, given: str = "") -> str:
     return f"DEFINE CHANNEL(A) CHLTYPE({kind}) REPLACE {' '.join(needed)} {given}"
 
 
-def command(kind: type[mq.Definition], keyword: str, value: str) -> str:
-    """A command that gives one attribute."""
-    if kind is not mq.Channel:
-        return f"{COMMANDS[kind]} {keyword}{value}"
-    kinds = sorted(CHANNEL_TYPES.get(keyword, {mq.ChannelType.SVRCONN}))
-    return channel(kinds[0], f"{keyword}{value}")
+def test_values_that_nothing_uses_are_kept_whatever_they_are() -> None:
+    """A flag, a number beyond the product's limits, a word that it does not know."""
+    commands = [f"DEFINE QLOCAL(A) REPLACE {text}" for text in ("SHARE", "BOTHRESH(x)", "MONQ(NO)")]
+    assert refusals(*commands) == {}
+    read = read_mqsc("DEFINE QLOCAL(A) BOTHRESH(x) NOSHARE", queue_manager="QM1")
+    assert read.queue_manager.queues["A"].others == {"BOTHRESH": "BOTHRESH(x)", "SHARE": "NOSHARE"}
 
 
-def values(form: str) -> tuple[list[str], list[str]]:
-    """Values that a form takes, at its limits, and values next to them that it does not."""
-    match form.split():
-        case ["text", longest]:
-            return [f"('{'x' * int(longest)}')", "(' ')"], [f"('{'x' * (int(longest) + 1)}')"]
-        case ["flag"]:
-            return [""], ["(YES)", "(NO)"]
-        case [limits, *word] if ".." in limits:
-            low, high = limits.split("..")
-            good = [f"({low})", f"({high})", *(f"({one})" for one in word if one != "or")]
-            return good, [f"({int(high) + 1})", "(-1)", "(x)", "", "(1.5)"]
-        case words:
-            return [*(f"({one})" for one in words), f"({words[0].lower()})"], ["(NOSUCH)", ""]
-
-
-KINDS: tuple[type[mq.Definition], ...] = (*COMMANDS, mq.Channel)
-CASES = {
-    (kind, keyword): form
-    for objects, keywords, form in _ROWS
-    for kind in KINDS
-    for keyword in keywords.split()
-    if kind.keyword in objects.split()
-}
-
-
-@pytest.mark.parametrize(
-    ("kind", "keyword"),
-    [case for case, form in CASES.items() if form],
-    ids=[f"{kind.keyword}-{word}" for (kind, word), form in CASES.items() if form],
-)
-def test_every_value_is_taken_that_a_queue_manager_takes_and_no_other(
-    kind: type[mq.Definition], keyword: str
-) -> None:
-    """Of each attribute: both limits, every word in any case, and what lies beyond."""
-    assert keyword not in mq.ATTRIBUTES[kind]
-    good, bad = values(CASES[kind, keyword])
-    commands = [command(kind, keyword, value) for value in (*good, *bad)]
-    assert list(refusals(*commands)) == commands[len(good) :]
+def test_misspelt_keywords_and_wrong_values_of_used_attributes_are_refused() -> None:
+    """The way of a message depends on them, or may."""
+    commands = {
+        "DEFINE QLOCAL(A) BOTTHRESH(3)": "UNKNOWN_KEYWORD",
+        "DEFINE QLOCAL(A) MAXDEPTH(x)": "BAD_VALUE",
+        "DEFINE QLOCAL(A) MAXDEPTH(1000000000)": "RANGE",
+        "DEFINE QLOCAL(A) PUT(MAYBE)": "BAD_VALUE",
+    }
+    assert refusals(*commands) == commands
 
 
 @pytest.mark.parametrize("kind", list(mq.ChannelType))
 def test_a_channel_has_the_attributes_of_its_type(kind: mq.ChannelType) -> None:
     """And no others, whether it is defined or altered."""
-    value = {"CONNAME": "('h')", "NPMSPEED": "(FAST)", "USEDLQ": "(YES)", "CONVERT": "(NO)"}
-    value |= {"AFFINITY": "(NONE)", "DEFRECON": "(NO)", "SEQWRAP": "(999)", "CLWLWGHT": "(9)"}
+    value = {"CONNAME": "('h')", "NPMSPEED": "(FAST)", "USEDLQ": "(YES)", "CLWLWGHT": "(9)"}
     commands: dict[str, bool] = {channel(kind): True}
     for keyword, types in CHANNEL_TYPES.items():
         given = f"{keyword}{value.get(keyword, '(1)')}"
@@ -109,18 +73,14 @@ def test_a_channel_has_the_attributes_of_its_type(kind: mq.ChannelType) -> None:
         ("ALTER CHANNEL(SYSTEM.DEF.RECEIVER) MRRTY(3)", "SYNTAX"),
         ("SUSPEND QMGR", "SYNTAX"),
         ("RESUME QMGR", "SYNTAX"),
-        ("DEFINE QALIAS(A) DESCR('" + "x" * 65 + "')", "TOO_LONG"),
         ("DEFINE QALIAS(A) DESCR('it's)", "SYNTAX"),
         ("DEFINE QALIAS(A) DESCR('it's mine')", "SYNTAX"),
         ("DEFINE QALIAS(A) DESCR(it's)", "UNTERMINATED"),
         ("DEFINE NAMELIST(N) NAMES(A 'B'C)", "SYNTAX"),
-        ("DEFINE TOPIC(T2)", "REFUSED"),  # TOPICSTR is required (topic properties)
-        ("DEFINE TOPIC(T2) TOPICSTR(' ')", "REFUSED"),
     ],
 )
 def test_commands_that_lack_what_they_need_are_refused(script: str, code: str) -> None:
-    """ALTER CHANNEL has to say CHLTYPE, SUSPEND and RESUME a cluster, DEFINE TOPIC its string;
-    texts have their limits, and quotes in them are doubled."""
+    """ALTER CHANNEL has to say CHLTYPE, SUSPEND and RESUME a cluster; quotes are doubled."""
     assert refusals(script) == {script: code}
 
 

@@ -244,9 +244,9 @@ def test_sqqmname_written_as_use_sends_the_put_to_the_member() -> None:
 
 
 def test_an_alias_for_a_topic_resolves_to_no_queue() -> None:
-    """Both resolved names are blank, and a put needs no queue."""
+    """The open succeeds with blank resolved names; the put fails, as nothing is published."""
     result = put("DEF QA(A) TARGET(T) TARGTYPE(TOPIC)", "TOPIC(T)", queue="A")
-    assert not result.is_failed
+    assert (result.resolution.reason, result.reason) == (0, 2298)
     assert result.resolution.target is Target.TOPIC
     assert (result.resolution.resolved_queue, result.resolution.transmission_queue) == ("", "")
 

@@ -126,7 +126,6 @@ _name = st.text(
 _count = st.none() | st.integers(min_value=0, max_value=2**40)
 _port = st.none() | st.integers(min_value=0, max_value=65535)
 _security = st.builds(mqe.Security, authenticator=_text, cryptor=_text, compressor=_text)
-_rule = st.sampled_from(("", "package.rules:Rule"))
 _names = st.lists(_name, max_size=3, unique=True).map(tuple)
 
 
@@ -142,7 +141,6 @@ _local = st.builds(
     **dict.fromkeys(("expiry", "maximum_message_size", "maximum_messages"), _count),
     priority=st.none() | st.integers(min_value=0, max_value=9),
     security=_security,
-    rule=_rule,
     active=st.booleans(),
 )
 _texts = dict.fromkeys(("description", "adapter", "address", "channel"), _text)
@@ -151,7 +149,6 @@ _manager = st.builds(
     name=_name,
     description=_text,
     code_base=st.sampled_from(mqe.CodeBase),
-    rule=_rule,
     queues=_several(_local),
     connections=_several(st.builds(mqe.DirectConnection, name=_name, port=_port, **_texts)),
     listeners=_several(st.builds(mqe.Listener, name=_name, adapter=_text, port=_port)),

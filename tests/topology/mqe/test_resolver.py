@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,7 +15,6 @@ from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.message import NORMAL, Conditions, ExpireAfter, Message
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, TriggerTransmission
 from redrive.topology.mqe.results import Delivered, Expired, Failed, Failure, Resolution, Stored
-from redrive.topology.mqe.rules import QueueManagerRule, QueueRule, Rules, load_rules
 from redrive.topology.names import Names
 from redrive.topology.put import Refusal
 from redrive.topology.receiving import receiving_queue_managers
@@ -227,158 +224,10 @@ def test_a_duplicate_does_not_become_a_dead_letter(
     assert (moved.end.undeliverable if isinstance(moved.end, Stored) else None) is why
 
 
-# Rules
-
-
-class Stubborn(QueueRule):
-    """A queue's rule that refuses puts and takes duplicates."""
-
-    def put(self, queue: Names, message: Message) -> bool:
-        return not super().put(queue, message)
-
-    def duplicate_message(self, queue: Names, message: Message) -> bool:
-        return not super().duplicate_message(queue, message)
-
-
-class Broken(QueueRule, QueueManagerRule):
-    """A rule whose every hook raises."""
-
-    def put(self, queue: Names, message: Message) -> bool:
-        raise KeyError(queue, message)
-
-    duplicate_message = put
-
-    def transmit(self, queue: Names) -> bool:
-        raise KeyError(queue)
-
-    def trigger_transmission(self, queue_manager: str, waiting: int) -> bool:
-        raise KeyError(queue_manager, waiting)
-
-
-def ruled(topology: Sequence[str], rule: QueueRule | QueueManagerRule) -> MqeResolver:
-    managers = tuple(
-        replace(one, rule="t:R", queues=tuple(replace(queue, rule="t:R") for queue in one.queues))
-        for one in read_topology(topology).network.queue_managers
-    )
-    return MqeResolver(
-        mqe.Network(queue_managers=managers),
-        rules=Rules(
-            {"t:R": rule} if isinstance(rule, QueueRule) else {},
-            {"t:R": rule} if isinstance(rule, QueueManagerRule) else {},
-        ),
-    )
-
-
-@pytest.mark.parametrize(("rule", "expected"), [(Stubborn(), Failure.RULE_VETO), (Broken(), None)])
-@pytest.mark.parametrize("topology", [("QM: LQ(Q)",), ("QM: RQD(Q@QM)", "QM: CONN(QM)")])
-def test_a_put_rule_can_refuse_and_a_broken_one_is_not_heard(
-    rule: Stubborn | Broken, expected: Failure | None, topology: Sequence[str]
-) -> None:
-    """The veto is False; an exception leaves the default."""
-    end = ruled(topology, rule).resolve("QM", names("Q@QM")).end
-    found = end.failure if isinstance(end, Failed) else None
-    assert (found is Failure.RULE_VETO) is (expected is Failure.RULE_VETO)
-
-
-def test_a_put_rule_is_asked_only_about_what_the_queue_could_take() -> None:
-    """Limits come first: no rule hears of a message that is too long."""
-    asked: list[int] = []
-
-    class Noting(Stubborn):
-        def put(self, queue: Names, message: Message) -> bool:  # noqa: ARG002  its form
-            asked.append(message.length)
-            return True
-
-    resolver = ruled(("QM: LQ(Q) MAXMSG(10)",), Noting())
-    for length in (11, 10):
-        resolver.resolve("QM", names("Q@QM"), Message(length=length))
-    assert asked == [10]
-
-
 def test_a_message_without_identity_is_never_a_duplicate() -> None:
     """What cannot be told apart cannot have been put before."""
     end = put(("QM: LQ(Q)",), "QM", "Q", conditions=Conditions(received={("QM", "")})).end
     assert isinstance(end, Delivered)
-
-
-def test_the_c_code_base_has_no_put_rule() -> None:
-    """The rule is not asked, so it cannot refuse."""
-    resolver = ruled(("QM: CODE(c)", "QM: LQ(Q)"), Stubborn())
-    assert isinstance(resolver.resolve("QM", names("Q@QM")).end, Delivered)
-
-
-def test_a_rule_can_let_a_duplicate_in_and_a_broken_one_cannot() -> None:
-    """The default refuses."""
-    message = Message(identity="m")
-    conditions = Conditions(received={("QM", "m")})
-
-    class Welcoming(Stubborn):
-        def put(self, queue: Names, message: Message) -> bool:  # noqa: ARG002  its form
-            return True
-
-    ends = [
-        ruled(("QM: LQ(Q)",), rule).resolve("QM", names("Q@QM"), message, conditions).end
-        for rule in (Welcoming(), Broken())
-    ]
-    assert isinstance(ends[0], Delivered)
-    assert isinstance(ends[1], Failed)
-
-
-class Keeping(QueueManagerRule):
-    """A manager's rule that lets nothing go."""
-
-    def trigger_transmission(self, queue_manager: str, waiting: int) -> bool:  # noqa: ARG002
-        return False
-
-    def undeliverable(
-        self, queue_manager: str, message: Message, names: Names, failure: Failure
-    ) -> bool:
-        return not super().undeliverable(queue_manager, message, names, failure)
-
-
-def test_an_undeliverable_rule_can_keep_a_message_from_the_dead_letters() -> None:
-    """False leaves it on the home server."""
-    resolver = ruled(DEAD_LETTERS, Keeping())
-    end = resolver.follow(resolver.resolve("Server", names("Nope@Client")), Pull("Client")).end
-    assert isinstance(end, Stored)
-    assert end.undeliverable is Failure.NO_QUEUE_ACCEPTS
-
-
-def test_a_managers_veto_on_transmission_stops_its_pulls_too() -> None:
-    """Everything or nothing."""
-    resolver = ruled(PULLED, Keeping())
-    stored = resolver.resolve("Server", names("Q@Client"))
-    assert resolver.follow(stored, TriggerTransmission("Client")) == stored
-    assert str(resolver.follow(stored, Pull("Client")).end) == "Q@Client"
-
-
-def test_broken_transmission_rules_let_everything_go() -> None:
-    """The default of both vetoes is to transmit."""
-    resolver = ruled(ASYNCHRONOUS, Broken())
-    stored = resolver.resolve("QM", names("Q@Far"))
-    assert str(resolver.follow(stored, TriggerTransmission("QM")).end) == "Q@Far"
-
-
-def test_rules_are_imported_by_the_entry_points_that_definitions_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each kind gets an instance; what cannot be used is an error that names the definition."""
-    module = types.ModuleType("rules_of_a_solution")
-    module.__dict__.update(OfQueue=type("OfQueue", (QueueRule,), {}), Nothing=object)
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    queues = (
-        mqe.LocalQueue(name="Q", rule="rules_of_a_solution:OfQueue"),
-        mqe.LocalQueue(name="R", rule="rules_of_a_solution:Nothing"),
-        mqe.LocalQueue(name="S", rule="no_such_module:X"),
-    )
-    manager = mqe.QueueManager(name="QM", queues=queues, rule="rules_of_a_solution:OfQueue")
-    rules, findings = load_rules(mqe.Network(queue_managers=(manager,)))
-    assert list(rules.queues) == ["rules_of_a_solution:OfQueue"]
-    assert [(one.code, one.subject) for one in findings] == [
-        ("RULE_UNUSABLE", "QM"),
-        ("RULE_UNUSABLE", "R"),
-        ("RULE_UNUSABLE", "S"),
-    ]
 
 
 # Expiry

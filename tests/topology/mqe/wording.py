@@ -27,7 +27,6 @@ _MEANINGS: Sequence[tuple[str, frozenset[Failure]]] = (
     (r"too (big|large|long)|size|exceed", frozenset({Failure.MESSAGE_TOO_BIG})),
     (r"full|count|depth", frozenset({Failure.QUEUE_FULL})),
     (r"duplicate|twice", frozenset({Failure.DUPLICATE})),
-    (r"veto|rule", frozenset({Failure.RULE_VETO})),
 )
 _ROUTE_ERRORS = frozenset(Failure)
 
@@ -59,7 +58,6 @@ _FOUND_BUT_REFUSING = frozenset(
         Failure.MESSAGE_TOO_BIG,
         Failure.QUEUE_FULL,
         Failure.DUPLICATE,
-        Failure.RULE_VETO,
     }
 )
 

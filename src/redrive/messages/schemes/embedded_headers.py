@@ -54,8 +54,8 @@ def _parse(value: bytes) -> _Embedded | None:
 
 def has_embedded(value: bytes, names: frozenset[str]) -> bool:
     """Whether any of some headers is embedded in a value."""
-    found = _parse(value)
-    return found is not None and any(name.encode() in found.headers for name in names)
+    embedded = _parse(value)
+    return embedded is not None and any(name.encode() in embedded.headers for name in names)
 
 
 def embedded_text(name: str, read: Reader = text) -> Part:
@@ -80,8 +80,8 @@ def embedded_number(name: str) -> Part:
 
 
 def _content(value: bytes, name: str) -> Any:  # noqa: ANN401 - any JSON
-    found = _parse(value)
-    raw = None if found is None else found.headers.get(name.encode())
+    embedded = _parse(value)
+    raw = None if embedded is None else embedded.headers.get(name.encode())
     try:
         return None if raw is None else orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -94,15 +94,15 @@ def without_embedded(value: bytes, names: frozenset[str]) -> bytes:
     Raises:
         LookupError: No header is embedded in it.
     """
-    found = _parse(value)
-    if found is None:
+    embedded = _parse(value)
+    if embedded is None:
         raise LookupError("the value has no embedded headers")
     kept = [
         (name, raw)
-        for name, raw in found.headers.items()
+        for name, raw in embedded.headers.items()
         if name.decode(errors="replace") not in names
     ]
     if not kept:
-        return found.payload
+        return embedded.payload
     written = [bytes([len(name)]) + name + _SIZE.pack(len(raw)) + raw for name, raw in kept]
-    return b"".join([MARK, bytes([len(kept)]), *written, found.payload])
+    return b"".join([MARK, bytes([len(kept)]), *written, embedded.payload])

@@ -34,8 +34,8 @@ def text(raw: bytes) -> str:
 
 def decimal(raw: bytes) -> int | None:
     """A number of 64 bits as decimal digits."""
-    found = _DECIMAL.fullmatch(raw)
-    number = int(found[1]) if found else _LONG
+    match = _DECIMAL.fullmatch(raw)
+    number = int(match[1]) if match else _LONG
     return number if -_LONG <= number < _LONG else None
 
 

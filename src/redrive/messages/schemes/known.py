@@ -305,8 +305,8 @@ def _karafka(name: str, read: Reader = text) -> tuple[Part, ...]:
 
 def _karafka_key(key: bytes | None, headers: LastHeaders) -> bytes | None:
     # A record without a key has an empty header.
-    found = next((headers[name] for name in _spellings("key") if name in headers), key)
-    return found or None
+    original = next((headers[name] for name in _spellings("key") if name in headers), key)
+    return original or None
 
 
 _KARAFKA: Final = ("topic", "partition", "offset", "consumer_group", "attempts", "key", "trace_id")

@@ -43,11 +43,11 @@ class SchemeLines:
 
     def __init__(self, scheme: Scheme, places: Mapping[str, Sequence[int]]) -> None:
         self.scheme = scheme
-        found = (
+        lines = (
             _Line(name.replace(".", "_"), tuple(_places(scheme, parts, places)), name in VARYING)
             for name, parts in scheme.parts.items()
         )
-        self._lines = [line for line in found if line.places]
+        self._lines = [line for line in lines if line.places]
         # Nearly every part has one place, whose newest occurrence counts.
         self._quick: list[tuple[str, int, Reader, bool]] = []
         self._other: list[_Line] = []
@@ -76,15 +76,15 @@ class SchemeLines:
         for name, index, read, varies in self._quick:
             raw = headers[index][1]
             if raw is not None and not (shared and varies):
-                found = read(raw)
-                if found is not None:
-                    attributes[name] = found
+                attribute = read(raw)
+                if attribute is not None:
+                    attributes[name] = attribute
         for line in self._other:
             if shared and line.varies:
                 continue
-            found = _first(_read_place(place, key, value, headers) for place in line.places)
-            if found is not None:
-                attributes[line.name] = found
+            attribute = _first(_read_place(place, key, value, headers) for place in line.places)
+            if attribute is not None:
+                attributes[line.name] = attribute
         return attributes
 
     def first_origin(self, headers: Headers, *, shared: bool) -> Origin:
@@ -170,8 +170,8 @@ def _places(
             yield _Place(part, tuple(newest_first))
 
 
-def _first(found: Iterator[str | int | None]) -> str | int | None:
-    return next((it for it in found if it is not None), None)
+def _first(values: Iterator[str | int | None]) -> str | int | None:
+    return next((value for value in values if value is not None), None)
 
 
 def _read(part: Part, raw: bytes | None) -> str | int | None:

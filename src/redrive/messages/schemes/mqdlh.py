@@ -55,7 +55,7 @@ class BinaryHeader:
     """Names of the headers that it reads."""
 
     def decode(self, value: bytes | None, headers: LastHeaders, /) -> DeadLetterHeader | str:
-        """Read the header of a message; see ``MQForm.decode``."""
+        """Read the header of a message, or say in a sentence why there is none."""
         if value is None:
             return "the value is null"
         return decode_header(value, read_long(headers.get(self.headers[0])))
@@ -81,7 +81,7 @@ class RedriveHeaders:
     _names: Final[Mapping[str, str]] = {DLH_PREFIX + name: name for name in ATTRIBUTES}
 
     def decode(self, _value: bytes | None, headers: LastHeaders, /) -> DeadLetterHeader | str:
-        """Read the header of a message; see ``MQForm.decode``."""
+        """Read the header of a message, or say in a sentence why there is none."""
         if self.leading[0] not in headers:
             traces = not headers.keys().isdisjoint(self.headers)
             return f"the header {self.leading[0]} is missing" if traces else ""

@@ -78,9 +78,9 @@ class PartPlace(NamedTuple):
             return decimal if name in _NUMBERS else time if name in _TIMES else text
         numeric = name in _NUMBERS | _TIMES
         fitting = [
-            one
-            for one in ENCODINGS
-            if (one not in _TEXTS) is numeric and (self.header or one not in _IN_BYTES)
+            encoding
+            for encoding in ENCODINGS
+            if (encoding not in _TEXTS) is numeric and (self.header or encoding not in _IN_BYTES)
         ]
         if self.encoding not in fitting:
             kind = "a number" if numeric else "a text"
@@ -115,11 +115,11 @@ class OwnScheme:
         """
         places = {name: PartPlace.parse(words) for name, words in self.parts.items()}
         leading = PartPlace.parse(self.recognise) if self.recognise else None
-        headers = {one.header for one in places.values()} | {leading.header if leading else ""}
+        headers = {place.header for place in places.values()} | {leading.header if leading else ""}
         return Scheme(
             name=self.name,
             leading=(leading.header,) if leading and leading.header else (),
-            parts={name: (one.part(name),) for name, one in places.items()},
+            parts={name: (place.part(name),) for name, place in places.items()},
             names=frozenset(headers - {""}),
             is_in_value=_recogniser(leading.path) if leading and leading.path else None,
             is_own=True,
@@ -155,17 +155,17 @@ def payload_reader(words: str) -> Callable[[bytes], bytes | None]:
         raise PlaceError(message, f"one of {', '.join(_PAYLOAD)}")
 
     def read(value: bytes) -> bytes | None:
-        found = path.follow(_document(value))
-        if found is None:
+        payload = path.follow(_document(value))
+        if payload is None:
             return None
         if encoding == "base64":
             try:
-                return b64decode(str(found), validate=True)
+                return b64decode(str(payload), validate=True)
             except ValueError as error:
                 raise LookupError(str(error)) from error
-        if isinstance(found, str) and encoding != "json":
-            return found.encode()
-        return orjson.dumps(found)
+        if isinstance(payload, str) and encoding != "json":
+            return payload.encode()
+        return orjson.dumps(payload)
 
     return read
 
@@ -200,12 +200,12 @@ def _document(value: bytes) -> Any:  # noqa: ANN401 - any JSON
 
 def _read_inside(value: bytes, path: JsonPath, read: Reader) -> str | int | None:
     try:
-        found = path.follow(_document(value))
+        member = path.follow(_document(value))
     except LookupError:
         return None
-    if found is None:
+    if member is None:
         return None
-    return read(found.encode() if isinstance(found, str) else orjson.dumps(found))
+    return read(member.encode() if isinstance(member, str) else orjson.dumps(member))
 
 
 def _recogniser(path: JsonPath) -> Callable[[bytes], bool]:

@@ -66,19 +66,26 @@ class Reading:
         places: dict[str, list[int]] = {}
         for index, name in enumerate(layout):
             places.setdefault(name, []).append(index)
-        led = {id(it): [places[name] for name in it.leading if name in places] for it in schemes}
+        led = {
+            id(scheme): [places[name] for name in scheme.leading if name in places]
+            for scheme in schemes
+        }
         here: list[tuple[int, int, AnyScheme]] = [
-            (max(found[-1] for found in led[id(it)]), max(map(len, led[id(it)])), it)
-            for it in schemes
-            if it.newest is Newest.LAST
+            (
+                max(indices[-1] for indices in led[id(scheme)]),
+                max(map(len, led[id(scheme)])),
+                scheme,
+            )
+            for scheme in schemes
+            if scheme.newest is Newest.LAST
         ]
         if own := places.get(REDRIVE.leading[0]):
             here.append((own[-1], len(own), REDRIVE))
         appended = min((place for place, _, _ in here), default=len(layout))
-        for it in schemes:
-            if it.newest is Newest.FIRST:
-                first = min(found[0] for found in led[id(it)])
-                here.append((_in_front(first, appended), max(map(len, led[id(it)])), it))
+        for scheme in schemes:
+            if scheme.newest is Newest.FIRST:
+                first = min(indices[0] for indices in led[id(scheme)])
+                here.append((_in_front(first, appended), max(map(len, led[id(scheme)])), scheme))
         # A scheme of settings is certain, whatever was added after it, except by Redrive itself.
         forwarded = own[-1] if own else -1
         here.sort(
@@ -89,9 +96,9 @@ class Reading:
         self.hop = sum(hops for _, hops, _ in here) or 1
         """How often a message was dead-lettered, according to its headers."""
         self._lines = {
-            id(it): SchemeLines(it, places)
-            for it in (*self.schemes, *in_value, *fallbacks)
-            if isinstance(it, Scheme)
+            id(scheme): SchemeLines(scheme, places)
+            for scheme in (*self.schemes, *in_value, *fallbacks)
+            if isinstance(scheme, Scheme)
         }
         self._in_value = tuple(in_value)
         self._fallbacks = tuple(fallbacks)
@@ -145,7 +152,7 @@ class Reading:
         """The part of a record's key and value that determines what messages share."""
         if self._begins and (value is None or not value.startswith(self._begins)):
             return None
-        return tuple([it for lines in self._deep for it in lines.decisive(key, value)])
+        return tuple([part for lines in self._deep for part in lines.decisive(key, value)])
 
     def origins(self, headers: Headers) -> Iterator[str]:
         """The topics where a message failed, from its headers, the first failure first."""
@@ -161,7 +168,7 @@ class Reading:
 
     def _candidates(self, value: bytes | None) -> Iterator[AnyScheme]:
         # Redrive's headers are newer than an envelope below them; others may be copies.
-        in_value = [it for it in self._in_value if _is_in_value(it, value)]
+        in_value = [scheme for scheme in self._in_value if _is_in_value(scheme, value)]
         if REDRIVE in self.schemes:
             yield from self.schemes
         else:
@@ -174,7 +181,7 @@ class Reading:
         yield BINARY
         if REDRIVE in self.schemes:
             yield from in_value
-        yield from (it for it in self._fallbacks if _is_in_value(it, value))
+        yield from (scheme for scheme in self._fallbacks if _is_in_value(scheme, value))
 
     def _view(
         self,
@@ -240,14 +247,14 @@ class SchemeTable:
         own = tuple(own)
         self._by_header = {
             name: scheme
-            for scheme in (*SCHEMES, *(it for it in own if it.leading))
+            for scheme in (*SCHEMES, *(own_scheme for own_scheme in own if own_scheme.leading))
             for name in scheme.leading
         }
-        in_values = [it for it in own if not it.leading]
-        self._in_value = tuple(it for it in in_values if not it.is_assumed)
+        in_values = [scheme for scheme in own if not scheme.leading]
+        self._in_value = tuple(scheme for scheme in in_values if not scheme.is_assumed)
         self._fallbacks = (
             SPRING_CLOUD_STREAM_EMBEDDED,
-            *(it for it in in_values if it.is_assumed),
+            *(scheme for scheme in in_values if scheme.is_assumed),
         )
         self._readings: dict[tuple[str, ...], Reading] = {}
 
@@ -259,9 +266,9 @@ class SchemeTable:
             if len(self._readings) >= _LAYOUTS:
                 self._readings.clear()
             led = {
-                id(it): it
-                for it in map(self._by_header.get, layout)
-                if it is not None and it.is_in(set(layout))
+                id(scheme): scheme
+                for scheme in map(self._by_header.get, layout)
+                if scheme is not None and scheme.is_in(set(layout))
             }
             fallbacks = () if led else self._fallbacks  # schemes recognised by headers come first
             reading = Reading(layout, [*led.values()], self._in_value, fallbacks)

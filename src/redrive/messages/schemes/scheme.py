@@ -160,9 +160,9 @@ class Scheme:
             raw = {Place.KEY: key, Place.VALUE: value}.get(part.place)
             if part.place is Place.HEADER:
                 raw = self._newest(part.header, headers)
-            found = None if raw is None else part.read(raw)
-            if found is not None:
-                return found
+            content = None if raw is None else part.read(raw)
+            if content is not None:
+                return content
         return None
 
     def _newest(self, name: str, headers: Headers) -> bytes | None:

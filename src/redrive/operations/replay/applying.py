@@ -87,7 +87,7 @@ class _Applied:
         purpose: str,
         written: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Take a plan; nothing is written yet. Arguments and errors as for ``accept``."""
+        """Check that the plan is of this job and cluster; ``write`` writes, as ``accept`` says."""
         self._job = job
         self._cluster = cluster
         self._plan = plan
@@ -120,7 +120,7 @@ def _lanes_of(job: JobConfiguration, plan: ReplayPlan) -> Iterator[PlannedLane]:
             f"this is a plan for the application {plan.application}, not {job.application}",
             hint="name the settings of that application with -c",
         )
-    handlers = {one.identity.name: one for one in job.handlers}
+    handlers = {handler.identity.name: handler for handler in job.handlers}
     for name, places in plan.messages.items():
         handler = handlers.get(name)
         if handler is None:
@@ -137,8 +137,8 @@ def _lanes_of_handler(
     origins: dict[int, set[bytes]] = {}
     for place, offsets in places.items():
         partition = int(place.rpartition(":")[2])
-        found = origins.setdefault(partition, set())
-        found.update(f"{place}:{offset}".encode("ascii") for offset in offsets)
+        keys_of_partition = origins.setdefault(partition, set())
+        keys_of_partition.update(f"{place}:{offset}".encode("ascii") for offset in offsets)
     for partition, keys in sorted(origins.items()):
         yield PlannedLane(handler, partition, frozenset(keys))
 
@@ -147,7 +147,7 @@ class Instructions(_Applied):
     """Writes at most one instruction for each message of a plan, however often it is applied."""
 
     def write(self) -> Replay:
-        """Write the missing instructions, and return the replay; errors as for ``accept``."""
+        """Write the missing instructions, and return the replay; raises ``TransientFault``."""
         self._ensure_topics()
         with collector_paused():
             return write_with_retry(self._job, self._cluster, self._plan.plan, self._write_all)
@@ -155,9 +155,9 @@ class Instructions(_Applied):
     def _ensure_topics(self) -> None:
         counts = self._cluster.topics()
         TopicAdministration(self._job.connection).ensure(
-            waiting_topic(one.handler.identity.replay_topic, counts[one.handler.identity.topic])
-            for one in self._lanes
-            if one.handler.identity.topic in counts
+            waiting_topic(lane.handler.identity.replay_topic, counts[lane.handler.identity.topic])
+            for lane in self._lanes
+            if lane.handler.identity.topic in counts
         )
 
     def _write_all(self, states: StatesWriter) -> Replay:
@@ -189,16 +189,16 @@ class Instructions(_Applied):
         return replay
 
     def _new(self) -> Replay:
-        remaining = self._cluster.extents([one.remaining for one in self._lanes])
-        ends = self._cluster.ends([one.replay for one in self._lanes], committed_only=False)
+        remaining = self._cluster.extents([lane.remaining for lane in self._lanes])
+        ends = self._cluster.ends([lane.replay for lane in self._lanes], committed_only=False)
         spans = {
-            one.replay: Span(
-                first=ends[one.replay],
-                count=len(one.origins),
-                read=remaining[one.remaining].first,
-                until=remaining[one.remaining].end,
+            lane.replay: Span(
+                first=ends[lane.replay],
+                count=len(lane.origins),
+                read=remaining[lane.remaining].first,
+                until=remaining[lane.remaining].end,
             )
-            for one in self._lanes
+            for lane in self._lanes
         }
         return self._replay(spans)
 
@@ -206,7 +206,7 @@ class Instructions(_Applied):
         self, spans: Mapping[TopicPartition, Span], looks: Mapping[TopicPartition, Look]
     ) -> Iterator[tuple[PlannedLane, list[OutputRecord], Span]]:
         """Instructions to write, from all lanes round-robin: the job reads them in parallel."""
-        left = [one for one in self._lanes if one.replay in looks]
+        left = [lane for lane in self._lanes if lane.replay in looks]
         for start in range(0, len(left), _AT_ONCE):
             lanes = left[start : start + _AT_ONCE]
             chunks = [self._chunks(lane, spans[lane.replay], looks[lane.replay]) for lane in lanes]
@@ -239,7 +239,9 @@ class Instructions(_Applied):
     ) -> list[OutputRecord]:
         """Instructions in the order in which the messages were dead-lettered."""
         ordered = sorted(chunk, key=lambda record: _offset_of(record.key or b""))
-        return [self._instruction(lane, it.key, it.value, it.headers) for it in ordered]
+        return [
+            self._instruction(lane, record.key, record.value, record.headers) for record in ordered
+        ]
 
     def _instruction(
         self,
@@ -260,7 +262,9 @@ class Instructions(_Applied):
         entries = read_entries(self._cluster, self._job.control_topic)
         source, known = TopicPartition(topic, lane.partition), name_in_origins(entries, topic)
         offsets = {
-            _offset_of(one): one for one in lost if one.decode("ascii").rsplit(":", 2)[0] == known
+            _offset_of(origin): origin
+            for origin in lost
+            if origin.decode("ascii").rsplit(":", 2)[0] == known
         }
         if not offsets:
             return []
@@ -279,21 +283,21 @@ def _offset_of(origin: bytes) -> int:
 
 def _copy_of(record: StoredRecord, origin: bytes, asked_until: tuple[int, int]) -> Content:
     """What the remaining copy of a dead letter would be, marked as restored."""
-    mine = own.read_own(record.headers)
+    own_values = own.read_own(record.headers)
     content = cuts.Content(record.key, record.value, own.without_own(record.headers))
     key, value, kept, cut = cuts.fitted(content, MAX_MESSAGE_BYTES)
     headers = [
         *kept,
-        (own.ID, mine.identity.encode("ascii") or origin),
+        (own.ID, own_values.identity.encode("ascii") or origin),
         (own.ORIGIN, origin),
         (own.TIMESTAMP, own.number(max(0, record.timestamp))),
-        (own.HOPS, own.number(mine.hops)),
+        (own.HOPS, own.number(own_values.hops)),
         (own.RESTORED, b"%d:%d" % asked_until),
     ]
-    if mine.timestamp is not None:
-        headers.append((own.RECORD_TIME, own.number(mine.timestamp)))
-    if mine.group_topic:
-        headers.append((own.GROUP_TOPIC, mine.group_topic.value))
+    if own_values.timestamp is not None:
+        headers.append((own.RECORD_TIME, own.number(own_values.timestamp)))
+    if own_values.group_topic:
+        headers.append((own.GROUP_TOPIC, own_values.group_topic.value))
     if cut:
         headers.append((own.CUT, cut.encode("ascii")))
     if key is not None:
@@ -310,7 +314,7 @@ class ParkedOrder(_Applied):
     """
 
     def write(self) -> Replay:
-        """Accept the plan, unless it was accepted before; errors as for ``accept``."""
+        """Accept the plan, unless it was accepted before; raises ``UsageError`` if too large."""
         if self._plan.count > MOST_PARKED:
             raise UsageError(
                 f"{self._plan.count} parked messages are too many for one plan (at"
@@ -327,11 +331,11 @@ class ParkedOrder(_Applied):
         spans: dict[TopicPartition, Span] = {}
         for lane in self._lanes:
             spans.update(self._spans(lane))
-            self._written(sum(one.count for one in spans.values()))
-        instructed = sum(one.count for one in spans.values())
+            self._written(sum(span.count for span in spans.values()))
+        instructed = sum(span.count for span in spans.values())
         replay = self._replay(spans, instructed=instructed, is_complete=True)
-        for one in self._finished_replays(every):
-            states.write([one.entry()])
+        for finished in self._finished_replays(every):
+            states.write([finished.entry()])
         states.write([replay.entry()])
         return replay
 
@@ -349,9 +353,12 @@ class ParkedOrder(_Applied):
                 named.setdefault(record.lane, set()).add(record.offset)
         return {
             place: Span(
-                first=starts[place], count=len(found), end=max(found) + 1, named=frozenset(found)
+                first=starts[place],
+                count=len(offsets),
+                end=max(offsets) + 1,
+                named=frozenset(offsets),
             )
-            for place, found in named.items()
+            for place, offsets in named.items()
         }
 
     def _waiting_places(self, lane: PlannedLane) -> list[TopicPartition]:
@@ -361,17 +368,24 @@ class ParkedOrder(_Applied):
             TopicPartition(identity.retry_topic, lane.partition),
             *(TopicPartition(identity.backoff_topic, first + n) for n in range(PARTITIONS)),
         ]
-        return [one for one in places if one.partition < existing.get(one.topic, 0)]
+        return [place for place in places if place.partition < existing.get(place.topic, 0)]
 
     def _finished_replays(self, every: Mapping[str, Replay]) -> Iterator[Replay]:
         """Earlier plans that were carried out, without offsets that are no longer needed."""
-        named = [one for one in every.values() if any(it.named for it in one.spans.values())]
-        lanes = sorted({lane for one in named for lane in one.spans})
+        named = [
+            replay for replay in every.values() if any(span.named for span in replay.spans.values())
+        ]
+        lanes = sorted({lane for replay in named for lane in replay.spans})
         committed = self._cluster.committed(self._job.application, lanes) if lanes else {}
-        for one in named:
-            if all((committed[lane] or 0) >= (span.end or 0) for lane, span in one.spans.items()):
-                spans = {lane: replace(it, named=frozenset()) for lane, it in one.spans.items()}
-                yield replace(one, spans=spans)
+        for replay in named:
+            if all(
+                (committed[lane] or 0) >= (span.end or 0) for lane, span in replay.spans.items()
+            ):
+                spans = {
+                    lane: replace(span_of_lane, named=frozenset())
+                    for lane, span_of_lane in replay.spans.items()
+                }
+                yield replace(replay, spans=spans)
 
 
 def _check_known(

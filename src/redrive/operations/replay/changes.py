@@ -76,13 +76,13 @@ class Preview:
 
     def content(self, row: Row, order: Order) -> Content:
         """The content of a replay without an edit; raises ``RedriveError`` if there is none."""
-        found = self._put(row, self._record(row), order, is_edited=False)
-        if isinstance(found, str):
+        content = self._put(row, self._record(row), order, is_edited=False)
+        if isinstance(content, str):
             raise RedriveError(
-                f"{row['message']} would not be put: {found}",
+                f"{row['message']} would not be put: {content}",
                 hint="--to names another destination",
             )
-        return found
+        return content
 
     def changes(self, rows: Sequence[Row], order: Order, mask: Mask) -> Iterator[Change]:
         """What an edit changes in the first, the middle and the last of one or more messages."""
@@ -140,9 +140,9 @@ def change_of(
     message: str, before: Content | str, after: Content | str, mask: Mask = NO_MASK
 ) -> Change:
     """The change of a message: its put, or why there is none, before and after the edit."""
-    for one in (after, before):
-        if isinstance(one, str):
-            return Change(message, problem=mask.text(one))
+    for content in (after, before):
+        if isinstance(content, str):
+            return Change(message, problem=mask.text(content))
     assert isinstance(before, Content)
     assert isinstance(after, Content)
     lines = [*_header_lines(before, after, mask), *_value_lines(before.value, after.value, mask)]
@@ -159,7 +159,7 @@ def _header_lines(before: Content, after: Content, mask: Mask) -> Iterator[str]:
 def _value_lines(before: bytes | None, after: bytes | None, mask: Mask) -> Iterator[str]:
     if before == after:
         return
-    old, new = (_lines(mask.bytes_or_none(one)) for one in (before, after))
+    old, new = (_lines(mask.bytes_or_none(content)) for content in (before, after))
     if old == new:
         hidden = mask.bytes_or_none(before) == mask.bytes_or_none(after)
         yield "  value: changed where it is masked" if hidden else "  value: written differently"
@@ -174,10 +174,10 @@ def _diff(
     for group in matcher.get_grouped_opcodes(context):
         for tag, first, end, new_first, new_end in group:
             if tag == "equal":
-                yield from ((" ", one) for one in before[first:end])
+                yield from ((" ", item) for item in before[first:end])
             else:
-                yield from (("-", one) for one in before[first:end])
-                yield from (("+", one) for one in after[new_first:new_end])
+                yield from (("-", item) for item in before[first:end])
+                yield from (("+", item) for item in after[new_first:new_end])
 
 
 def _lines(value: bytes | None) -> list[str]:

@@ -21,14 +21,14 @@ from redrive.operations.states import ensure_topics, read_decisions
 
 def read_accepted(job: JobConfiguration, cluster: Cluster) -> dict[str, Replay]:
     """Every accepted replay by the id of its plan; for part of a job, its own."""
-    found = read_replays(read_decisions(job, cluster))
+    replays = read_replays(read_decisions(job, cluster))
     if job.only_handlers is None:
-        return found
-    topics = {one.identity.replay_topic for one in job.handlers}
+        return replays
+    topics = {handler.identity.replay_topic for handler in job.handlers}
     return {
-        plan: one
-        for plan, one in found.items()
-        if one.spans and {lane.topic for lane in one.spans} <= topics
+        plan: replay
+        for plan, replay in replays.items()
+        if replay.spans and {lane.topic for lane in replay.spans} <= topics
     }
 
 
@@ -68,5 +68,5 @@ def _instructed_count(job: JobConfiguration, cluster: Cluster, plan: str) -> int
 def _writer(job: JobConfiguration, cluster: Cluster, plan: str) -> StatesWriter:
     if not {job.control_topic, job.tables_topic} <= cluster.topics().keys():
         ensure_topics(job)
-    lanes = cluster.lanes(one.identity.replay_topic for one in job.handlers)
+    lanes = cluster.lanes(handler.identity.replay_topic for handler in job.handlers)
     return StatesWriter(cluster, job.application, f"replay-{plan}", lanes=lanes)

@@ -54,12 +54,12 @@ class Payloads:
         self._entries = entries
         self._cluster = cluster
         self._handlers: Mapping[str, HandlerConfiguration] = {
-            one.identity.name: one for one in job.handlers
+            handler.identity.name: handler for handler in job.handlers
         }
 
     def missing(self, rows: Sequence[Row]) -> MissingCopies:
         """The remaining messages, of handlers of the job, that have no remaining copy."""
-        found = MissingCopies()
+        missing = MissingCopies()
         lost = []
         following = LiveCopies(self._cluster)
         try:
@@ -70,12 +70,12 @@ class Payloads:
                     if place is None:
                         lost.append(row)
                     elif place == TAKEN_AWAY:
-                        found.taken_away.append(row)
+                        missing.taken_away.append(row)
         finally:
             following.close()
         for row, is_there in zip(lost, self._still_present(lost), strict=True):
-            (found.lost if is_there else found.gone).append(row)
-        return found
+            (missing.lost if is_there else missing.gone).append(row)
+        return missing
 
     def _still_present(self, rows: Sequence[Row]) -> Iterator[bool]:
         """Whether the dead-letter topic still has each message; a recreated topic has others."""
@@ -117,12 +117,12 @@ class Payloads:
         return TopicPartition(topic, int(partition)), int(offset)
 
     def _by_lane(self, rows: Sequence[Row]) -> dict[TopicPartition, list[Row]]:
-        found: defaultdict[TopicPartition, list[Row]] = defaultdict(list)
+        by_lane: defaultdict[TopicPartition, list[Row]] = defaultdict(list)
         for row in rows:
             partition = int(row["origin"].rsplit(":", 2)[1])
             topic = self._handlers[row["handler"]].identity.remaining_topic
-            found[TopicPartition(topic, partition)].append(row)
-        return dict(sorted(found.items()))
+            by_lane[TopicPartition(topic, partition)].append(row)
+        return dict(sorted(by_lane.items()))
 
 
 def name_in_origins(entries: Mapping[str, Mapping[str, Any]], topic: str) -> str:

@@ -83,29 +83,29 @@ class PlannedMessages:
         Raises:
             UsageError: There are no outcomes of a message without a copy.
         """
-        lanes = [one for one in planned if spans[one.replay].read <= spans[one.replay].until]
-        last = {one.replay: self._last_places(one, spans[one.replay].until) for one in lanes}
+        lanes = [lane for lane in planned if spans[lane.replay].read <= spans[lane.replay].until]
+        last = {lane.replay: self._last_places(lane, spans[lane.replay].until) for lane in lanes}
         absent = {
-            one.replay: {key for key in one.origins if last[one.replay].get(key, _NONE) == _NONE}
-            for one in lanes
+            lane.replay: {key for key in lane.origins if last[lane.replay].get(key, _NONE) == _NONE}
+            for lane in lanes
         }
         if not is_new:
             # The job may have carried out earlier instructions of this plan.
-            for one in lanes:
-                absent[one.replay] -= self._instructed_keys(one) if absent[one.replay] else set()
+            for lane in lanes:
+                absent[lane.replay] -= self._instructed_keys(lane) if absent[lane.replay] else set()
         outcomes = self._outcomes(absent)
         lost = {
-            one.replay: {key for key in absent[one.replay] if key not in last[one.replay]}
-            for one in lanes
+            lane.replay: {key for key in absent[lane.replay] if key not in last[lane.replay]}
+            for lane in lanes
         }
         self._check_answers(outcomes, [key.decode() for keys in lost.values() for key in keys])
         return {
-            one.replay: Look(
-                {key: place for key, place in last[one.replay].items() if place != _NONE},
-                sum(self._is_placed(outcomes, key) for key in absent[one.replay]),
-                self._restorable(one, lost[one.replay], outcomes, spans[one.replay].until),
+            lane.replay: Look(
+                {key: place for key, place in last[lane.replay].items() if place != _NONE},
+                sum(self._is_placed(outcomes, key) for key in absent[lane.replay]),
+                self._restorable(lane, lost[lane.replay], outcomes, spans[lane.replay].until),
             )
-            for one in lanes
+            for lane in lanes
         }
 
     def _outcomes(self, absent: Mapping[TopicPartition, Collection[bytes]]) -> LastOutcomes:
@@ -129,24 +129,24 @@ class PlannedMessages:
         )
 
     def _is_placed(self, outcomes: LastOutcomes, key: bytes) -> bool:
-        known = outcomes.found.get(key.decode())
+        known = outcomes.by_origin.get(key.decode())
         return known is not None and known.result in FINAL and self._plan not in known.replays
 
     def _restorable(
         self, lane: PlannedLane, lost: Collection[bytes], outcomes: LastOutcomes, until: int
     ) -> dict[bytes, tuple[int, int]]:
         """Messages that remain, have no copy, and were not yet asked for by this plan."""
-        found = {}
+        restorable = {}
         for key in lost:
-            known = outcomes.found[key.decode()]
+            known = outcomes.by_origin[key.decode()]
             if known.result == Result.REMAINS and self._plan not in known.replays:
-                found[key] = known.partition, outcomes.ends[known.partition]
-        if found:
+                restorable[key] = known.partition, outcomes.ends[known.partition]
+        if restorable:
             # One that was retried meanwhile, and remains again, has a later copy than those read.
             end = settled_ends(self._cluster, [lane.remaining])[lane.remaining]
             for newer, *_ in self._places(lane.remaining, until, end):
-                found.pop(newer or b"", None)
-        return found
+                restorable.pop(newer or b"", None)
+        return restorable
 
     def _instructed_keys(self, lane: PlannedLane) -> set[bytes]:
         ends = settled_ends(self._cluster, [lane.replay])

@@ -127,7 +127,7 @@ class ReplayPlan:
     @property
     def count(self) -> int:
         """The number of messages."""
-        return sum(len(found) for places in self.messages.values() for found in places.values())
+        return sum(len(offsets) for places in self.messages.values() for offsets in places.values())
 
     @property
     def seconds(self) -> float | None:
@@ -141,10 +141,10 @@ class ReplayPlan:
         """
         return replace(
             self,
-            exceptions=[replace(one, name=mask.text(one.name)) for one in self.exceptions],
-            groups=[replace(one, name=mask.text(one.name)) for one in self.groups],
-            targets=[replace(one, name=mask.text(one.name)) for one in self.targets],
-            warnings=[replace(one, text=mask.text(one.text)) for one in self.warnings],
+            exceptions=[replace(part, name=mask.text(part.name)) for part in self.exceptions],
+            groups=[replace(part, name=mask.text(part.name)) for part in self.groups],
+            targets=[replace(part, name=mask.text(part.name)) for part in self.targets],
+            warnings=[replace(warning, text=mask.text(warning.text)) for warning in self.warnings],
             notes=[*map(mask.text, self.notes)],
         )
 
@@ -171,7 +171,7 @@ class ReplayPlan:
             "by_target": [*map(asdict, self.targets)],
             "by_handler": [*map(asdict, self.handlers)],
             "warnings": [*map(asdict, self.warnings)],
-            **({"changes": [one.document() for one in self.changes]} if self.changes else {}),
+            **({"changes": [change.document() for change in self.changes]} if self.changes else {}),
             "notes": list(self.notes),
             "messages": {handler: dict(places) for handler, places in self.messages.items()},
         }
@@ -237,7 +237,7 @@ class ReplayPlan:
             ),
             messages={
                 str(handler): {
-                    str(place): sorted({int(one) for one in offsets})
+                    str(place): sorted({int(offset) for offset in offsets})
                     for place, offsets in places.items()
                 }
                 for handler, places in document["messages"].items()
@@ -249,12 +249,14 @@ class ReplayPlan:
             targets=_read_parts(document, "by_target"),
             handlers=_read_parts(document, "by_handler"),
             warnings=tuple(
-                Warned(str(one["code"]), str(one["text"]), int(one["count"]))
-                for one in document.get("warnings", ())
+                Warned(str(warning["code"]), str(warning["text"]), int(warning["count"]))
+                for warning in document.get("warnings", ())
             ),
             changes=tuple(
-                Change(str(one["message"]), tuple(map(str, one["lines"])), str(one["problem"]))
-                for one in document.get("changes", ())
+                Change(
+                    str(change["message"]), tuple(map(str, change["lines"])), str(change["problem"])
+                )
+                for change in document.get("changes", ())
             ),
             notes=tuple(map(str, document.get("notes", ()))),
         )
@@ -299,6 +301,6 @@ def places_of(origins: Iterable[str]) -> dict[str, list[int]]:
 
 def _read_parts(document: Mapping[str, Any], name: str) -> tuple[Part, ...]:
     return tuple(
-        Part(str(one["name"]), int(one["count"]), str(one["example"]))
-        for one in document.get(name, ())
+        Part(str(part["name"]), int(part["count"]), str(part["example"]))
+        for part in document.get(name, ())
     )

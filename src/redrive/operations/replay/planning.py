@@ -62,24 +62,24 @@ class Planner:
         entries: Mapping[str, Mapping[str, Any]],
         states: States = NO_STATES,
     ) -> None:
-        """Take the job; ``entries`` of its control topic are empty before its first start."""
+        """Plan for a job; ``entries`` of its control topic are empty before its first start."""
         self._job = job
         self._cluster = cluster
         self._answers = answers
         self._entries = entries
         self._deciding = deciding_in(job, entries)
-        self._handlers = {one.identity.name: one for one in job.handlers}
+        self._handlers = {handler.identity.name: handler for handler in job.handlers}
         self._facts = Facts(time.monotonic)
         deciders = DeciderFactory(job, self._facts).deciders(states)
         self._deciders = {
             name: decider
-            for name, one in self._handlers.items()
-            if isinstance(decider := deciders[one.identity.topic][0], RulesDecider)
+            for name, handler in self._handlers.items()
+            if isinstance(decider := deciders[handler.identity.topic][0], RulesDecider)
         }
 
     @property
     def preview(self) -> Preview:
-        """Decides single messages by the same deciders and facts."""
+        """The preview, which decides single messages by the same deciders and facts."""
         return Preview(self._cluster, self._handlers, self._deciders, self._facts, self._answers)
 
     def plan(
@@ -94,44 +94,46 @@ class Planner:
 
         ``notes`` say why messages may be missing.
         """
-        mine = [row for row in rows if row["handler"] in self._handlers]
+        own_rows = [row for row in rows if row["handler"] in self._handlers]
         notes = [*notes]
-        if len(mine) < len(rows):
+        if len(own_rows) < len(rows):
             others = sorted({row["handler"] for row in rows} - set(self._handlers))
             notes.append(
-                f"{left_out(len(rows) - len(mine))}: no handler of these settings has them"
+                f"{left_out(len(rows) - len(own_rows))}: no handler of these settings has them"
                 f" ({', '.join(others[:3])}); `redrive queue release` retries undeliverable"
                 " messages of a queue manager"
             )
         payloads = Payloads(self._job, self._cluster, self._entries)
-        found = MissingCopies() if order.to.is_about_parked else payloads.missing(mine)
-        missing = {row["origin"] for row in (*found.taken_away, *found.gone)}
-        mine = [row for row in mine if row["origin"] not in missing]
-        notes += found.notes()
-        if order.to is To.GROUP and (without := sum(not row["consumer_group"] for row in mine)):
-            mine = [row for row in mine if row["consumer_group"]]
+        missing_copies = MissingCopies() if order.to.is_about_parked else payloads.missing(own_rows)
+        missing = {row["origin"] for row in (*missing_copies.taken_away, *missing_copies.gone)}
+        own_rows = [row for row in own_rows if row["origin"] not in missing]
+        notes += missing_copies.notes()
+        if order.to is To.GROUP and (without := sum(not row["consumer_group"] for row in own_rows)):
+            own_rows = [row for row in own_rows if row["consumer_group"]]
             notes.append(f"{left_out(without)}: the consumer group is unknown")
-        puts = self.puts(mine, order)
+        puts = self.puts(own_rows, order)
         return ReplayPlan(
             plan=new_plan_id(),
             application=self._job.application,
             cluster=self._cluster.identity,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             order=order,
-            messages=_messages(mine),
-            size=sum(row["body_size"] or 0 for row in mine),
-            reasons=_parts(mine, [_reason_of(row) for row in mine]),
-            exceptions=_column_parts(mine, "error_class"),
-            groups=_column_parts(mine, "consumer_group"),
-            targets=_parts(mine, [put.text for put in puts]),
-            handlers=_parts(mine, [str(row["handler"]) for row in mine]),
+            messages=_messages(own_rows),
+            size=sum(row["body_size"] or 0 for row in own_rows),
+            reasons=_parts(own_rows, [_reason_of(row) for row in own_rows]),
+            exceptions=_column_parts(own_rows, "error_class"),
+            groups=_column_parts(own_rows, "consumer_group"),
+            targets=_parts(own_rows, [put.text for put in puts]),
+            handlers=_parts(own_rows, [str(row["handler"]) for row in own_rows]),
             warnings=[
                 *self._about_targets(puts, order),
-                *self._about_risks(mine, puts),
-                *self._about_messages(mine, order),
-                *payloads.warnings(found.lost),
+                *self._about_risks(own_rows, puts),
+                *self._about_messages(own_rows, order),
+                *payloads.warnings(missing_copies.lost),
             ],
-            changes=[*self.preview.changes(mine, order, mask)] if order.edit and mine else (),
+            changes=[*self.preview.changes(own_rows, order, mask)]
+            if order.edit and own_rows
+            else (),
             notes=notes,
         )
 
@@ -218,7 +220,7 @@ class Planner:
             yield Warned("after-the-put", risk, count)
 
     def _about_target(self, place: Destination, names: Names, count: int) -> Iterator[Warned]:
-        limits, topics = place.limits, {one.identity.topic for one in self._job.handlers}
+        limits, topics = place.limits, {handler.identity.topic for handler in self._job.handlers}
         if place.topic in topics:
             text = f"{names} is a dead-letter queue of this job: they will return as dead letters"
             yield Warned("would-loop", text, count)
@@ -265,8 +267,9 @@ class Planner:
     def _about_tables(self, rows: Sequence[Row]) -> Iterator[Warned]:
         others = {
             name
-            for name, one in self._handlers.items()
-            if self._deciding.get(name) and meaning_of(one, self._job) not in self._deciding[name]
+            for name, handler in self._handlers.items()
+            if self._deciding.get(name)
+            and meaning_of(handler, self._job) not in self._deciding[name]
         }
         if other := sum(row["handler"] in others for row in rows):
             text = "the job uses another table than the settings name: run redrive restart first"
@@ -299,7 +302,10 @@ def _messages(rows: Sequence[Row]) -> dict[str, dict[str, list[int]]]:
     origins: defaultdict[str, list[str]] = defaultdict(list)
     for row in rows:
         origins[row["handler"]].append(row["origin"])
-    return {handler: places_of(found) for handler, found in sorted(origins.items())}
+    return {
+        handler: places_of(origins_of_handler)
+        for handler, origins_of_handler in sorted(origins.items())
+    }
 
 
 def _column_parts(rows: Sequence[Row], column: str) -> Sequence[Part]:

@@ -83,20 +83,22 @@ def statuses(
     positions are read: a transaction commits both, so a completed replay has all its results.
     """
     accepted = read_accepted(job, cluster)
-    chosen = [one for one in accepted.values() if plan in {"", one.plan}]
-    lanes = sorted({lane for one in chosen for lane in one.spans})
+    chosen = [replay for replay in accepted.values() if plan in {"", replay.plan}]
+    lanes = sorted({lane for replay in chosen for lane in replay.spans})
     ends, committed = cluster.ends(lanes), cluster.committed(job.application, lanes)
     waiting = {
-        one.plan: sum(
+        replay.plan: sum(
             _waiting(cluster, lane, span, committed[lane] or 0, ends[lane])
-            for lane, span in one.spans.items()
+            for lane, span in replay.spans.items()
         )
-        for one in chosen
+        for replay in chosen
     }
-    found = results()
+    counts = results()
     return [
-        ReplayStatus(replay=one, waiting=waiting[one.plan], results=found.get(one.plan, {}))
-        for one in sorted(chosen, key=lambda it: it.accepted, reverse=True)
+        ReplayStatus(
+            replay=replay, waiting=waiting[replay.plan], results=counts.get(replay.plan, {})
+        )
+        for replay in sorted(chosen, key=lambda replay: replay.accepted, reverse=True)
     ]
 
 
@@ -123,7 +125,10 @@ def find_replay(job: JobConfiguration, cluster: Cluster, plan: str) -> Replay:
 def cancel(job: JobConfiguration, cluster: Cluster, plan: str, operator: str) -> Replay:
     """Cancel the rest of a replay, and return its former state.
 
-    Errors are as for ``find_replay`` and ``write_states``.
+    Raises:
+        UsageError: No such replay was accepted.
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
+        EnvironmentFault: The broker cannot be reached, or refused.
     """
     replay = find_replay(job, cluster, plan)
     if not replay.cancelled_by:

@@ -21,7 +21,7 @@ from redrive.rules.analysis.decision import Decision, Message, decide
 from redrive.rules.analysis.findings import analyse
 from redrive.rules.analysis.search import Search, bits_of
 from redrive.rules.analysis.text_automata import Undecided
-from redrive.rules.analysis.witness import hidden_field, present_fields, write_field, write_message
+from redrive.rules.canonical import hidden_field, present_fields, write_field, write_message
 
 __all__ = [
     "Comparison", "ControlChange", "Decision", "Message", "Search", "Undecided", "analyse",

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from types import MappingProxyType
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from redrive.rules.backoff import Backoff
@@ -18,7 +18,7 @@ from redrive.rules.keywords import Dialect
 from redrive.rules.matcher import Matcher
 from redrive.rules.patterns import FieldValue
 from redrive.rules.rule import Action, Authority, RetryTo, Rule
-from redrive.rules.selection import rules_of, select_untried
+from redrive.rules.selection import FailedAttempts, attempts_left, select_rule
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import inserts, original_target, resolve_target
 
@@ -26,7 +26,6 @@ Message: TypeAlias = Mapping[str, FieldValue]
 """Match fields by pattern keyword."""
 
 AGE: Final = "AGE"
-_NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
 _FOLLOWED: Final = 1_000
 """Maximum attempts to follow on an ageing message."""
 
@@ -64,33 +63,30 @@ class Decision:
 
 
 def decide(
-    table: RulesTable, candidates: int, message: Message, failed: Mapping[int, int] = _NOTHING
+    table: RulesTable, candidates: int, message: Message, failed: FailedAttempts = 0
 ) -> tuple[Decision, tuple[int, ...]]:
     """What a table does with a message, and the indexes of the rules that apply to it.
 
-    ``candidates`` are the matching rules, as bits; ``failed`` has the attempts that have failed
-    already, by rule index.
+    ``candidates`` are the matching rules, as bits; ``failed`` are the attempts that have failed
+    already.
     """
-    applied: list[int] = []
-    tried: list[tuple[Put, int, int]] = []
-    end = None
-    for index in rules_of(candidates):
-        rule = table.rules[index]
-        attempts = rule.retry - failed.get(index, 0)
-        if rule.action.can_fail and attempts <= 0:
-            continue
-        applied.append(index)
-        if not rule.action.can_fail:
-            end = rule.action
-            break
-        # Each BACKOFF restarts with its first delay, so its attempts are a separate step.
-        step = -1 if rule.backoff is None else index
-        tried.append((_put_of(rule, message), step, attempts))
+    turns = [
+        (index, table.rules[index], left)
+        for index, left in attempts_left(table, candidates, failed)
+    ]
+    # Each BACKOFF restarts with its first delay, so its attempts are a separate step.
+    tried = [
+        (_put_of(rule, message), -1 if rule.backoff is None else index, left)
+        for index, rule, left in turns
+        if rule.action.can_fail
+    ]
     steps = tuple(
-        (put, sum(attempts for _, _, attempts in same))
-        for (put, _), same in groupby(tried, key=lambda it: it[:2])
+        (put, sum(left for _, _, left in same))
+        for (put, _), same in groupby(tried, key=itemgetter(0, 1))
     )
-    return Decision(steps, end is Action.DISCARD, end is Action.QUARANTINE), tuple(applied)
+    end = turns[-1][1].action if turns else Action.IGNORE
+    decision = Decision(steps, end is Action.DISCARD, end is Action.QUARANTINE)
+    return decision, tuple(index for index, _, _ in turns)
 
 
 def decide_while_ageing(table: RulesTable, message: Message) -> tuple[list[tuple[int, Put]], str]:
@@ -105,13 +101,13 @@ def decide_while_ageing(table: RulesTable, message: Message) -> tuple[list[tuple
     seconds = 0
     for _ in range(_FOLLOWED):
         candidates = matcher.candidates_of({**message, AGE: age + seconds})
-        index = select_untried(table, candidates, failed)
+        index = select_rule(table, candidates, failed)
         rule = None if index is None else table.rules[index]
         if index is None or rule is None or not rule.action.can_fail:
             return puts, rule.action if rule else Action.IGNORE
         puts.append((seconds, _put_of(rule, message)))
         failed[index] += 1
-        following = select_untried(table, candidates, failed)
+        following = select_rule(table, candidates, failed)
         if following is not None:
             interval = table.control.retry_interval
             seconds += table.rules[following].wait_before(failed[following], interval)
@@ -119,18 +115,11 @@ def decide_while_ageing(table: RulesTable, message: Message) -> tuple[list[tuple
 
 
 def _put_of(rule: Rule, message: Message) -> Put:
-    header = rule.action is Action.FWD and rule.header
     is_retry = rule.action is Action.RETRY
+    header = rule.header and not is_retry
     target = original_target(message) if is_retry else resolve_target(rule, message)
-    return Put(
-        *target,
-        header,
-        rule.authority,
-        bool(rule.forward_topic),
-        rule.backoff,
-        rule.to,
-        rule.transform,
-    )
+    is_topic = bool(rule.forward_topic)
+    return Put(*target, header, rule.authority, is_topic, rule.backoff, rule.to, rule.transform)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,20 +164,6 @@ def bare(rule: Rule) -> Rule:
     return replace(rule, patterns={}, retry=1, backoff=None)
 
 
-def meaning_of(rule: Rule) -> tuple[object, ...]:
-    """What a rule does, without settings that have no effect."""
-    if not rule.action.can_fail:
-        return (rule.action,)
-    is_forward = rule.action is Action.FWD
-    names = (rule.forward_queue, rule.forward_queue_manager, rule.forward_topic)
-    header = is_forward and rule.header
-    return (
-        rule.action,
-        names if is_forward else (),
-        header,
-        rule.authority,
-        rule.retry,
-        rule.backoff,
-        rule.to,
-        rule.transform,
-    )
+def meaning_of(rule: Rule) -> Rule:
+    """A rule without its patterns, and without settings that have no effect."""
+    return replace(rule, patterns={}) if rule.action.can_fail else Rule(action=rule.action)

@@ -35,7 +35,7 @@ _USUAL_QUEUE: Final = "OTHER"
 _ALWAYS_THERE: Final = {"AGE", "SIZE"}
 """Number fields of DIALECT(KAFKA) that every message has."""
 
-_BEGINNINGS: Final = tuple(StringPattern(f"{it}*", 1024) for it in ("0123456789-"))
+_BEGINNINGS: Final = tuple(StringPattern(f"{character}*", 1024) for character in "0123456789-")
 """Texts for any number."""
 
 _SAMPLES: Final = (
@@ -75,30 +75,39 @@ def value_of(
     if not matching and not avoiding:
         return usual_value(name)
     effort.spend(5 * (1 + len(matching) + len(avoiding)))
-    matching, avoiding = (
+    demanded, refused = (
         [
-            *(it for it in same if not isinstance(it, NotPattern)),
-            *(it.pattern for it in other if isinstance(it, NotPattern)),
+            *(pattern for pattern in same if not isinstance(pattern, NotPattern)),
+            *(pattern.pattern for pattern in other if isinstance(pattern, NotPattern)),
         ]
         for same, other in ((matching, avoiding), (avoiding, matching))
     )
     if pattern_keyword(name).value in {Value.NUMBER, Value.NUMBERS}:
-        return _number(name, matching, avoiding)
-    if any(_accepts_all_of(one, other) for one in avoiding for other in matching):
+        return _number(name, demanded, refused)
+    if any(_accepts_all_of(general, special) for general in refused for special in demanded):
         return None
-    refused = list(chain.from_iterable(map(members_of, avoiding)))
-    return _text(name, list(map(members_of, matching)), refused, effort)
+    avoided = list(chain.from_iterable(map(members_of, refused)))
+    return _text(name, list(map(members_of, demanded)), avoided, effort)
 
 
-def _accepts_all_of(one: Pattern, other: Pattern) -> bool:
-    """Whether one pattern certainly matches all that another one matches, by text and equality."""
+def _accepts_all_of(general: Pattern, special: Pattern) -> bool:
+    """Whether a pattern certainly matches all that another one matches, by text and equality."""
     return all(
         any(
-            mine == it
-            or (isinstance(it, StringPattern) and it.is_literal and mine.matches(it.normal))
-            for mine in members_of(one)
+            member == case
+            or (isinstance(case, StringPattern) and case.is_literal and member.matches(case.normal))
+            for member in members_of(general)
         )
-        for it in members_of(other)
+        for case in members_of(special)
+    )
+
+
+def _fits(
+    value: FieldValue, demanded: Iterable[Iterable[Pattern]], refused: Iterable[Pattern]
+) -> bool:
+    """Whether one pattern of each list matches a value, and none of others."""
+    return all(any(pattern.matches(value) for pattern in members) for members in demanded) and not (
+        any(pattern.matches(value) for pattern in refused)
     )
 
 
@@ -108,54 +117,61 @@ def _number(name: str, matching: Sequence[Pattern], avoiding: Sequence[Pattern])
     The smallest matching number is the smallest of all, the first of an interval that must match,
     or the one after an interval that must not match.
     """
-    numbers = {0}
-    for pattern in matching:
-        numbers.update(one.low for one in intervals_of(pattern))
-    for pattern in avoiding:
-        numbers.update(one.high + 1 for one in intervals_of(pattern) if one.high is not None)
+    lows = (interval.low for pattern in matching for interval in intervals_of(pattern))
+    highs = (interval.high for pattern in avoiding for interval in intervals_of(pattern))
+    numbers = {0, *lows, *(high + 1 for high in highs if high is not None)}
     last: tuple[int, ...] = ()
     if name not in _USUAL:
         numbers.discard(ABSENT)
         last = () if name in _ALWAYS_THERE else (ABSENT,)
-    for value in (*_USUAL.get(name, ()), *sorted(numbers), *last):
-        if all(it.matches(value) for it in matching) and not any(
-            it.matches(value) for it in avoiding
-        ):
-            return value
-    return None
+    demanded = [[pattern] for pattern in matching]
+    tried = (*_USUAL.get(name, ()), *sorted(numbers), *last)
+    return next((value for value in tried if _fits(value, demanded, avoiding)), None)
 
 
 def _text(
     name: str, matching: Sequence[Sequence[Pattern]], avoiding: Sequence[Pattern], effort: Effort
 ) -> str | None:
     """The text that one member of each list matches, and none of others."""
+    numerals = _numerals([*chain(*matching, avoiding)])
+    comparisons = [pattern for pattern in avoiding if isinstance(pattern, ComparisonPattern)]
+    # Leave out comparisons that no number can satisfy along with the others.
+    only_numbers = [
+        members
+        for members in matching
+        if all(isinstance(member, ComparisonPattern) for member in members)
+    ]
+    left = [numeral for numeral in numerals if _fits(numeral, only_numbers, comparisons)]
+    matching = [
+        [
+            member
+            for member in members
+            if not isinstance(member, ComparisonPattern) or any(map(member.matches, left))
+        ]
+        for members in matching
+    ]
 
-    def will_do(value: str) -> bool:
-        return all(any(it.matches(value) for it in one) for one in matching) and not any(
-            it.matches(value) for it in avoiding
-        )
+    def fits(value: str) -> bool:
+        return _fits(value, matching, avoiding)
 
-    numerals = _numerals(chain(*matching, avoiding))
-    matching = list(_without_hopeless(matching, avoiding, numerals))
     for members in matching:
-        literals = [it.normal for it in members if isinstance(it, StringPattern) and it.is_literal]
+        literals = [
+            member.normal
+            for member in members
+            if isinstance(member, StringPattern) and member.is_literal
+        ]
         if len(literals) == len(members):
-            return next(filter(will_do, literals), None)
-    readable = next(filter(will_do, chain(_readable(name, matching), numerals)), None)
+            return next(filter(fits, literals), None)
+    readable = next(filter(fits, chain(_readable(name, matching), numerals)), None)
     if readable is not None:
         return readable
     # Without the expressions more values match: if none does, none does with them.
-    found = shortest_text(
-        [
-            list(chain.from_iterable(map(_strings, one)))
-            for one in matching
-            if all(map(_strings, one))
-        ],
-        [it for it in avoiding if isinstance(it, StringPattern)],
-        effort,
-    )
-    if found is None or will_do(found):
-        return found
+    known = [list(map(_strings, members)) for members in matching]
+    demanded = [list(chain.from_iterable(strings)) for strings in known if all(strings)]
+    texts = [pattern for pattern in avoiding if isinstance(pattern, StringPattern)]
+    text = shortest_text(demanded, texts, effort)
+    if text is None or fits(text):
+        return text
     raise Undecided
 
 
@@ -166,48 +182,33 @@ def _strings(pattern: Pattern) -> Sequence[StringPattern]:
     return _BEGINNINGS if isinstance(pattern, ComparisonPattern) else ()
 
 
-def _numerals(patterns: Iterable[Pattern]) -> list[str]:
+def _numerals(patterns: Sequence[Pattern]) -> list[str]:
     """Numbers, as texts, between which no comparison of some patterns changes.
 
     Each is written in several ways, one more than the patterns that could refuse it as text.
     """
-    members = list(patterns)
-    bounds = sorted({Decimal(it.number) for it in members if isinstance(it, ComparisonPattern)})
+    bounds = sorted(
+        {Decimal(pattern.number) for pattern in patterns if isinstance(pattern, ComparisonPattern)}
+    )
     if not bounds:
         return []
     with localcontext() as context:
-        context.prec = 10 + 2 * max(len(str(it)) for it in bounds)  # to avoid rounding
+        context.prec = 10 + 2 * max(len(str(bound)) for bound in bounds)  # to avoid rounding
         ends = [bounds[-1] + 1, bounds[0] - 1]
-        between = [(one + two) / 2 for one, two in pairwise(bounds)]
+        between = [(low + high) / 2 for low, high in pairwise(bounds)]
         plain = [f"{number:f}" for number in (*ends, *bounds, *between)]
-    zeros = range(1, 1 + sum(isinstance(it, StringPattern) for it in members))
-    others = [f"{it}{'' if '.' in it else '.'}{'0' * count}" for count in zeros for it in plain]
-    return plain + others
-
-
-def _without_hopeless(
-    matching: Sequence[Sequence[Pattern]], avoiding: Sequence[Pattern], numerals: Sequence[str]
-) -> Iterator[Sequence[Pattern]]:
-    """The lists without comparisons that no number can satisfy along with the others."""
-
-    def is_comparison(pattern: Pattern) -> bool:
-        return isinstance(pattern, ComparisonPattern)
-
-    demands = [one for one in matching if all(map(is_comparison, one))]
-    refused = list(filter(is_comparison, avoiding))
-    left = [
-        it
-        for it in numerals
-        if all(any(one.matches(it) for one in demand) for demand in demands)
-        and not any(one.matches(it) for one in refused)
-    ]
-    for one in matching:
-        yield [it for it in one if not is_comparison(it) or any(map(it.matches, left))]
+    zeros = range(1, 1 + sum(isinstance(pattern, StringPattern) for pattern in patterns))
+    others = (
+        f"{number}{'' if '.' in number else '.'}{'0' * count}"
+        for count in zeros
+        for number in plain
+    )
+    return [*plain, *others]
 
 
 def _readable(name: str, matching: Sequence[Sequence[Pattern]]) -> Iterator[str]:
     """Values that look like those of a table; they may not match."""
-    members = [it for one in matching for it in one if not it.matches_anything]
+    members = [member for member in chain(*matching) if not member.matches_anything]
     if not members:
         yield str(usual_value(name))
         yield _USUAL_QUEUE
@@ -215,8 +216,8 @@ def _readable(name: str, matching: Sequence[Sequence[Pattern]]) -> Iterator[str]
         if isinstance(pattern, RegexPattern):
             for part in (pattern.text, *pattern.text.split("|")):
                 text = part
-                for what, by in _SAMPLES:
-                    text = re.sub(what, by, text)
+                for expression, sample in _SAMPLES:
+                    text = re.sub(expression, sample, text)
                 yield text.rstrip(" ")
                 yield f"X{text}X"
         elif isinstance(pattern, StringPattern):

@@ -12,12 +12,11 @@ from typing import Final
 
 from redrive.diagnostics import Severity
 from redrive.printable import counted
-from redrive.rules.allowances import without_allowed
 from redrive.rules.analysis.decision import AGE, Message, bare
 from redrive.rules.analysis.search import Search, bits_of
 from redrive.rules.analysis.text_automata import Undecided
-from redrive.rules.analysis.witness import write_message
-from redrive.rules.diagnosis import EntryDiagnostic
+from redrive.rules.canonical import write_message
+from redrive.rules.diagnosis import EntryDiagnostic, without_allowed
 from redrive.rules.rule import Action, Control, Rule
 from redrive.rules.selection import harsher_puts, rules_of, sooner
 from redrive.rules.source import physical_lines
@@ -86,14 +85,19 @@ class Analysis:
     """The questions about the rules of one table."""
 
     def __init__(self, rules: Sequence[Rule], control: Control | None = None) -> None:
-        """Take the rules; without the control data, nothing is said of rules of a dialect."""
+        """Prepare the search; without control data, rules of a dialect have no findings."""
         self._rules = rules
         self._control = control
         self._aged = [index for index, rule in enumerate(rules) if AGE in rule.patterns]
         """Rules that may begin or cease to match while a message waits."""
         ageless = (
-            replace(rule, patterns={it: one for it, one in rule.patterns.items() if it != AGE})
-            for rule in map(rules.__getitem__, self._aged)
+            replace(
+                rules[index],
+                patterns={
+                    name: pattern for name, pattern in rules[index].patterns.items() if name != AGE
+                },
+            )
+            for index in self._aged
         )
         self._search = Search([*rules, *ageless])
         self.undecided = 0
@@ -138,7 +142,7 @@ class Analysis:
         if witness is None:
             return None  # it matches nothing at all, so there is no witness
         takers = self._minimal_takers(rule, earlier)
-        *lines, last = (str(self._rules[it].line) for it in takers)
+        *lines, last = (str(self._rules[taker].line) for taker in takers)
         first = self._rules[takers[0]]
         return Finding(
             code="UNREACHABLE",
@@ -158,12 +162,12 @@ class Analysis:
     def _minimal_takers(self, rule: int, earlier: int) -> tuple[int, ...]:
         """A minimal set of rules that together take all messages of a rule."""
         earlier &= self._search.possible_overlaps(rule)
-        for one in rules_of(earlier):
-            if not self._find(1 << rule, 1 << one):
-                return (one,)
-        for one in rules_of(earlier):
-            if not self._find(1 << rule, earlier & ~(1 << one)):
-                earlier &= ~(1 << one)
+        for taker in rules_of(earlier):
+            if not self._find(1 << rule, 1 << taker):
+                return (taker,)
+        for taker in rules_of(earlier):
+            if not self._find(1 << rule, earlier & ~(1 << taker)):
+                earlier &= ~(1 << taker)
         return tuple(rules_of(earlier))
 
     def _find(self, matching: int, avoiding: int) -> bool:
@@ -265,21 +269,21 @@ class Analysis:
         A special case before a general one is usual, and one after it is either never reached or
         meant for failed attempts.
         """
-        one, two = self._rules[earlier], self._rules[later]
-        if bare(one) == bare(two):
+        first, second = self._rules[earlier], self._rules[later]
+        if bare(first) == bare(second):
             return None
         witness = self._search.find(bits_of((earlier, later)), self._keepers_before(earlier))
         if witness is None:
             return None
         if not self._find(1 << earlier, 1 << later) or not self._find(1 << later, 1 << earlier):
             return None
-        if one.action is Action.IGNORE:
+        if first.action is Action.IGNORE:
             return Finding(
                 code="IGNORE_BEFORE_RULES",
                 rule=earlier,
                 others=(later,),
                 message="the rule leaves messages that the rule at line "
-                f"{two.line}, ACTION({two.action}), also matches and never gets",
+                f"{second.line}, ACTION({second.action}), also matches and never gets",
                 hint="if that is intended, write * redrive: allow IGNORE_BEFORE_RULES above it",
                 witness=witness,
             )
@@ -287,7 +291,7 @@ class Analysis:
             code="OVERLAP",
             rule=later,
             others=(earlier,),
-            message=f"the rule at line {one.line}, ACTION({one.action}), comes first for messages "
-            "that match both",
+            message=f"the rule at line {first.line}, ACTION({first.action}), comes first for "
+            "messages that match both",
             witness=witness,
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, islice, repeat
 from typing import Final, NamedTuple, Self
 
-from redrive.rules.patterns import StringPattern
+from redrive.rules.patterns import PADDING, StringPattern
 
 _EFFORT: Final = 10_000_000
 """Steps for all questions about a table: about ten seconds. Steps rather than seconds, so that a
@@ -23,8 +23,6 @@ _STATE_LIMIT: Final = 20_000
 """Maximum states of all automata in the search for one text, which takes about a tenth of a second.
 """
 
-_PADDING: Final = "\0"
-"""No value contains it, because the first NUL ends a value."""
 _OTHERS: Final = "XYZQJKVWABCDEFGHILMNOPRSTU0123456789xyz" + "".join(map(chr, range(192, 592)))
 """Characters to represent all those that no pattern names, readable ones first."""
 _MAY_MATCH_PADDING: Final = re.compile(r" [ *]*$")
@@ -73,12 +71,12 @@ def shortest_text(
         return all(any(list(islice(alive, size))) for size in sizes)
 
     def is_end(place: _Place) -> bool:
-        each = zip(automata, place.states, strict=True)
-        accepted = [it.accepts(states, length - place.position) for it, states in each]
+        padding = repeat(length - place.position)
+        accepted = list(map(_Automaton.accepts, automata, place.states, padding))
         return not any(accepted[sum(sizes) :]) and one_of_each_group(accepted)
 
     # Breadth first, to a place where a value may end.
-    start = _Place(tuple(it.start() for it in automata), 0, behind_blank=False)
+    start = _Place(tuple(map(_Automaton.start, automata)), 0, behind_blank=False)
     seen = {start}
     waiting = deque([(start, "")])
     while waiting:
@@ -125,10 +123,10 @@ class _Automaton:
     @classmethod
     def of(cls, pattern: StringPattern) -> Self:
         text = pattern.normal
-        named = {it: _bits(text, it) for it in set(text) - set("*?\0")}
+        named = {letter: _bits(text, letter) for letter in set(text) - set("*?\0")}
         marks = _bits(text, "?")
         moves = {character: bits | marks for character, bits in named.items()}
-        moves[_PADDING] = named.get(" ", 0)
+        moves[PADDING] = named.get(" ", 0)
         return cls(moves, marks, _bits(text, "*"), 1 << len(text))
 
     def start(self) -> int:
@@ -136,13 +134,13 @@ class _Automaton:
 
     def step(self, states: int, character: str) -> int:
         moved = (states & self.moves.get(character, self.others)) << 1
-        stays = self.asterisks | (self.end if character == _PADDING else 0)
+        stays = self.asterisks | (self.end if character == PADDING else 0)
         return self._closed(moved | (states & stays))
 
     def accepts(self, states: int, padding: int) -> bool:
         """Whether the pattern matches a value that ends here, with this much padding."""
         for _ in range(padding):
-            states = self.step(states, _PADDING)
+            states = self.step(states, PADDING)
         return bool(states & self.end)
 
     def _closed(self, states: int) -> int:
@@ -151,4 +149,4 @@ class _Automaton:
 
 
 def _bits(text: str, character: str) -> int:
-    return sum(1 << index for index, it in enumerate(text) if it == character)
+    return sum(1 << index for index, letter in enumerate(text) if letter == character)

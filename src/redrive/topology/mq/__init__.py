@@ -6,6 +6,6 @@ docs/resolution.md describes the procedure with examples.
 """
 
 __all__ = [
-    "checks", "inserts", "mqweb", "network", "objects", "publications", "puts", "queue_manager",
-    "reader", "resolution", "resolver", "results", "script", "triggers"
+    "checks", "inserts", "network", "objects", "puts", "queue_manager",
+    "reader", "resolution", "resolver", "results", "script"
 ]  # fmt: skip

@@ -1,9 +1,7 @@
 """MQSC attributes that resolution does not use.
 
-They are kept as written. Their values are checked all the same, so that a queue manager accepts
-every script that ``redrive check`` accepts; the rules are those of the references of DEFINE QLOCAL,
-DEFINE CHANNEL and ALTER QMGR. docs/resolution.md, "Attributes", says which attributes are honoured,
-recorded or ignored.
+They are kept as written, whatever their values; only their keywords are checked, for spelling.
+docs/resolution.md, "Attributes", says which attributes are honoured, recorded or ignored.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from redrive.topology.mq import objects as mq
-from redrive.topology.mq.forms import Form, flag, number, one_of, text
 
 SYNONYMS: Final[Mapping[str, str]] = {
     "TARGQ": "TARGET",
@@ -27,105 +24,61 @@ OPTIONS: Final = frozenset(
 
 _QUEUES = "QLOCAL QMODEL QALIAS QREMOTE"
 _HOLDING, _ALL = "QLOCAL QMODEL", f"{_QUEUES} QMGR CHANNEL"
-_MOST, _SHORT, _SWITCH, _LEVEL = "0..999999999", "0..999999", "ENABLED DISABLED", "LOW MEDIUM HIGH"
 
-# Objects, keywords, and the values they take: limits of a number, ``LIMITS or WORD``, the most
-# characters of a text, words, ``flag`` for none, or blank for anything.
-_ROWS: Final = (
-    (f"{_ALL} NAMELIST TOPIC PROCESS", "DESCR", "text 64"),
-    ("PROCESS", "ALTDATE ALTTIME CMDSCOPE CRDATE CRTIME CUSTOM QSGDISP", ""),
-    (_ALL, "LIKE REPLACE CMDSCOPE ALTDATE ALTTIME CRDATE CRTIME CUSTOM FORCE OTELPCTL", ""),
-    (_ALL, "OTELTRAC", ""),
-    (_QUEUES, "SCOPE PROPCTL DEFPRESP DEFREADA QSGDISP DEFTYPE QTYPE CLUSDATE CLUSTIME", ""),
-    ("QMODEL QALIAS QREMOTE", "QSGDISP", mq.PRIVATE),
-    (_QUEUES, "CLUSQMGR CLUSQT CLUSTERT QMID TYPE", ""),
-    ("QLOCAL", "DEFTYPE", "PREDEFINED"),
-    ("QMODEL", "USAGE CLCHNAME DEFBIND", ""),
-    (_HOLDING, "BOQNAME CFSTRUCT IMGRCOVQ IPPROCS CURDEPTH MAXFSIZE OPPROCS", ""),
-    (_HOLDING, "STGCLASS TPIPE", ""),
-    (_HOLDING, "SHARE TRIGGER HARDENBO", "flag"),
-    (_HOLDING, "BOTHRESH QSVCINT RETINTVL", _MOST),
-    (_HOLDING, "NPMCLASS", "NORMAL HIGH"),
-    (_HOLDING, "QDEPTHHI QDEPTHLO", "0..100"),
-    (_HOLDING, "QDPHIEV QDPLOEV QDPMAXEV", _SWITCH),
-    (_HOLDING, "QSVCIEV", "HIGH OK NONE"),
-    (_HOLDING, "DISTL", "YES NO"),
-    (_HOLDING, "DEFSOPT", "EXCL SHARED"),
-    (_HOLDING, "INDXTYPE", "NONE MSGID CORRELID GROUPID MSGTOKEN"),
-    (_HOLDING, "MONQ", f"QMGR OFF {_LEVEL}"),
-    (_HOLDING, "STATQ ACCTQ", "QMGR ON OFF"),
-    ("QMGR", "ACCTINT ACTCHL ADOPTCHK ADOPTMCA ADVCAP AMQPCAP BRIDGEEV CCSID CERTLABL", ""),
-    ("QMGR", "CERTQSGL CERTVPOL CFCONLOS CHADEXIT CHIADAPS CHIDISPS CHISERVP CLWLDATA", ""),
-    ("QMGR", "CLWLEXIT CLWLLEN CMDLEVEL COMMANDQ CONNAUTH CPILEVEL DEFREADA DISTL DNSGROUP", ""),
-    ("QMGR", "DNSWLM EXPRYINT GROUPUR IGQAUT IGQUSER IMGINTVL IMGLOGLN IMGRCOVO IMGRCOVQ", ""),
-    ("QMGR", "IMGSCHED INITKEY IPADDRV KEYRPWD LSTRTMR LU62ARM LU62CHL LUGROUP LUNAME MARKINT", ""),
-    ("QMGR", "MAXCHL MAXPROPL MAXPRTY MQIACCT MQISTAT MULC OPORTMAX OPORTMIN PARENT PLATFORM", ""),
-    ("QMGR", "PSNPMSG PSNPRES PSRTYCNT QMID QMNAME QSGCERT RCVTIME RCVTMIN RCVTTYPE", ""),
-    ("QMGR", "REVDNS SCHINIT SCMDSERV SCYCASE SPLCAP SSLCRLNL SSLCRYP SSLKEYR SSLTASKS", ""),
-    ("QMGR", "STATINT SUITEB SYNCPT TCPCHL TCPKEEP TCPNAME TCPSTACK TRAXSTR TRAXTBL TREELIFE", ""),
-    ("QMGR", "VERSION XRCAP", ""),
-    ("QMGR", "CHLAUTH CHAD AUTHOREV INHIBTEV LOCALEV REMOTEEV PERFMEV STRSTPEV", _SWITCH),
-    ("QMGR", "LOGGEREV CONFIGEV SSLEV CHADEV ACCTCONO ACTVCONO PSCLUS", _SWITCH),
-    ("QMGR", "CHLEV", "ENABLED DISABLED EXCEPTION"),
-    ("QMGR", "CMDEV", "ENABLED DISABLED NODISPLAY"),
-    ("QMGR", "MONQ MONCHL STATCHL", f"NONE OFF {_LEVEL}"),
-    ("QMGR", "MONACLS STATACLS", f"QMGR OFF {_LEVEL}"),
-    ("QMGR", "STATQ ACCTQ", "NONE ON OFF"),
-    ("QMGR", "STATMQI ACCTMQI ACTVTRC", "ON OFF"),
-    ("QMGR", "ACTIVREC ROUTEREC", "DISABLED MSG QUEUE"),
-    ("QMGR", "MAXUMSGS", "1..999999999"),
-    ("QMGR", "MAXHANDS TRIGINT SSLRKEYC", _MOST),
-    ("QMGR", "PSMODE", "ENABLED COMPAT DISABLED"),
-    ("QMGR", "PSSYNCPT", "YES IFPER"),
-    ("QMGR", "SSLFIPS", "YES NO"),
-    ("CHANNEL", "AMQPKA AUTOSTART BACKLOG CERTLABL COMPHDR COMPMSG DEFCDISP JAASCFG LOCLADDR", ""),
-    ("CHANNEL", "MCANAME MCAUSER MODENAME MRDATA MREXIT MSGDATA MSGEXIT PASSWORD PORT PROPCTL", ""),
-    ("CHANNEL", "PROTOCOL QMNAME QSGDISP RCVDATA RCVEXIT RESETSEQ SCYDATA SCYEXIT SENDDATA", ""),
-    ("CHANNEL", "SENDEXIT SPLPROT SSLCIPH SSLKEYP SSLKEYR SSLPEER TMPMODEL TMPQPRFX TPNAME", ""),
-    ("CHANNEL", "TPROOT USECLTID USERID", ""),
-    ("CHANNEL", "TRPTYPE", "TCP LU62 NETBIOS SPX UDP DECNET ALL"),
-    ("CHANNEL", "HBINT DISCINT BATCHHB BATCHLIM", _SHORT),
-    ("CHANNEL", "BATCHSZ", "1..9999"),
-    ("CHANNEL", "BATCHINT SHORTTMR LONGTMR SHARECNV MAXINST MAXINSTC", _MOST),
-    ("CHANNEL", "SEQWRAP", "100..999999999"),
-    ("CHANNEL", "MAXMSGL", "0..104857600"),
-    ("CHANNEL", "KAINT", "0..99999 or AUTO"),
-    ("CHANNEL", "MONCHL STATCHL", f"QMGR OFF {_LEVEL}"),
-    ("CHANNEL", "CONVERT", "YES NO"),
-    ("CHANNEL", "PUTAUT", "DEF CTX ONLYMCA ALTMCA"),
-    ("CHANNEL", "MCATYPE", "PROCESS THREAD"),
-    ("CHANNEL", "SSLCAUTH", "REQUIRED OPTIONAL NEVER"),
-    ("CHANNEL", "CLNTWGHT", "0..99"),
-    ("CHANNEL", "AFFINITY", "PREFERRED NONE"),
-    ("CHANNEL", "DEFRECON", "NO YES QMGR DISABLED"),
-)  # fmt: skip
+_KEYWORDS: Final = {
+    f"{_ALL} NAMELIST TOPIC": "DESCR",
+    _ALL: "ALTDATE ALTTIME CMDSCOPE CRDATE CRTIME CUSTOM FORCE LIKE OTELPCTL OTELTRAC REPLACE",
+    _QUEUES: """
+        CLUSDATE CLUSQMGR CLUSQT CLUSTERT CLUSTIME DEFPRESP DEFREADA DEFTYPE PROPCTL QMID
+        QSGDISP QTYPE SCOPE TYPE
+    """,
+    "QMODEL QALIAS QREMOTE": "QSGDISP",
+    "QLOCAL": "DEFTYPE",
+    "QMODEL": "CLCHNAME DEFBIND USAGE",
+    _HOLDING: """
+        ACCTQ BOQNAME BOTHRESH CFSTRUCT CURDEPTH DEFSOPT DISTL HARDENBO IMGRCOVQ INDXTYPE INITQ
+        IPPROCS MAXFSIZE MONQ NPMCLASS OPPROCS PROCESS QDEPTHHI QDEPTHLO QDPHIEV QDPLOEV
+        QDPMAXEV QSVCIEV QSVCINT RETINTVL SHARE STATQ STGCLASS TPIPE TRIGDATA TRIGDPTH TRIGGER
+        TRIGMPRI TRIGTYPE
+    """,
+    "QMGR": """
+        ACCTCONO ACCTINT ACCTMQI ACCTQ ACTCHL ACTIVREC ACTVCONO ACTVTRC ADOPTCHK ADOPTMCA ADVCAP
+        AMQPCAP AUTHOREV BRIDGEEV CCSID CERTLABL CERTQSGL CERTVPOL CFCONLOS CHAD CHADEV CHADEXIT
+        CHIADAPS CHIDISPS CHISERVP CHLAUTH CHLEV CLWLDATA CLWLEXIT CLWLLEN CMDEV CMDLEVEL
+        COMMANDQ CONFIGEV CONNAUTH CPILEVEL DEFREADA DISTL DNSGROUP DNSWLM EXPRYINT GROUPUR
+        IGQAUT IGQUSER IMGINTVL IMGLOGLN IMGRCOVO IMGRCOVQ IMGSCHED INHIBTEV INITKEY IPADDRV
+        KEYRPWD LOCALEV LOGGEREV LSTRTMR LU62ARM LU62CHL LUGROUP LUNAME MARKINT MAXCHL MAXHANDS
+        MAXPROPL MAXPRTY MAXUMSGS MONACLS MONCHL MONQ MQIACCT MQISTAT MULC OPORTMAX OPORTMIN
+        PARENT PERFMEV PLATFORM PSCLUS PSMODE PSNPMSG PSNPRES PSRTYCNT PSSYNCPT QMID QMNAME
+        QSGCERT RCVTIME RCVTMIN RCVTTYPE REMOTEEV REVDNS ROUTEREC SCHINIT SCMDSERV SCYCASE
+        SPLCAP SSLCRLNL SSLCRYP SSLEV SSLFIPS SSLKEYR SSLRKEYC SSLTASKS STATACLS STATCHL STATINT
+        STATMQI STATQ STRSTPEV SUITEB SYNCPT TCPCHL TCPKEEP TCPNAME TCPSTACK TRAXSTR TRAXTBL
+        TREELIFE TRIGINT VERSION XRCAP
+    """,
+    "CHANNEL": """
+        AFFINITY AMQPKA AUTOSTART BACKLOG BATCHHB BATCHINT BATCHLIM BATCHSZ CERTLABL CLNTWGHT
+        COMPHDR COMPMSG CONVERT DEFCDISP DEFRECON DISCINT HBINT JAASCFG KAINT LOCLADDR LONGTMR
+        MAXINST MAXINSTC MAXMSGL MCANAME MCATYPE MCAUSER MODENAME MONCHL MRDATA MREXIT MSGDATA
+        MSGEXIT PASSWORD PORT PROPCTL PROTOCOL PUTAUT QMNAME QSGDISP RCVDATA RCVEXIT RESETSEQ
+        SCYDATA SCYEXIT SENDDATA SENDEXIT SEQWRAP SHARECNV SHORTTMR SPLPROT SSLCAUTH SSLCIPH
+        SSLKEYP SSLKEYR SSLPEER STATCHL TMPMODEL TMPQPRFX TPNAME TPROOT TRPTYPE USECLTID USERID
+    """,
+}
+"""Keywords by the objects that have them."""
 
-TAKING_ANY_KEYWORD: Final = (mq.Namelist, mq.Topic, mq.Subscription)
+TAKING_ANY_KEYWORD: Final = (mq.Namelist, mq.Topic)
 """Kinds of objects of which every attribute is kept as written."""
 
-
-def _form(values: str) -> Form | None:
-    kind, _, rest = values.partition(" ")
-    if kind == "text":
-        return text(int(rest))
-    if ".." in kind:
-        low, high = map(int, kind.split(".."))
-        return number(low, high, rest.removeprefix("or "))
-    if values == "flag":
-        return flag
-    return one_of(values) if values else None
-
-
-RECORDED: Final[Mapping[type[mq.Definition], Mapping[str, Form | None]]] = {
-    kind: {
-        keyword: _form(values)
-        for objects, keywords, values in _ROWS
+RECORDED: Final[Mapping[type[mq.Definition], frozenset[str]]] = {
+    kind: frozenset(
+        keyword
+        for objects, keywords in _KEYWORDS.items()
         if kind.keyword in objects.split()
         for keyword in keywords.split()
-    }
+    )
     for kind in mq.ATTRIBUTES
 }
-"""By kind and keyword: the form of the values; None for any."""
+"""Keywords that objects of a kind have besides those of ``ATTRIBUTES``."""
 
 CHANNEL_TYPES: Final[Mapping[str, frozenset[mq.ChannelType]]] = {
     keyword: frozenset(map(mq.ChannelType, types.split()))
@@ -134,19 +87,15 @@ CHANNEL_TYPES: Final[Mapping[str, frozenset[mq.ChannelType]]] = {
         ("CONNAME", "SDR SVR RQSTR CLUSSDR CLUSRCVR CLNTCONN"),
         ("CLUSTER CLUSNL CLWLRANK CLWLPRTY CLWLWGHT", "CLUSSDR CLUSRCVR"),
         ("NETPRTY", "CLUSRCVR"),
-        ("MRRTY MRTMR MREXIT MRDATA", "RCVR RQSTR CLUSRCVR"),
-        ("USEDLQ NPMSPEED BATCHSZ SEQWRAP", "SDR SVR RCVR RQSTR CLUSSDR CLUSRCVR"),
-        ("SHORTRTY SHORTTMR LONGRTY LONGTMR CONVERT", "SDR SVR CLUSSDR CLUSRCVR"),
-        ("MAXINST MAXINSTC", "SVRCONN AMQP"),
-        ("SHARECNV", "SVRCONN CLNTCONN"),
-        ("QMNAME CLNTWGHT AFFINITY DEFRECON", "CLNTCONN"),
+        ("MRRTY MRTMR", "RCVR RQSTR CLUSRCVR"),
+        ("USEDLQ NPMSPEED", "SDR SVR RCVR RQSTR CLUSSDR CLUSRCVR"),
+        ("SHORTRTY LONGRTY", "SDR SVR CLUSSDR CLUSRCVR"),
     )
     for keyword in keywords.split()
 }
-"""Attributes that only some types of channels have."""
+"""Attributes of which resolution uses the value, and the types of channels that have them."""
 
 _NOT_CALLED = "the exit is not called: messages are not changed"
-_EACH_BY_ITSELF = "each copy is put separately, and is dead-lettered if that fails"
 _NO_CELLS = "there is no cell directory: it is known only to this queue manager"
 IGNORED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     **{kind: {"SCOPE": ("QMGR", _NO_CELLS)} for kind in _QUEUES.split()},
@@ -159,24 +108,8 @@ IGNORED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "RCVEXIT": ("NONE", _NOT_CALLED),
         "SENDEXIT": ("NONE", _NOT_CALLED),
     },
-    "TOPIC": {
-        "CLUSTER": ("", "subscriptions of other queue managers get nothing"),
-        "NPMSGDLV": ("ASPARENT ALLAVAIL", _EACH_BY_ITSELF),
-        "PMSGDLV": ("ASPARENT ALLDUR", _EACH_BY_ITSELF),
-        "USEDLQ": ("ASPARENT YES", _EACH_BY_ITSELF),
-        "WILDCARD": ("PASSTHRU", "subscriptions with wildcards above it get its publications too"),
-    },
-    "SUB": {
-        "EXPIRY": ("UNLIMITED", "the subscription never ends"),
-        "SELECTOR": ("", "the subscription gets every publication, selected or not"),
-        "SUBLEVEL": ("1", "all subscriptions get a publication at the same time"),
-    },
     "QMGR": {
         "CLWLEXIT": ("NONE", "the exit is not called: workload management chooses without it"),
-        "TRIGINT": (
-            "999999999",
-            "a queue with TRIGTYPE(FIRST) is not triggered again after an interval",
-        ),
     },
 }
 """Attributes that affect a message in IBM MQ but not here, by object and keyword: the values
@@ -191,8 +124,21 @@ def ignored_attributes(definition: mq.Definition) -> Iterator[tuple[str, str]]:
             value = written.partition("(")[2].removesuffix(")").strip("' ").upper()
             if value not in {"", *harmless.split()}:
                 yield written, consequence
+    if _asks_for_trigger_messages(definition):
+        yield "TRIGGER", "no trigger message is put; programs that read its topic have to run"
+    match definition:
+        case mq.LocalQueue(stream_queue=name, must_duplicate=False) if name:
+            yield f"STREAMQ({name})", "messages are put without a copy"
     match definition:
         case mq.LocalQueue(get_enabled=False) if not definition.is_transmission_queue:
             yield "GET(DISABLED)", "applications can still read its topic"
         case mq.AliasQueue(get_enabled=False):
             yield "GET(DISABLED)", "applications can still read the topic of its base"
+
+
+def _asks_for_trigger_messages(definition: mq.Definition) -> bool:
+    """Whether a queue has TRIGGER; on a transmission queue it starts a channel, which runs here."""
+    if not isinstance(definition, mq.LocalQueue) or definition.is_transmission_queue:
+        return False
+    kind = definition.others.get("TRIGTYPE", "").upper()
+    return definition.others.get("TRIGGER") == "TRIGGER" and kind != "TRIGTYPE(NONE)"

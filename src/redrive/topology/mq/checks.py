@@ -20,7 +20,6 @@ from redrive.messages.reasons import Reason
 from redrive.topology.mq import objects as mq
 from redrive.topology.mq.attributes import ignored_attributes
 from redrive.topology.mq.network import Network, senders
-from redrive.topology.mq.publications import subscribers, topic_string_of
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import (
     OpenRequest,
@@ -31,7 +30,6 @@ from redrive.topology.mq.results import (
 )
 from redrive.topology.mq.routes import End, Route, follow_route
 from redrive.topology.mq.system_objects import SYSTEM_NAMES
-from redrive.topology.mq.triggers import trigger_problem, triggered_queues
 
 
 def _finding(
@@ -73,11 +71,6 @@ def check_topology(network: Network, *, others: Container[str] = ()) -> list[Dia
             findings.append(_note(manager.attributes, "UNREACHABLE", message, hint))
         for queue in manager.queues.values():
             findings += _queue_findings(network, manager, queue, others)
-        for triggered in triggered_queues(manager):
-            findings += _trigger_findings(manager, triggered)
-        for subscription in manager.subscriptions.values():
-            if subscription.name not in SYSTEM_NAMES:
-                findings += _subscription_findings(network, manager, subscription)
         findings += _ignored_attributes(manager)
     findings += check_clusters(network)
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
@@ -107,8 +100,6 @@ def _ignored_attributes(manager: QueueManager) -> Iterator[Diagnostic]:
         *manager.queues.values(),
         *manager.channels.values(),
         *manager.client_channels.values(),
-        *manager.topics.values(),
-        *manager.subscriptions.values(),
     )
     # Default objects are not reported, nor is the dead-letter queue, whose handler pauses while it
     # has GET(DISABLED).
@@ -164,15 +155,13 @@ def _queue_findings(
             hint = "redrive queue open makes a dynamic queue from it, which applications can put to"
             return [_note(queue, "MODEL_QUEUE", message, hint)]
         case mq.LocalQueue():
-            return _local_queue_findings(network, manager, queue)
+            return _local_queue_findings(network, manager, queue, others)
     return ()
 
 
 def _alias_findings(
     network: Network, manager: QueueManager, queue: mq.AliasQueue, others: Container[str]
 ) -> Iterable[Diagnostic]:
-    if queue.is_for_topic and isinstance(manager.topic(queue.target), mq.Topic):
-        return [_publication_finding(manager, queue)]
     if _is_alias_loop(manager, queue):
         message = f"{queue} resolves to itself: a put to it ends with 2001"
         hint = "make one alias of the loop target a queue"
@@ -207,46 +196,6 @@ def _is_reply_to_alias(manager: QueueManager, definition: mq.RemoteQueue) -> boo
     return holds_replies and not definition.transmission_queue
 
 
-def _publication_finding(manager: QueueManager, alias: mq.AliasQueue) -> Diagnostic:
-    topic = manager.topic(alias.target)
-    string = topic.string if isinstance(topic, mq.Topic) else ""
-    names = [one.name for one in subscribers(manager, string)]
-    message = f"a put to {alias} is published to topic {string!r}"
-    if names:
-        hint = "publications are not retained, and applications cannot subscribe: DEFINE SUB does"
-        message = f"{message} for {', '.join(names)}"
-        return _note(location_of(alias), "TOPIC_ALIAS", message, hint)
-    hint = "define one: DEFINE SUB(name) TOPICSTR(string) DEST(queue)"
-    message = f"{message}, and no subscription matches: it is discarded"
-    return _warning(location_of(alias), "TOPIC_ALIAS", message, hint)
-
-
-def _subscription_findings(
-    network: Network, manager: QueueManager, subscription: mq.Subscription
-) -> Iterator[Diagnostic]:
-    names = subscription.destination, subscription.destination_manager or manager.name
-    problem, keywords = "", ["DEST", "DESTQMGR"]
-    if topic_string_of(manager, subscription) is None:
-        keywords = ["TOPICOBJ", "TOPICSTR"]
-        problem = f"topic object {subscription.topic_object} does not exist, so it gets nothing"
-    elif subscription.is_managed:
-        keywords = ["DESTCLAS"]
-        problem = "DESTCLAS(MANAGED) is not done here, so it gets nothing"
-    elif subscription.is_on_request:
-        keywords = ["REQONLY"]
-        problem = "publications are not retained, so it gets nothing with REQONLY(YES)"
-    else:
-        route = follow_route(network, manager.name, job_request(*names), _PUT)
-        if route.end in {End.REFUSED, End.UNDELIVERED}:
-            problem = f"a copy for {names[0]}@{names[1]} ends with {_reason_text(route.reason)}"
-        elif route.end is End.TOPIC:
-            problem = f"its queue {names[0]} is an alias for a topic: copies are published again"
-    if problem:
-        hint = "set DEST to a queue that accepts them"
-        location = subscription.set_at(*keywords)
-        yield _warning(location, "SUBSCRIPTION", f"{subscription}: {problem}", hint)
-
-
 def _is_alias_loop(manager: QueueManager, alias: mq.AliasQueue) -> bool:
     seen = {alias.name}
     queue = manager.queue(alias.target)
@@ -258,10 +207,10 @@ def _is_alias_loop(manager: QueueManager, alias: mq.AliasQueue) -> bool:
 
 
 def _local_queue_findings(
-    network: Network, manager: QueueManager, queue: mq.LocalQueue
+    network: Network, manager: QueueManager, queue: mq.LocalQueue, others: Container[str]
 ) -> Iterator[Diagnostic]:
-    if queue.stream_queue:
-        yield from _stream_findings(manager, queue)
+    if queue.stream_queue and queue.must_duplicate:
+        yield from _route_findings(network, manager, queue, job_request(queue.name), others)
     if (
         queue.is_transmission_queue
         and len(network.queue_managers) > 1
@@ -272,43 +221,6 @@ def _local_queue_findings(
         message = f"no channel of {manager.name} serves transmission queue {queue.name}"
         hint = "messages stay on it; define a sender channel with this XMITQ"
         yield _warning(queue.set_at("USAGE", "CLCHNAME"), "NO_CHANNEL", message, hint)
-
-
-def _trigger_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[Diagnostic]:
-    """Why TRIGGER has no effect, or less than in IBM MQ."""
-    if problem := trigger_problem(manager, queue):
-        message = f"TRIGGER of {queue} causes no trigger message: {problem}"
-        hint = "it needs PROCESS, INITQ and DEFINE PROCESS, as in IBM MQ; or say NOTRIGGER"
-        location = queue.set_at("TRIGGER", "TRIGTYPE", "PROCESS", "INITQ")
-        yield _warning(location, "NO_TRIGGER", message, hint)
-        return
-    counts = queue.trigger_type is not mq.TriggerType.EVERY
-    if counts and queue.trigger_priority:
-        message = f"TRIGMPRI of {queue} applies only to the message that is put: its depth is that"
-        message += " of all messages, whatever their priority"
-        hint = "TRIGTYPE(EVERY) needs no depth"
-        yield _warning(queue.set_at("TRIGMPRI"), "NOT_HONOURED", message, hint)
-    if queue.trigger_type is mq.TriggerType.DEPTH:
-        message = f"TRIGTYPE(DEPTH) of {queue} stays on: a trigger message does not switch it off"
-        hint = "there is one more whenever the depth was below TRIGDPTH and reaches it again"
-        yield _warning(queue.set_at("TRIGTYPE"), "NOT_HONOURED", message, hint)
-
-
-def _stream_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[Diagnostic]:
-    name = queue.stream_queue
-    copies = manager.queue(name)
-    base = manager.queue(copies.target) if isinstance(copies, mq.AliasQueue) else copies
-    problem = ""
-    if copies is None:
-        problem = "which does not exist"
-    elif isinstance(copies, mq.ModelQueue):
-        problem = "which is a model queue"
-    elif isinstance(base, mq.LocalQueue) and base.stream_queue:
-        problem = "which has a STREAMQ itself: copies are not copied again"
-    if problem:
-        message = f"STREAMQ of {queue} names {name}, {problem}"
-        hint = "name a local queue, an alias or a remote definition without STREAMQ of its own"
-        yield _warning(queue.set_at("STREAMQ"), "STREAM_QUEUE", message, hint)
 
 
 def _route_findings(

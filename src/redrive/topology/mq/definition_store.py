@@ -14,7 +14,6 @@ from redrive.topology.mq.script import CommandFailed, Parameter, ScriptProblem
 from redrive.topology.mq.system_objects import (
     DEFAULT_CHANNELS,
     DEFAULT_QUEUES,
-    SYSTEM_NAMES,
     SYSTEM_OBJECTS,
     SYSTEM_QUEUES,
 )
@@ -23,9 +22,7 @@ _OTHER_OBJECTS: Mapping[type[mq.Definition], str] = {
     mq.Channel: "channels",
     mq.ClientChannel: "client_channels",
     mq.Topic: "topics",
-    mq.Subscription: "subscriptions",
     mq.Namelist: "namelists",
-    mq.Process: "processes",
 }
 """Kinds of objects other than queues, with the field of a queue manager that holds them."""
 _DEFAULT_CHANNEL_NAMES = {kind: name for name, kind in DEFAULT_CHANNELS.items()}
@@ -118,10 +115,6 @@ class DefinitionStore:
         match definition:
             case mq.QueueManagerAttributes():
                 problem = _refusal_of_queue_manager(definition, self._objects["queues"].values())
-            case mq.Topic():
-                problem = _refusal_of_topic(definition)
-            case mq.Subscription():
-                problem = _refusal_of_subscription(definition)
             case mq.Channel():
                 problem = _refusal_of_channel(definition)
             case mq.Queue():
@@ -151,22 +144,6 @@ _CALLS = frozenset(
 )
 
 
-def _refusal_of_topic(topic: mq.Topic) -> str:
-    if topic.name in SYSTEM_NAMES or topic.string:
-        return ""
-    return f"{topic} needs TOPICSTR, and it cannot be empty"
-
-
-def _refusal_of_subscription(subscription: mq.Subscription) -> str:
-    if subscription.name in SYSTEM_NAMES:
-        return ""
-    if not (subscription.topic_string or subscription.topic_object):
-        return "a subscription needs TOPICSTR or TOPICOBJ"
-    if not (subscription.destination or subscription.is_managed):
-        return "a subscription with DESTCLAS(PROVIDED) needs DEST"
-    return ""
-
-
 def _refusal_of_channel(channel: mq.Channel) -> str:
     if channel.name in DEFAULT_CHANNELS:
         return ""  # it only holds defaults
@@ -188,10 +165,6 @@ def _refusal_of_queue(queue: mq.Queue, most: int) -> str:
             return "a transmission queue cannot be in a cluster (MQRCCF_CLUSTER_Q_USAGE_ERROR)"
         if queue.cluster_channels and not is_transmission_queue:
             return "CLCHNAME needs USAGE(XMITQ) (MQRCCF_CLUS_XMIT_Q_USAGE_ERROR)"
-        if queue.stream_queue and is_transmission_queue:
-            return "a transmission queue cannot have STREAMQ"
-    if isinstance(queue, mq.HoldingQueue) and queue.stream_queue.startswith("SYSTEM."):
-        return f"STREAMQ cannot be {queue.stream_queue}"
     return _refusal_of_clusters(queue)
 
 

@@ -33,11 +33,6 @@ Form: TypeAlias = Callable[[str], object]
 """Reads a value from its text; raises ``ValueProblem``."""
 
 
-def quote(text: str) -> str:
-    """A text between single quotes, as MQSC reads it; empty text becomes one blank."""
-    return "'" + (text.replace("'", "''") or " ") + "'"
-
-
 def check_name(text: str, longest: int = MAX_NAME_LENGTH) -> str:
     """A name of an object without its padding; empty if blank.
 
@@ -53,17 +48,9 @@ def check_name(text: str, longest: int = MAX_NAME_LENGTH) -> str:
     return name
 
 
-def text(longest: int | None = None) -> Form:
-    """Any text up to a length."""
-
-    def read(value: str) -> str:
-        value = value.rstrip(" ")
-        if longest is not None and len(value) > longest:
-            expected = f"up to {longest} characters"
-            raise ValueProblem("TOO_LONG", f"has {len(value)} characters", expected)
-        return value
-
-    return read
+def text(value: str) -> str:
+    """Any text, without its padding."""
+    return value.rstrip(" ")
 
 
 def number(low: int, high: int, none: str = "") -> Form:
@@ -102,11 +89,6 @@ def one_of(values: type[StrEnum] | str) -> Form:
     if isinstance(values, str):
         return choice({word: word for word in values.split()})
     return choice({member.value: member for member in values})
-
-
-def flag(value: str) -> object:
-    """No value: the keyword means yes, and with NO before it no."""
-    raise ValueProblem("SYNTAX", "is a value, and the keyword has none", f"no value, not {value!r}")
 
 
 def name_list(source: str) -> tuple[str, ...]:

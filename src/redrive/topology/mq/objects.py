@@ -54,15 +54,6 @@ class UseQueue(StrEnum):
     QMGR = "QMGR"
 
 
-class TriggerType(StrEnum):
-    """TRIGTYPE: which message on a queue causes a trigger message."""
-
-    FIRST = "FIRST"
-    EVERY = "EVERY"
-    DEPTH = "DEPTH"
-    NONE = "NONE"
-
-
 class ChannelType(StrEnum):
     """CHLTYPE of a channel."""
 
@@ -169,22 +160,9 @@ class HoldingQueue(Queue):
     by_priority: bool = _switch("MSGDLVSQ", "PRIORITY FIFO", on="PRIORITY", default=True)
     """Whether messages are delivered by priority, not in order of arrival."""
     stream_queue: str = _name("STREAMQ")
-    """The queue that gets a copy of each message; empty for none."""
+    """The queue that is to get a copy of each message; empty for none."""
     must_duplicate: bool = _switch("STRMQOS", "BESTEF MUSTDUP", on="MUSTDUP")
-    """Whether a put fails if its copy cannot be put on STREAMQ."""
-    trigger_type: TriggerType = _mqsc("TRIGTYPE", one_of(TriggerType), TriggerType.FIRST)
-    trigger_depth: int = _mqsc("TRIGDPTH", number(1, MOST), 1)
-    trigger_priority: int = _mqsc("TRIGMPRI", _DIGIT, 0)
-    """The lowest priority of messages that count for triggering."""
-    trigger_data: str = _mqsc("TRIGDATA", text(64), "")
-    initiation_queue: str = _name("INITQ")
-    process: str = _name("PROCESS")
-
-    @property
-    def is_triggered(self) -> bool:
-        """Whether the queue has TRIGGER and a trigger type."""
-        is_on = self.others.get("TRIGGER") == "TRIGGER"
-        return is_on and self.trigger_type is not TriggerType.NONE
+    """Whether a put fails without its copy on STREAMQ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,45 +231,6 @@ class Topic(Definition):
 
     keyword: ClassVar[str] = "TOPIC"
 
-    string: str = _mqsc("TOPICSTR", text(), "")
-    publishable: bool | None = _mqsc(
-        "PUB", choice({"ASPARENT": None, "ENABLED": True, "DISABLED": False}), None
-    )
-    """Whether applications may publish; None to inherit from the topic above."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription(Definition):
-    """SUB: a durable subscription that an administrator defined."""
-
-    keyword: ClassVar[str] = "SUB"
-
-    topic_object: str = _name("TOPICOBJ")
-    topic_string: str = _mqsc("TOPICSTR", text(), "")
-    """Its topic string, appended to that of the topic object if it has both."""
-    matches_characters: bool = _switch("WSCHEMA", "TOPIC CHAR", on="CHAR")
-    """Whether wildcards match characters, not levels."""
-    destination: str = _name("DEST")
-    destination_manager: str = _name("DESTQMGR")
-    """Names of the queue for its copies; without a manager, that of the subscription."""
-    is_managed: bool = _switch("DESTCLAS", "PROVIDED MANAGED", on="MANAGED")
-    """Whether the queue manager would make the queue."""
-    is_on_request: bool = _switch("REQONLY", "YES NO", on="YES")
-    """Whether it gets only retained publications, on request."""
-    correlation: str = _mqsc("DESTCORL", text(48), "")
-    """CorrelId of its copies; blank for a generated one, zeros for the publisher's."""
-    priority: int | None = _mqsc(
-        "PUBPRTY",
-        choice({"ASPUB": None, "ASQDEF": -1, **{str(one): one for one in range(10)}}),
-        None,
-    )
-    """Priority of its copies: -1 is DEFPRTY of the queue, None that of the publication."""
-
-    @property
-    def is_served(self) -> bool:
-        """Whether it can get copies here."""
-        return bool(self.destination) and not (self.is_managed or self.is_on_request)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namelist(Definition):
@@ -302,31 +241,6 @@ class Namelist(Definition):
     names: tuple[str, ...] = _mqsc("NAMES", name_list, ())
 
 
-_APPLICATION_TYPES: Final = {
-    "MVS": 2, "ZOS": 2, "CICS": 1, "IMS": 3, "OS2": 4, "DOS": 5, "UNIX": 6, "DEF": 6, "OS400": 8,
-    "WINDOWS": 9, "WINDOWSNT": 11, "VMS": 12, "NSK": 13, "NOTESAGENT": 22,
-}  # fmt: skip
-"""Words of APPLTYPE with their MQAT values; DEF is that of the platform, here UNIX."""
-
-
-def _application_type(value: str) -> object:
-    words = choice(_APPLICATION_TYPES)
-    return number(0, MOST)(value) if value.isdigit() else words(value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Process(Definition):
-    """PROCESS: the application that a trigger monitor starts."""
-
-    keyword: ClassVar[str] = "PROCESS"
-
-    application_type: int = _mqsc("APPLTYPE", _application_type, _APPLICATION_TYPES["DEF"])
-    """MQAT value."""
-    application: str = _mqsc("APPLICID", text(256), "")
-    environment: str = _mqsc("ENVRDATA", text(128), "")
-    user_data: str = _mqsc("USERDATA", text(128), "")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel(Definition):
     """CHANNEL: connects a transmission queue with another queue manager."""
@@ -335,7 +249,7 @@ class Channel(Definition):
     longest_name: ClassVar[int] = 20
 
     channel_type: ChannelType = field(metadata={_KEYWORD: "CHLTYPE", "form": one_of(ChannelType)})
-    connection: str = _mqsc("CONNAME", text(), "")
+    connection: str = _mqsc("CONNAME", text, "")
     transmission_queue: str = _name("XMITQ")
     """The queue that a sender or server serves."""
     cluster: str = _name("CLUSTER")
@@ -400,7 +314,7 @@ ATTRIBUTES: Final[Mapping[type[Definition], Mapping[str, Attribute]]] = {
     for kind in (
         *(LocalQueue, ModelQueue, AliasQueue, RemoteQueue),
         *(QueueManagerAttributes, ClientChannel, Channel),
-        *(Namelist, Process, Topic, Subscription),
+        *(Namelist, Topic),
     )
 }
 """Attributes that resolution uses: object type to keyword to field and form."""

@@ -15,7 +15,7 @@ from redrive.topology.mq.attributes import (
     SYNONYMS,
     TAKING_ANY_KEYWORD,
 )
-from redrive.topology.mq.forms import Form, ValueProblem, check_name, flag, name_list
+from redrive.topology.mq.forms import Form, ValueProblem, check_name, name_list
 from redrive.topology.mq.inserts import hint_for_insert
 from redrive.topology.mq.script import Command, Parameter, ScriptProblem
 
@@ -101,7 +101,7 @@ class Given:
             elif keyword in OPTIONS:
                 self.options[keyword] = parameter
             elif known_as in recorded or kind in TAKING_ANY_KEYWORD:
-                self.others[known_as] = _as_written(parameter, recorded.get(known_as))
+                self.others[known_as] = _as_written(parameter)
             else:
                 hint = did_you_mean(keyword, [*attributes, *recorded, *SYNONYMS])
                 message = f"{kind.keyword} has no attribute {keyword}"
@@ -127,11 +127,9 @@ def _read_value(parameter: Parameter, form: Form) -> object:
         raise bad_value(parameter, problem, f"{parameter.keyword} ") from None
 
 
-def _as_written(parameter: Parameter, form: Form | None) -> str:
-    if parameter.value is None and form in {None, flag}:
+def _as_written(parameter: Parameter) -> str:
+    if parameter.value is None:
         return parameter.keyword
-    if form is not None:
-        _read_value(parameter, form)
     return f"{parameter.keyword}({parameter.source})"
 
 
@@ -155,10 +153,7 @@ def object_name(kind: type[mq.Definition], subject: Parameter) -> str:
     if subject.value is None:
         raise ScriptProblem.at("SYNTAX", f"{subject.keyword} needs a name", subject)
     try:
-        if kind is mq.Subscription:  # any characters, unlike names of other objects
-            name = subject.value.rstrip(" ")
-        else:
-            name = check_name(subject.value, kind.longest_name)
+        name = check_name(subject.value, kind.longest_name)
     except ValueProblem as problem:
         raise bad_value(subject, problem) from None
     if not name:

@@ -23,7 +23,7 @@ from redrive.topology.mq.results import (
     Used,
 )
 from redrive.topology.names import Names
-from redrive.topology.put import Stream, check_limits
+from redrive.topology.put import check_limits
 
 
 def put_message(
@@ -52,41 +52,22 @@ def put_message(
     if persistence is Persistence.AS_Q_DEF:
         persistence = Persistence(opened.default_persistence)
     message = replace(message, persistence=persistence)
-    reason, detail, at_fault = _refusal(opened, message, depths or {})
+    manager = network.queue_managers[at]
+    reason, detail, at_fault = unsupported(manager, opened)
     if reason is Reason.NONE:
-        reason, detail, at_fault = _refusal_of_copy(network, opened, request, message, depths or {})
+        reason, detail, at_fault = _refusal(opened, message, depths or {})
     return PutResult(
         resolution=opened,
         reason=reason,
         detail=detail,
         at_fault=at_fault,
         is_persistent=persistence is Persistence.PERSISTENT,
-        reply_to=reply_to_names(network.queue_managers[at], message.reply_to),
+        reply_to=reply_to_names(manager, message.reply_to),
     )
 
 
 _Refusal: TypeAlias = tuple[Reason, str, Used | None]
 _NO_REFUSAL: Final[_Refusal] = (Reason.NONE, "", None)
-
-
-def _refusal_of_copy(
-    network: Network,
-    opened: Resolution,
-    request: OpenRequest,
-    message: PutMessage,
-    depths: Mapping[str, int],
-) -> _Refusal:
-    """Why a message is refused because its copy is: STRMQOS(MUSTDUP)."""
-    at = opened.opened_at
-    stream = stream_of(network.queue_managers[at], opened)
-    if stream is None or not stream.is_required:
-        return _NO_REFUSAL
-    asked = replace(request, queue=stream.queue, queue_manager="", call=Call.MQPUT1)
-    copy = open_queue(network, at, asked)
-    if copy.is_failed:
-        return copy.reason, f"STREAMQ {stream.queue}: {copy.detail}", copy.at_fault
-    reason, detail, at_fault = _refusal(copy, message, depths)
-    return reason, detail and f"STREAMQ {stream.queue}: {detail}", at_fault
 
 
 def _refusal(opened: Resolution, message: PutMessage, depths: Mapping[str, int]) -> _Refusal:
@@ -115,12 +96,22 @@ def reply_to_names(manager: QueueManager, names: Names) -> Names:
     return Names(queue=names.queue, queue_manager=manager.name)
 
 
-def stream_of(manager: QueueManager, opened: Resolution) -> Stream | None:
-    """Where a message's copy goes after an open (STREAMQ, STRMQOS).
+def unsupported(manager: QueueManager, opened: Resolution) -> _Refusal:
+    """Why no put follows an open, whatever the message: it would need copies, which nobody makes.
 
-    None if that is not a local queue of the manager, or one without STREAMQ.
+    A put to a topic would publish; one to a queue with STRMQOS(MUSTDUP) needs its copy on STREAMQ.
+    Without MUSTDUP the message is put, and has no copy.
     """
+    if opened.target is Target.TOPIC:
+        detail = f"{opened.path[-1]} is an alias for a topic, and nothing is published"
+        return Reason.FUNCTION_NOT_SUPPORTED, detail, opened.path[-1]
     queue = manager.queue(opened.destination.queue)
-    if opened.target is not Target.LOCAL or not isinstance(queue, LocalQueue):
-        return None
-    return Stream(queue.stream_queue, queue.must_duplicate) if queue.stream_queue else None
+    if (
+        opened.target is Target.LOCAL
+        and isinstance(queue, LocalQueue)
+        and queue.stream_queue
+        and queue.must_duplicate
+    ):
+        detail = f"{queue} has STRMQOS(MUSTDUP), and no copy is put to {queue.stream_queue}"
+        return Reason.FUNCTION_NOT_SUPPORTED, detail, queue
+    return _NO_REFUSAL

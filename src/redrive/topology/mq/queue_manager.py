@@ -82,9 +82,7 @@ class QueueManager:
     channels: Mapping[str, mq.Channel] = field(default_factory=dict)
     client_channels: Mapping[str, mq.ClientChannel] = field(default_factory=dict)
     topics: Mapping[str, mq.Topic] = field(default_factory=dict)
-    subscriptions: Mapping[str, mq.Subscription] = field(default_factory=dict)
     namelists: Mapping[str, mq.Namelist] = field(default_factory=dict)
-    processes: Mapping[str, mq.Process] = field(default_factory=dict)
     shared_queues: Mapping[str, mq.LocalQueue] = field(default_factory=dict)
     """Queues of the queue-sharing group by name."""
     queue_sharing_group: QueueSharingGroup | None = None
@@ -126,10 +124,6 @@ class QueueManager:
             return self.name
         is_own = found is None or found.is_transmission_queue
         return self.name if is_own else self.queue_sharing_group.name
-
-    def process(self, name: str) -> mq.Definition | None:
-        """The process with this name: defined, or created with the manager."""
-        return self.processes.get(name) or SYSTEM_OBJECTS[mq.Process].get(name)
 
     @property
     def dead_letter_queue_problem(self) -> str:

@@ -35,15 +35,15 @@ from redrive.topology.mq.script import (
 
 _SHORT: Final = {
     "QL": "QLOCAL", "QR": "QREMOTE", "QA": "QALIAS", "QM": "QMODEL", "CHL": "CHANNEL",
-    "NL": "NAMELIST", "PRO": "PROCESS",
+    "NL": "NAMELIST",
 }  # fmt: skip
 _KINDS: Final = {kind.keyword: kind for kind in mq.ATTRIBUTES}
 _TYPES: Final[Mapping[str, type[mq.Definition]]] = {
     **_KINDS,
     **{short: _KINDS[word] for short, word in _SHORT.items()},
 }
-_OTHERS: Final = """AUTHINFO BUFFPOOL CFSTRUCT COMMINFO LISTENER LSTR LOG MAXSMSGS POLICY PSID
-SECURITY SERVICE STGCLASS STC TRACE"""
+_OTHERS: Final = """AUTHINFO BUFFPOOL CFSTRUCT COMMINFO LISTENER LSTR LOG MAXSMSGS POLICY PRO
+PROCESS PSID SECURITY SERVICE STGCLASS STC SUB TRACE"""
 _OTHER_TYPES: Final = frozenset(_OTHERS.split())
 _CLIENT: Final = (("CHLTYPE", "CLNTCONN"), ("CHLTABLE", "CLNTTAB"))
 """Parameters with which a command names the client connection of a name, not the channel."""
@@ -97,7 +97,6 @@ def read_mqsc(
     file: str = "<input>",
     base: QueueManager | None = None,
     configuration: Configuration = NO_CONFIGURATION,
-    commands: Iterable[Command] | None = None,
     refuses: bool = True,
 ) -> MqscResult:
     """Read a script as ``runmqsc`` does: a command that fails has no effect, others do.
@@ -109,7 +108,6 @@ def read_mqsc(
         file: Name of the script for findings.
         base: A queue manager to which the commands apply; a fresh one by default.
         configuration: The ``qm.ini`` settings of a fresh manager and of inserts ``+NAME+``.
-        commands: The commands of the text, if it is not MQSC itself.
         refuses: Whether definitions that ``runmqsc`` refuses fail.
     """
     name = queue_manager or manager_name(text)
@@ -117,16 +115,15 @@ def read_mqsc(
     fresh = QueueManager(attributes=configuration.applied(attributes))
     store = DefinitionStore(base or fresh, refuses=refuses)
     reader = _Reader(file, store, configuration.inserts(name))
-    if commands is None:
-        too_long = ScriptProblem(
-            "LINE_TOO_LONG",
-            f"runmqsc reads no more than {MAX_LINE_LENGTH} characters per line",
-            0,
-            hint="continue the command on further lines with +",
-        )
-        for line in long_lines(text):
-            reader.report(Severity.WARNING, line, too_long)
-    for command in split_script(text) if commands is None else commands:
+    too_long = ScriptProblem(
+        "LINE_TOO_LONG",
+        f"runmqsc reads no more than {MAX_LINE_LENGTH} characters per line",
+        0,
+        hint="continue the command on further lines with +",
+    )
+    for line in long_lines(text):
+        reader.report(Severity.WARNING, line, too_long)
+    for command in split_script(text):
         reader.run(command)
     return MqscResult(reader.store.queue_manager(), in_order(reader.diagnostics), reader.counts)
 

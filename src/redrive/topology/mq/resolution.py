@@ -11,12 +11,10 @@ from redrive.topology.mq import objects as mq
 from redrive.topology.mq.forms import MAX_NAME_LENGTH, ValueProblem, check_name
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.opening import Carrier, Opening, OpenRefused, draw
-from redrive.topology.mq.publications import is_publishable
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import Call, OpenOption, OpenRequest, Resolution, Target
 from redrive.topology.mq.transmission import carrier, workload
 from redrive.topology.names import Names
-from redrive.topology.put import QueueLimits
 
 _LAST_ASTERISK = 33
 _GENERATED_DIGITS = 16
@@ -211,20 +209,12 @@ class _Table(Opening):
             raise OpenRefused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, topic)
         after = Names(queue=alias.target)
         self.step("R5", "alias for a topic", topic, names, after)
-        limit = self.manager.attributes.max_message_length
-        is_enabled = alias.put_enabled and (
-            not isinstance(topic, mq.Topic) or is_publishable(self.manager, topic.string)
-        )
         return Resolution(
             opened_at=self.manager.name,
             steps=tuple(self.steps),
             target=Target.TOPIC,
             destination=after,
             path=tuple(self.path),
-            limits=QueueLimits(put_enabled=is_enabled, queue_manager_max_message_length=limit),
-            default_persistence=alias.default_persistence,
-            default_priority=alias.default_priority,
-            cap_expiry=alias.cap_expiry,
         )
 
     def _remote_definition(self, names: Names, definition: mq.RemoteQueue) -> Resolution:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from redrive.messages.fields import unique_identifier
 from redrive.topology.bindings import NO_BINDINGS, Bindings
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import Subscription, Topic
-from redrive.topology.mq.publications import subscribers
-from redrive.topology.mq.puts import stream_of
+from redrive.topology.mq.puts import unsupported
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.results import OpenRequest, Persistence, Resolution, Target, job_request
-from redrive.topology.names import Names, put_topic, transmission_topic
-from redrive.topology.put import Destination, Publication, Refusal, SubscriberCopy
+from redrive.topology.names import Names, transmission_topic
+from redrive.topology.put import Destination, Refusal
 
 QUEUE_MANAGER_HEADER = "redrive.oqm"
 """Header for ObjectQMgrName, on intake topics and on the topics of transmission queues."""
@@ -49,8 +46,9 @@ class MqResolver:
         """The topic of an open at this manager, or the refusal."""
         if opened.is_failed:
             return Refusal(opened.reason, opened.detail)
-        if opened.target is Target.TOPIC:
-            return self._publication(opened)
+        reason, detail, _ = unsupported(self.queue_manager, opened)
+        if reason:
+            return Refusal(reason, detail)
         queue = opened.put_queue
         holder = self.queue_manager.holder_of(queue)
         group = self._bindings.consumer_group(queue=queue, queue_manager=holder)
@@ -61,46 +59,12 @@ class MqResolver:
             headers=_transmission_headers(opened),
             limits=replace(opened.limits, consumer_group=group) if group else opened.limits,
             is_arrival=opened.target is Target.LOCAL,
-            stream=stream_of(self.queue_manager, opened),
             is_choice=opened.is_choice,
             binds_groups=opened.binds_groups,
             persistence=int(Persistence(opened.default_persistence)),
             priority=opened.default_priority,
             cap_expiry=opened.cap_expiry,
         )
-
-    def _publication(self, opened: Resolution) -> Destination:
-        """The intake, with the copies for subscriptions, which are put from there."""
-        manager, topic = self.queue_manager, self.queue_manager.topic(opened.destination.queue)
-        string = topic.string if isinstance(topic, Topic) else ""
-        intake = Destination(
-            topic=put_topic(manager.name),
-            queue=opened.destination.queue,
-            queue_manager=manager.name,
-            headers=names_as_headers(Names(queue=opened.path[-1].name, queue_manager=manager.name)),
-            limits=opened.limits,
-            persistence=int(opened.default_persistence),
-            priority=opened.default_priority,
-            cap_expiry=opened.cap_expiry,
-        )
-        copies = tuple(_copy(manager, one, intake) for one in subscribers(manager, string))
-        return replace(intake, publication=Publication(string, copies))
-
-
-def _copy(manager: QueueManager, subscription: Subscription, intake: Destination) -> SubscriberCopy:
-    names = Names(
-        queue=subscription.destination,
-        queue_manager=subscription.destination_manager or manager.name,
-    )
-    correlation = subscription.correlation.lower()
-    if not correlation:
-        correlation = unique_identifier(manager.name, f"subscription {subscription.name}")
-    return SubscriberCopy(
-        subscription=subscription.name,
-        destination=replace(intake, headers=names_as_headers(names)),
-        correlation=correlation if correlation.strip("0") else "",
-        priority=subscription.priority,
-    )
 
 
 def topic_of_put(opened: Resolution, manager: QueueManager, bindings: Bindings) -> str:

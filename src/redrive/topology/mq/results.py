@@ -94,7 +94,7 @@ Used: TypeAlias = Definition | ClusterInstance | ClusterRoute
 """What a step can use: an object, or a cluster's knowledge of one elsewhere."""
 
 
-_DESTINATION: Final = ("TARGET", "TARGTYPE", "RNAME", "RQMNAME", "XMITQ")
+_DESTINATION: Final = ("TARGET", "TARGTYPE", "RNAME", "RQMNAME", "XMITQ", "STREAMQ", "STRMQOS")
 """Attributes that say where a definition leads."""
 _AT_FAULT: Final[Mapping[int, str]] = {
     Reason.MSG_TOO_BIG_FOR_Q: "MAXMSGL",

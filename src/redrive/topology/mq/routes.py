@@ -35,7 +35,6 @@ class End(StrEnum):
     """How the route of a message ends."""
 
     QUEUE = "on a queue"
-    TOPIC = "published to a topic"
     HELD = "stays on a transmission queue"
     REFUSED = "refused to the application"
     UNDELIVERED = "refused at the far end"
@@ -67,7 +66,7 @@ class Route:
     hops: tuple[Hop, ...]
     end: End
     final: Names = NO_NAMES
-    """Manager and queue (or topic object) where the message ends; blank if nowhere."""
+    """Manager and queue where the message ends; blank if nowhere."""
     detail: str = ""
 
     @property
@@ -129,8 +128,8 @@ def follow_route(
         puts.append(put_message(network, hop.to, received, message, depths=depths.get(hop.to)))
         if puts[-1].is_failed:
             return ended(End.UNDELIVERED)
-    end = End.TOPIC if sent.target is Target.TOPIC else End.QUEUE
-    return ended(end, final=Names(queue=sent.destination.queue, queue_manager=sent.opened_at))
+    final = Names(queue=sent.destination.queue, queue_manager=sent.opened_at)
+    return ended(End.QUEUE, final=final)
 
 
 def _next_hop(network: Network, sent: Resolution) -> tuple[Hop, tuple[End, str] | None]:

@@ -105,12 +105,6 @@ SYSTEM_OBJECTS: Mapping[type[mq.Definition], Mapping[str, mq.Definition]] = {
         if kind is mq.ChannelType.CLNTCONN
     },
     mq.Topic: {name: mq.Topic(name=name, location=mq.BUILT_IN) for name in _TOPICS.split()},
-    mq.Subscription: {
-        name: mq.Subscription(name=name, location=mq.BUILT_IN) for name in ("SYSTEM.DEFAULT.SUB",)
-    },
-    mq.Process: {
-        name: mq.Process(name=name, location=mq.BUILT_IN) for name in ("SYSTEM.DEFAULT.PROCESS",)
-    },
     mq.Namelist: {
         name: mq.Namelist(name=name, names=names, location=mq.BUILT_IN)
         for name, names in _NAMELISTS.items()

@@ -8,7 +8,6 @@ from redrive.printable import counted
 from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe import results
 from redrive.topology.mqe.message import Conditions, Message, is_expired
-from redrive.topology.mqe.rules import Rules, ask
 from redrive.topology.mqe.tables import Addressable, Tables
 from redrive.topology.names import Names
 
@@ -29,83 +28,47 @@ class PutTrace:
         return results.Resolution(tuple(self.steps), end, tuple(self.discovered), accepted)
 
 
-class Admission:
-    """Adds messages to queues: limits and duplicates, the veto of rules, expiry."""
+def accept(
+    tables: Tables, queue: Addressable | mqe.StoreAndForwardQueue, names: Names, trace: PutTrace
+) -> results.End:
+    """Add a message to a queue that is not synchronous: limits, expiry, then store.
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+    The order of these checks is ours (reading O10 in docs/resolution-mqe.md).
+    """
+    here = tables.manager.name
+    if isinstance(queue, mqe.BridgeQueue):
+        return results.Delivered(names, queue)
+    refused = _refused_by_queue(here, queue, trace)
+    if refused is not None:
+        return refused
+    if (end := expired(here, queue, trace)) is not None:
+        return end
+    if isinstance(queue, mqe.LocalQueue):
+        return results.Delivered(names, queue)
+    return results.Stored(here, queue, names)
 
-    def accept(
-        self,
-        tables: Tables,
-        queue: Addressable | mqe.StoreAndForwardQueue,
-        names: Names,
-        trace: PutTrace,
-    ) -> results.End:
-        """Add a message to a queue that is not synchronous: limits, rule, expiry, then store.
 
-        The order of these checks is ours (reading O10 in docs/resolution-mqe.md).
-        """
-        here = tables.manager.name
-        if isinstance(queue, mqe.BridgeQueue):
-            return self.refused_by_rule(tables, queue, names, trace) or results.Delivered(
-                names, queue
-            )
-        refused = self._refused_by_queue(here, queue, trace)
-        refused = refused or self.refused_by_rule(tables, queue, names, trace)
-        if refused is not None:
-            return refused
-        if (expired := self.expired(here, queue, trace)) is not None:
-            return expired
-        if isinstance(queue, mqe.LocalQueue):
-            return results.Delivered(names, queue)
-        return results.Stored(here, queue, names)
-
-    def expired(self, here: str, queue: mqe.Queue, trace: PutTrace) -> results.Expired | None:
-        """The end of a message that has expired when added to a queue or removed; else None."""
-        now = trace.conditions.now
-        if now is None or not is_expired(trace.message, queue.expiry, now):
-            return None
-        rule, of = self._rules.of_queue(queue.rule), mqe.identity(queue, here)
-        ask(lambda: rule.message_expired(of, trace.message), default=None)
-        return results.Expired(here, queue)
-
-    def _refused_by_queue(
-        self, here: str, queue: mqe.Queue, trace: PutTrace
-    ) -> results.Failed | None:
-        """Duplicates and limits of a queue that keeps messages."""
-        of, message = mqe.identity(queue, here), trace.message
-        if self._is_duplicate(here, queue, trace):
-            detail = f"message {message.identity!r} was already put on {here!r}"
-            return results.Failed(results.Failure.DUPLICATE, here, detail)
-        longest, most = queue.maximum_message_size, queue.maximum_messages
-        if longest is not None and message.length > longest:
-            detail = f"{message.length} bytes are more than the {longest} of {of}"
-            return results.Failed(results.Failure.MESSAGE_TOO_BIG, here, detail)
-        if most is not None and trace.conditions.depths.get((here, of), 0) >= most:
-            return results.Failed(
-                results.Failure.QUEUE_FULL, here, f"{of} holds its {counted(most, 'message')}"
-            )
+def expired(here: str, queue: mqe.Queue, trace: PutTrace) -> results.Expired | None:
+    """The end of a message that has expired when added to a queue or removed; else None."""
+    now = trace.conditions.now
+    if now is None or not is_expired(trace.message, queue.expiry, now):
         return None
+    return results.Expired(here, queue)
 
-    def _is_duplicate(self, here: str, queue: mqe.Queue, trace: PutTrace) -> bool:
-        message = trace.message
-        known = bool(message.identity) and (here, message.identity) in trace.conditions.received
-        if message.resend or not known:
-            return False
-        rule, of = self._rules.of_queue(queue.rule), mqe.identity(queue, here)
-        return not ask(lambda: rule.duplicate_message(of, message), default=False)
 
-    def refused_by_rule(
-        self, tables: Tables, queue: mqe.Queue, names: Names, trace: PutTrace
-    ) -> results.Failed | None:
-        """The veto of the queue's put rule, if it has one; the C code base has no such rule."""
-        if not queue.rule or tables.manager.code_base is mqe.CodeBase.C:
-            return None
-        here = tables.manager.name
-        rule, of = self._rules.of_queue(queue.rule), mqe.identity(queue, here)
-        if ask(lambda: rule.put(of, trace.message), default=True):
-            return None
+def _refused_by_queue(here: str, queue: mqe.Queue, trace: PutTrace) -> results.Failed | None:
+    """Duplicates and limits of a queue that keeps messages."""
+    of, message = mqe.identity(queue, here), trace.message
+    known = bool(message.identity) and (here, message.identity) in trace.conditions.received
+    if known and not message.resend:
+        detail = f"message {message.identity!r} was already put on {here!r}"
+        return results.Failed(results.Failure.DUPLICATE, here, detail)
+    longest, most = queue.maximum_message_size, queue.maximum_messages
+    if longest is not None and message.length > longest:
+        detail = f"{message.length} bytes are more than the {longest} of {of}"
+        return results.Failed(results.Failure.MESSAGE_TOO_BIG, here, detail)
+    if most is not None and trace.conditions.depths.get((here, of), 0) >= most:
         return results.Failed(
-            results.Failure.RULE_VETO, here, f"rule {queue.rule!r} refused a message for {names}"
+            results.Failure.QUEUE_FULL, here, f"{of} holds its {counted(most, 'message')}"
         )
+    return None

@@ -83,8 +83,6 @@ class Queue(Definition):
     """Default priority, 0 to 9."""
     message_store: str = ""
     security: Security = NO_SECURITY
-    rule: str = ""
-    """Entry point ``module:Class`` of the queue's rule; empty for the default rule."""
     active: bool = True
     """Whether the queue was active when it was described; its first use activates it."""
     creation_date: str = ""
@@ -217,7 +215,6 @@ class QueueManager(Definition):
     """Implementation; C has no discovery, alias chains, store-and-forward and bridge queues."""
     local_queuing: bool = True
     """Without it, only synchronous remote access is possible."""
-    rule: str = ""
     queues: tuple[Queue, ...] = ()
     connections: tuple[Connection, ...] = ()
     """Connections of all kinds; at most one per name."""

@@ -7,8 +7,8 @@ of the fields of ``redrive.topology.mqe.objects``; queues and connections say th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from redrive.diagnostics import Diagnostic, has_errors, in_order
 from redrive.forms import KeyPath
@@ -44,6 +44,8 @@ _LISTS: Mapping[str, Mapping[str, type[mqe.Definition]]] = {
 """The lists of a queue manager, each with the kinds of its items."""
 
 _SCHEMA = Schema.load("redrive.topology.mqe", "schema.json")
+_RULE_REMOVED: Final = "rule was removed; 0.1.0 was the last version with it"
+_WITHOUT_RULES: Final = "no class is called: queues go by their attributes and their defaults"
 
 _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
     "aliases": tuple,
@@ -81,9 +83,11 @@ def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
         return ReadResult(None, tuple(findings))
     # Names are checked with the network's meaning, which gives better errors.
     flaws = [
-        flaw
+        replace(flaw, message=_RULE_REMOVED, expected="", hint=_WITHOUT_RULES)
+        if flaw.code == "UNKNOWN_KEY" and flaw.path[-1] == "rule"
+        else flaw
         for flaw in _SCHEMA.flaws(document.data)
-        if flaw.keyword != "pattern" or flaw.path[-1] == "rule"
+        if flaw.keyword != "pattern"
     ]
     findings += map(document.flaw, flaws)
     flawed = {flaw.path[:length] for flaw in flaws for length in range(len(flaw.path) + 1)}
@@ -137,7 +141,7 @@ class _Construction:
         own = {
             key: value
             for key, value in data.items()
-            if key in {"name", "description", "code_base", "local_queuing", "rule"}
+            if key in {"name", "description", "code_base", "local_queuing"}
             and (*path, key) not in self.flawed
         }
         lists: dict[str, Any] = {

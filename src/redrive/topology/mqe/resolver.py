@@ -8,12 +8,11 @@ moves when it is pushed, transmitted or pulled; each of these is another put.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.admission import Admission, PutTrace
+from redrive.topology.mqe.admission import PutTrace, accept, expired
 from redrive.topology.mqe.message import NORMAL, Conditions, Message
 from redrive.topology.mqe.results import (
     Delivered,
@@ -26,7 +25,6 @@ from redrive.topology.mqe.results import (
     Stored,
 )
 from redrive.topology.mqe.routes import Match, discover, discovery_link, find_link, match
-from redrive.topology.mqe.rules import DEFAULT_RULES, Rules, ask
 from redrive.topology.mqe.tables import NetworkTables, Tables
 from redrive.topology.names import Names
 
@@ -65,11 +63,9 @@ class MqeResolver:
     that the check of the network reports is a failure here.
     """
 
-    def __init__(self, network: mqe.Network, *, rules: Rules = DEFAULT_RULES) -> None:
+    def __init__(self, network: mqe.Network) -> None:
         self.network = network
-        self.rules = rules
         self._tables = NetworkTables(network)
-        self._admission = Admission(rules)
 
     def resolve(
         self, at: str, names: Names, message: Message = ANY_MESSAGE, conditions: Conditions = NORMAL
@@ -106,7 +102,7 @@ class MqeResolver:
     def transmit(
         self, stored: Stored, message: Message = ANY_MESSAGE, conditions: Conditions = NORMAL
     ) -> Resolution:
-        """Pass a stored message on over its queue's connection once, without asking a rule.
+        """Pass a stored message on over its queue's connection once.
 
         It is the common part of a push and a transmission, and what a running channel does for each
         message. A message that the next manager refuses stays where it is, with the reason (reading
@@ -125,35 +121,6 @@ class MqeResolver:
         """Pull a stored message to a manager; without steps if none of its queues pulls it."""
         trace = PutTrace(message, conditions)
         return trace.result(self._pull(stored, queue_manager, trace) or stored)
-
-    def transmitting(
-        self, queue_manager: str, waiting: Mapping[Names, int]
-    ) -> tuple[mqe.RemoteQueue, ...]:
-        """Which asynchronous definitions send when transmission is triggered.
-
-        The manager's rule is called first, for all messages; the rules of the queues are called
-        only if it agreed.
-        """
-        tables = self._tables.of(queue_manager)
-        if tables is None or not self._may_transmit(tables, sum(waiting.values())):
-            return ()
-        queues = (tables.queues.get(names) for names, count in waiting.items() if count)
-        return tuple(
-            queue
-            for queue in queues
-            if isinstance(queue, mqe.RemoteQueue)
-            and queue.mode is mqe.Mode.ASYNC
-            and self._queue_transmits(queue)
-        )
-
-    def _may_transmit(self, tables: Tables, waiting: int) -> bool:
-        name = tables.manager.name
-        rule = self.rules.of_queue_manager(tables.manager.rule)
-        return ask(lambda: rule.trigger_transmission(name, waiting), default=True)
-
-    def _queue_transmits(self, queue: mqe.RemoteQueue) -> bool:
-        rule, of = self.rules.of_queue(queue.rule), mqe.identity(queue, queue.queue_manager)
-        return ask(lambda: rule.transmit(of), default=True)
 
     # A put and its hops
 
@@ -174,10 +141,7 @@ class MqeResolver:
             if queue is None:
                 return self._no_queue(tables, found, trace.conditions)
             if not (isinstance(queue, mqe.RemoteQueue) and queue.mode is mqe.Mode.SYNC):
-                return self._admission.accept(tables, queue, found.names, trace)
-            refused = self._admission.refused_by_rule(tables, queue, found.names, trace)
-            if refused is not None:
-                return refused
+                return accept(tables, queue, found.names, trace)
             link = find_link(self._tables, here, queue.queue_manager, found.names, trace.conditions)
             trace.steps.extend(link.steps)
             if link.failed is not None:
@@ -236,15 +200,11 @@ class MqeResolver:
                 return self._pull(stored, queue_manager, trace)
 
     def _trigger(self, stored: Stored, queue_manager: str, trace: PutTrace) -> End | None:
-        if stored.queue_manager == queue_manager:
-            of = mqe.identity(stored.queue, queue_manager)
-            if stored.queue in self.transmitting(queue_manager, {of: 1}):
-                return self._pass_on(stored, trace)
-            return None
-        tables = self._tables.of(queue_manager)
-        if tables is None or not self._may_transmit(tables, 0):
-            return None
-        return self._pull(stored, queue_manager, trace)
+        if stored.queue_manager != queue_manager:
+            return self._pull(stored, queue_manager, trace)
+        queue = stored.queue
+        is_sent = isinstance(queue, mqe.RemoteQueue) and queue.mode is mqe.Mode.ASYNC
+        return self._pass_on(stored, trace) if is_sent else None
 
     def _pass_on(self, stored: Stored, trace: PutTrace) -> End | None:
         """Send over the connection of the queue's manager name; None if there is none."""
@@ -255,8 +215,8 @@ class MqeResolver:
         link = find_link(self._tables, here, next_hop, names, trace.conditions)
         if isinstance(stored.queue, mqe.StoreAndForwardQueue) and not link.is_defined:
             return None
-        if (expired := self._admission.expired(here, stored.queue, trace)) is not None:
-            return expired
+        if (late := expired(here, stored.queue, trace)) is not None:
+            return late
         trace.steps.extend(link.steps)
         end = link.failed or self._put(link.receiver, names, trace)
         return replace(stored, refused=end) if isinstance(end, Failed) else end
@@ -269,9 +229,9 @@ class MqeResolver:
         for home_server in tables.home_servers:
             if not collects(self._tables, tables, home_server, stored, trace.conditions):
                 continue
-            expired = self._admission.expired(stored.queue_manager, stored.queue, trace)
-            if expired is not None:
-                return expired
+            late = expired(stored.queue_manager, stored.queue, trace)
+            if late is not None:
+                return late
             trace.steps.append(Step(client, StepKind.PULL, home_server, stored.names, stored.names))
             end = self._put(client, stored.names, trace)
             return (
@@ -284,25 +244,19 @@ class MqeResolver:
     def _handle_undelivered(
         self, client: Tables, stored: Stored, failed: Failed, trace: PutTrace
     ) -> End:
-        """A pulled message that no queue accepted: by default it becomes a dead letter.
+        """A pulled message that no queue accepted: it becomes a dead letter.
 
         Without a dead-letter queue it stays on the home server (reading O4). So does a duplicate,
         which must not be created a second time.
         """
-        failure, here = failed.failure, client.manager.name
         stays = replace(stored, refused=failed)
         dead_letters = client.dead_letter_queue
-        if dead_letters is None or failure is Failure.DUPLICATE:
+        if dead_letters is None or failed.failure is Failure.DUPLICATE:
             return stays
-        rule = self.rules.of_queue_manager(client.manager.rule)
-        if not ask(
-            lambda: rule.undeliverable(here, trace.message, stored.names, failure), default=True
-        ):
-            return stays
-        names = mqe.identity(dead_letters, here)
+        names = mqe.identity(dead_letters, client.manager.name)
         # Resend, as the message may have been put here before.
         dead = replace(trace, message=replace(trace.message, resend=True))
-        end = self._admission.accept(client, dead_letters, names, dead)
+        end = accept(client, dead_letters, names, dead)
         if isinstance(end, Delivered):
             return replace(end, dead_letter=True)
         return stays if isinstance(end, Failed) else end

@@ -29,7 +29,6 @@ class Failure(StrEnum):
     QUEUE_FULL = "queue full"
     DUPLICATE = "duplicate message"
     """The manager already had this message, and it is not marked Resend."""
-    RULE_VETO = "refused by rule"
 
     @property
     def advice(self) -> str:
@@ -51,7 +50,6 @@ _ADVICE: dict[Failure, str] = {
     Failure.MESSAGE_TOO_BIG: "raise the queue's maximum message size",
     Failure.QUEUE_FULL: "get messages from the queue, or raise its maximum number of messages",
     Failure.DUPLICATE: "set Resend on the message to put it again",
-    Failure.RULE_VETO: "check the rule of the queue",
 }
 
 
