@@ -1,23 +1,18 @@
 """Forms of files, declared once as frozen dataclasses that pydantic validates.
 
-A form declares each key with its type, its default, and its text for users::
-
-    @dataclass(frozen=True, kw_only=True)
-    class LogTable(TableForm):
-        file: Annotated[str, Field(title="the path of a file")] = ""
-        \"""File to append to; without it standard error.\"""
-
-``title`` names a table (``[job]``) or the form of a value (``host:port``), ``description`` says
-what it is for, and ``examples`` has a value with which the other checks go on if a required one is
-missing. The docstring is the meaning in the reference of settings.
+A form declares each key with its type, its default, and a docstring, which is its meaning in the
+reference of settings. In ``Field``, ``title`` names a table (``[job]``) or the form of a value
+(``host:port``), ``description`` says what it is for, and ``examples`` has a value with which the
+other checks go on if a required one is missing.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from dataclasses import Field as DataclassField
 from enum import Enum, EnumType
 from functools import cache, cached_property
@@ -37,11 +32,19 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import ErrorDetails
 
-from redrive.diagnostics import did_you_mean
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation, did_you_mean
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """The path of a value: ``("handlers", 0, "queue")``; numbers are indexes of lists."""
@@ -70,6 +73,9 @@ Secret: TypeAlias = Annotated[
 
 MOST: Final = 999_999_999
 """The maximum of most numbers."""
+Natural: TypeAlias = Annotated[int, Field(strict=True, ge=0)]
+Location: TypeAlias = Annotated[SourceLocation, InstanceOf(), SkipJsonSchema()]
+"""Where a table was read, which is not a key of the file."""
 
 Model = TypeVar("Model")
 
@@ -82,18 +88,22 @@ def number(title: str, minimum: float, maximum: float) -> Any:  # noqa: ANN401 -
 class TableForm:
     """Base of the tables of a file: no other keys, and patterns of Python."""
 
+    __slots__ = ()
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", regex_engine="python-re")
 
 
 _CODES: Final[Mapping[str, str]] = {
     "missing": "MISSING",
+    "union_tag_not_found": "MISSING",
     "unexpected_keyword_argument": "UNKNOWN_KEY",
+    "is_instance_of": "UNKNOWN_KEY",
     "greater_than_equal": "OUT_OF_RANGE",
     "less_than_equal": "OUT_OF_RANGE",
     "string_too_short": "EMPTY",
     "too_short": "EMPTY",
     "enum": "BAD_VALUE",
     "literal_error": "BAD_VALUE",
+    "union_tag_invalid": "BAD_VALUE",
     "string_pattern_mismatch": "BAD_VALUE",
 }
 """Codes by pydantic's kinds of errors; ``WRONG_TYPE`` for all others."""
@@ -129,8 +139,17 @@ class Flaw:
     hint: str = ""
     concerns_key: bool = False
     """Whether the key is wrong rather than its value."""
-    keyword: str = ""
-    """The violated keyword of a JSON Schema, such as ``pattern``; empty for other forms."""
+
+    def finding(self, place: SourceLocation) -> Diagnostic:
+        """The error at its place."""
+        return place.finding(
+            Severity.ERROR,
+            self.code,
+            self.message,
+            expected=self.expected,
+            hint=self.hint,
+            subject=str(self.path[-1]) if self.path else "",
+        )
 
 
 @dataclass(frozen=True)
@@ -159,17 +178,27 @@ class Key:
     @property
     def is_table(self) -> bool:
         """Whether the value is a table with keys of its own."""
-        return is_dataclass(self.kind)
+        return is_dataclass(self.kind) or bool(self.variants)
+
+    @property
+    def variants(self) -> Mapping[str, Key]:
+        """The tables among which the key ``kind`` chooses; none for other values."""
+        if get_origin(self.kind) is not Union:
+            return {}
+        tables = map(_key, get_args(self.kind))
+        return {table.keys["kind"].choices[0]: table for table in tables}
 
     @property
     def is_required(self) -> bool:
         """Whether it has no default."""
-        field = self.field
-        return field is not None and field.default is field.default_factory is MISSING
+        own = self.field
+        return own is not None and own.default is own.default_factory is MISSING
 
     @property
     def keys(self) -> Mapping[str, Key]:
         """The keys of a table; none for other values."""
+        if self.variants:
+            return {"kind": _key(Literal[tuple(self.variants)])}
         return keys_of(self.kind) if self.is_table else {}
 
     @property
@@ -198,7 +227,8 @@ class Key:
     def takes_text(self) -> bool:
         """Whether a text is valid; a list may accept one as its only element."""
         accepts = any(isinstance(part, BeforeValidator) for part in self.info.metadata)
-        return self.kind is str or bool(self.choices) or accepts
+        is_table = self.is_table or self.is_mapping
+        return self.kind is str or bool(self.choices) or (accepts and not is_table)
 
     def limit(self, name: str) -> float | None:
         """The minimum (``ge``) or maximum (``le``) of a number."""
@@ -227,13 +257,14 @@ class Key:
 def keys_of(form: type[Any]) -> Mapping[str, Key]:
     """The keys of a table by their names in the file, its own before those of its bases."""
     hints = get_type_hints(form, include_extras=True)
-    declared = {field.name: field for field in fields(form)}
+    declared = {own.name: own for own in fields(form)}
     keys: dict[str, Key] = {}
     for base in form.__mro__:
         for name in vars(base).get("__annotations__", ()):
             if name in declared:
                 key = _key(hints[name], declared[name])
-                keys.setdefault(key.info.alias or name, key)
+                if key.kind is not SourceLocation:
+                    keys.setdefault(key.info.alias or name, key)
     return keys
 
 
@@ -252,17 +283,23 @@ class FileForm(Generic[Model]):
     title: str
     mapping: str = "mapping"
     """The file format's word for keys with values."""
-    description: str = ""
+    removed: Mapping[str, str] = field(default_factory=dict)
+    """Keys that version 0.1.0 was the last to have, and what to use instead."""
 
     @cached_property
     def root(self) -> Key:
         """The whole file as a value."""
-        titled = Field(title=self.title, description=self.description)
-        return _key(Annotated[self.form, titled])
+        return _key(Annotated[self.form, Field(title=self.title)])
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Model]:
         return TypeAdapter(self.form)
+
+    def json_schema(self) -> str:
+        """The form as a JSON Schema, for editors."""
+        schema = json.dumps(self._adapter.json_schema(), indent=2)
+        # The patterns of JSON Schema are JavaScript's.
+        return schema.replace(r"\\A", "^").replace(r"\\Z", "$")
 
     def value(self, data: object) -> Model:
         """The value of data without flaws."""
@@ -307,14 +344,8 @@ class FileForm(Generic[Model]):
 
     @staticmethod
     def _inner(key: Key, step: str | int) -> Key | None:
-        return key.keys.get(str(step)) if key.is_table else key.element
-
-    def key_at(self, path: KeyPath) -> Key:
-        """What the form declares at a path, or at the table where that is unknown."""
-        key = self.root
-        for step in path:
-            key = self._inner(key, step) or key
-        return key
+        tables = {**key.keys, **key.variants}
+        return tables.get(str(step)) if key.is_table else key.element
 
     def tables(self) -> Iterator[Key]:
         """Every table with fixed keys."""
@@ -327,48 +358,64 @@ class FileForm(Generic[Model]):
             waiting += [key.element] if key.element else []
 
     def _flaw(self, detail: ErrorDetails, written: Any) -> Flaw:  # noqa: ANN401 - any data
-        path: KeyPath = detail["loc"]
-        if path[-1:] == ("[key]",):
-            return self._wrong_name(path[:-1])
-        code = _CODES.get(detail["type"], "WRONG_TYPE")
+        code, steps, value = (
+            _CODES.get(detail["type"], "WRONG_TYPE"),
+            detail["loc"],
+            detail["input"],
+        )
+        if detail["type"].startswith("union_tag"):
+            steps, value = (*steps, "kind"), value.get("kind")
+        if steps[-1:] == ("[key]",):
+            steps, code = steps[:-1], "UNKNOWN_KEY"
+        table = key = self.root
+        path: KeyPath = ()
+        for step in steps:
+            if step not in key.variants:  # pydantic's path also has the kinds of tables
+                path += (step,)
+            table, key = key, self._inner(key, step) or key
         if code == "MISSING":
-            return self._missing_key(path)
+            return self._missing_key(path, table, key)
         if code == "UNKNOWN_KEY":
-            return self._unknown_key(path)
+            return self._unknown_key(path, table)
         for index, step in enumerate(path):
             if isinstance(written, str):  # a text in place of a list with one element
                 path = path[:index]
                 break
             written = written[step]
-        return self._wrong_value(code, path, detail["input"], written)
+        return self._wrong_value(code, path, key, value, written)
 
-    def _missing_key(self, path: KeyPath) -> Flaw:
-        table, key = self.key_at(path[:-1]), self.key_at(path)
+    def _missing_key(self, path: KeyPath, table: Key, key: Key) -> Flaw:
         purpose = f": {key.info.description}" if key.info.description else ""
         message = f"{table.title} needs {path[-1]}{purpose}"
         return Flaw(path, "MISSING", message, key.expected(self.mapping), concerns_key=True)
 
-    def _unknown_key(self, path: KeyPath) -> Flaw:
-        name, table = str(path[-1]), self.key_at(path[:-1])
+    def _unknown_key(self, path: KeyPath, table: Key) -> Flaw:
+        name = str(path[-1])
+        if name in self.removed:
+            message = f"{name} was removed; 0.1.0 was the last version with it"
+            return Flaw(path, "UNKNOWN_KEY", message, hint=self.removed[name], concerns_key=True)
         titles = [other.title for other in self.tables() if name in other.keys]
         elsewhere = [title for title in dict.fromkeys(titles) if title.startswith("[")]
         hint = f"{name} belongs in {' or '.join(elsewhere)}" if elsewhere else ""
         hint = hint or did_you_mean(name, table.keys)
-        message, expected = f"{table.title} has no key {name}", f"one of {', '.join(table.keys)}"
+        expected = f"one of {', '.join(table.keys)}"
+        if table.is_mapping:
+            expected = _key(get_args(table.kind)[0]).title
+        message = f"{table.title} has no key {name}"
         return Flaw(path, "UNKNOWN_KEY", message, expected, hint, concerns_key=True)
 
-    def _wrong_name(self, path: KeyPath) -> Flaw:
-        table = self.key_at(path[:-1])
-        expected = _key(get_args(table.kind)[0]).title
-        message = f"{table.title} has no key {path[-1]}"
-        return Flaw(path, "UNKNOWN_KEY", message, expected, concerns_key=True)
-
-    def _wrong_value(self, code: str, path: KeyPath, value: object, written: Any) -> Flaw:  # noqa: ANN401 - any data
-        key, hint = self.key_at(path), ""
-        name = _name(path, key)
-        if isinstance(value, float) and math.isnan(value):
-            code = "WRONG_TYPE"
+    def _wrong_value(
+        self,
+        code: str,
+        path: KeyPath,
+        key: Key,
+        value: object,
+        written: Any,  # noqa: ANN401 - any data
+    ) -> Flaw:
+        name, hint = _name(path, key), ""
         if code == "BAD_VALUE" and not isinstance(value, str):
+            code = "WRONG_TYPE"
+        if isinstance(value, float) and math.isnan(value):
             code = "WRONG_TYPE"
         if code == "WRONG_TYPE":
             message = f"{name} is {self._type_name(written)}"

@@ -156,7 +156,7 @@ class HandlerTable(HandlerOptions):
 
     queue: Annotated[
         tuple[QueueName, ...],
-        BeforeValidator(_as_list),
+        BeforeValidator(_as_list, json_schema_input_type=str | tuple[str, ...]),
         Field(title="the name of a queue, or a list of names and /expressions/", min_length=1),
     ] = ()
     """The dead-letter queue, which is the topic of this name; by default INPUTQ of the table,
@@ -544,5 +544,8 @@ class SettingsFile(TableForm):
     )
 
 
-FORM: Final = FileForm(SettingsFile, "the file", "table", "redrive.toml: the settings of a job")
+_REMOVED: Final = {
+    "flood_limit": "the alert RedriveNewDeadLetters reports a flood, and breaker makes retries wait"
+}
+FORM: Final = FileForm(SettingsFile, "the file", "table", _REMOVED)
 """The form of ``redrive.toml``."""

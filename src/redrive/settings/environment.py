@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Final
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, did_you_mean
@@ -60,30 +59,15 @@ def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _settings(document: Document) -> Mapping[str, tuple[KeyPath, type]]:
     """The paths and types of the settings that variables can hold, by the variables' names."""
-    settings = dict(_fixed())
+    settings: dict[str, tuple[KeyPath, type]] = {}
     ambiguous = set()
-    for key, named in _named().items():
-        tables = document.data.get(key, {})
-        for table in tables if isinstance(tables, Mapping) else ():
-            for path, kind in _scalars(named, (key, table)):
-                name = _variable(path)
-                if name in settings:
-                    ambiguous.add(name)
-                settings[name] = path, kind
+    for path, kind in _scalars(FORM.root, document.data, ()):
+        name = _variable(path)
+        if name in settings:
+            ambiguous.add(name)
+        settings[name] = path, kind
     # Names of tables that differ only in case or punctuation have no variables.
     return {name: setting for name, setting in settings.items() if name not in ambiguous}
-
-
-@cache
-def _fixed() -> Mapping[str, tuple[KeyPath, type]]:
-    return {_variable(path): (path, kind) for path, kind in _scalars(FORM.root, ())}
-
-
-@cache
-def _named() -> Mapping[str, Key]:
-    """The tables of names, such as ``[clusters]``, with the form of one of them."""
-    keys = FORM.root.keys.items()
-    return {name: key.element for name, key in keys if key.is_mapping and key.element}
 
 
 def _variable(path: KeyPath) -> str:
@@ -91,12 +75,15 @@ def _variable(path: KeyPath) -> str:
     return _PREFIX + _SEPARATOR.join(steps)
 
 
-def _scalars(key: Key, path: KeyPath) -> Iterator[tuple[KeyPath, type]]:
-    """The texts, numbers and booleans of a table."""
-    if key.is_table:
-        for name, inner in key.keys.items():
-            yield from _scalars(inner, (*path, name))
-    elif key.element is None:
+def _scalars(key: Key, value: object, path: KeyPath) -> Iterator[tuple[KeyPath, type]]:
+    """The texts, numbers and booleans of a table, and of its named tables that there are."""
+    written = value if isinstance(value, Mapping) else {}
+    keys = key.keys
+    if key.is_mapping and key.element and key.element.is_table:
+        keys = dict.fromkeys(written, key.element)
+    for name, inner in keys.items():
+        yield from _scalars(inner, written.get(name), (*path, name))
+    if not key.is_table and key.element is None:
         yield path, key.kind
 
 

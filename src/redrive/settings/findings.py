@@ -19,11 +19,6 @@ Inner = TypeVar("Inner")
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-REMOVED: Final[Mapping[str, str]] = {
-    "flood_limit": "the alert RedriveNewDeadLetters reports a flood, and breaker makes retries wait"
-}
-"""Keys that version 0.1.0 was the last to have, and what to use instead."""
 _RECOGNISABLE: Final = 4
 """Characters from which on a variable's value is hidden in findings about other keys too."""
 
@@ -92,23 +87,11 @@ class Findings:
         )
 
     def flaw(self, flaw: Flaw) -> None:
-        """Report a deviation from the schema, which is described by the text as written."""
-        place, key = self.document.at_value(flaw.path), str(flaw.path[-1]) if flaw.path else ""
+        """Report a deviation from the form, which is described by the text as written."""
+        place = self.document.at_value(flaw.path)
         if flaw.concerns_key:
             place = without_value(self.document.at_key(flaw.path))
-        if flaw.code == "UNKNOWN_KEY" and key in REMOVED:
-            message = f"{key} was removed; 0.1.0 was the last version with it"
-            flaw = replace(flaw, message=message, expected="", hint=REMOVED[key])
-        self.diagnostics.append(
-            place.finding(
-                Severity.ERROR,
-                flaw.code,
-                flaw.message,
-                expected=flaw.expected,
-                hint=flaw.hint,
-                subject=key,
-            )
-        )
+        self.diagnostics.append(flaw.finding(place))
 
     def unset_variable(self, path: KeyPath, name: str) -> None:
         """Reports an environment variable that is not set, or has an invalid name."""
