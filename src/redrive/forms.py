@@ -49,6 +49,18 @@ from redrive.diagnostics import Diagnostic, Severity, SourceLocation, did_you_me
 KeyPath: TypeAlias = tuple[str | int, ...]
 """The path of a value: ``("handlers", 0, "queue")``; numbers are indexes of lists."""
 
+
+def text(title: str, pattern: str = "") -> Any:  # noqa: ANN401 - pydantic's own
+    """The form of a text that is not empty, and matches the whole pattern if there is one."""
+    whole = rf"\A(?:{pattern})\Z" if pattern else None
+    return Field(title=title, min_length=1, pattern=whole)
+
+
+def number(title: str, minimum: float, maximum: float) -> Any:  # noqa: ANN401 - pydantic's own
+    """The form of a number; a whole one in a float's place is a number too."""
+    return Field(title=title or None, strict=True, ge=minimum, le=maximum)
+
+
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Flag: TypeAlias = Annotated[bool, Field(strict=True)]
 File: TypeAlias = Annotated[
@@ -61,15 +73,12 @@ File: TypeAlias = Annotated[
 ]
 Function: TypeAlias = Annotated[
     str,
-    Field(
-        title='a function, such as "package.module:function"',
-        min_length=1,
-        pattern=r"\A[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*\Z",
+    text(
+        'a function, such as "package.module:function"',
+        r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*",
     ),
 ]
-Secret: TypeAlias = Annotated[
-    str, Field(title='"${NAME}" for an environment variable', min_length=1)
-]
+Secret: TypeAlias = Annotated[str, text('"${NAME}" for an environment variable')]
 
 MOST: Final = 999_999_999
 """The maximum of most numbers."""
@@ -78,11 +87,6 @@ Location: TypeAlias = Annotated[SourceLocation, InstanceOf(), SkipJsonSchema()]
 """Where a table was read, which is not a key of the file."""
 
 Model = TypeVar("Model")
-
-
-def number(title: str, minimum: float, maximum: float) -> Any:  # noqa: ANN401 - pydantic's own
-    """The form of a number; a whole one in a float's place is a number too."""
-    return Field(title=title or None, strict=True, ge=minimum, le=maximum)
 
 
 class TableForm:

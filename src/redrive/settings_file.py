@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from redrive.engine.decision import TimestampMode
-from redrive.forms import MOST, File, FileForm, Flag, Function, TableForm, Text, number
+from redrive.forms import MOST, File, FileForm, Flag, Function, TableForm, Text, number, text
 from redrive.kafka.connection import KafkaTable, RegistryAccess
 from redrive.rules import GROUP_TOPIC
 
-NAME: Final = r"\A[A-Za-z0-9.-]+\Z"
+_NAME: Final = "[A-Za-z0-9.-]+"
 _HOST: Final = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])"
 _PORT: Final = (
     r"(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
@@ -25,12 +25,9 @@ _PORT: Final = (
 
 Place: TypeAlias = Annotated[
     str,
-    Field(
-        title='a header such as "x-topic" or a path in the value such as "$.error.class"',
-        min_length=1,
-    ),
+    text('a header such as "x-topic" or a path in the value such as "$.error.class"'),
 ]
-QueueName: TypeAlias = Annotated[str, Field(title="a name or an /expression/", min_length=1)]
+QueueName: TypeAlias = Annotated[str, text("a name or an /expression/")]
 
 
 def _as_list(value: Any) -> Any:  # noqa: ANN401 - any value of a file
@@ -94,9 +91,7 @@ class StartTable(TableForm):
     on_conflict: Conflict = Conflict.REFUSE
     """What to do if an instance with an overlapping share is running: `"refuse"` to start, or
     `"take over"`."""
-    take_over: Annotated[
-        str, Field(title="the name of an application", min_length=1, pattern=NAME)
-    ] = ""
+    take_over: Annotated[str, text("the name of an application", _NAME)] = ""
     """At its first start, the job continues where the application of this name, which has ended,
     has stopped ([two applications](#two-applications-on-one-queue)); later it has no effect."""
     beside: Flag = False
@@ -110,11 +105,9 @@ class ApplicationTable(StartTable):
 
     name: Annotated[
         str,
+        text("letters, digits, dots and hyphens", _NAME),
         Field(
-            title="letters, digits, dots and hyphens",
             description="consumer group, transactions and topics are named after the application",
-            min_length=1,
-            pattern=NAME,
             examples=["orders"],
         ),
     ]
@@ -122,10 +115,7 @@ class ApplicationTable(StartTable):
     (`redrive-<name>-...`) are named after it: progress is kept under this name."""
     instance: Annotated[
         str,
-        Field(
-            title='"auto"; or "1/2" for the first of two instances, "2/2" for the second',
-            min_length=1,
-        ),
+        text('"auto"; or "1/2" for the first of two instances, "2/2" for the second'),
     ] = "1/1"
     """This instance's share of the partitions, such as `"1/2"`; or `"auto"`: the live instances
     [share them out](#several-instances)."""
@@ -168,14 +158,12 @@ class HandlerTable(HandlerOptions):
     max_topics: Annotated[int, number("topics", 1, 10000)] = 500
     """With an expression: the topics that are read at most; `redrive status` names what is left
     out, and a warning at the next run."""
-    queue_manager: Annotated[str, Field(title="the name of a queue manager", min_length=1)] = ""
+    queue_manager: Annotated[str, text("the name of a queue manager")] = ""
     """Name of its queue manager, for the ledger and for rules that name it; by default INPUTQM of
     the table."""
     rules: File = ""
     """File of the rules table; required."""
-    name: Annotated[
-        str, Field(title="letters, digits, dots and hyphens", min_length=1, pattern=NAME)
-    ] = ""
+    name: Annotated[str, text("letters, digits, dots and hyphens", _NAME)] = ""
     """Part of the names of the handler's own topics, `redrive-<application>-<name>-retry`,
     `-remaining` and `-replay`: keep it. By default the queue."""
     breaker: Annotated[int, number("failures that open a breaker; 0 for no breakers", 0, MOST)] = 0
@@ -195,9 +183,7 @@ class QueueTable(TableForm):
     """Bytes of the longest body; a longer one fails with MQRC_MSG_TOO_BIG_FOR_Q (2030)."""
     max_depth: Annotated[int, number("messages", 0, MOST)] | None = None
     """Messages at which the queue is full; puts fail with MQRC_Q_FULL (2053)."""
-    consumer_group: (
-        Annotated[str, Field(title="the name of a consumer group", min_length=1)] | None
-    ) = None
+    consumer_group: Annotated[str, text("the name of a consumer group")] | None = None
     """The group that reads the queue: the messages that it has not read are the depth. Without one
     a queue is never full."""
 
@@ -237,9 +223,7 @@ class SchemeEntry(TableForm):
     `origin` needs topic, partition and offset. Otherwise the job finds out."""
     payload: Annotated[
         str,
-        Field(
-            title='a path in the value, such as "$.payload" or "$.payload as base64"', min_length=1
-        ),
+        text('a path in the value, such as "$.payload" or "$.payload as base64"'),
     ] = ""
     """Path of the original value in an envelope: a text is the value itself, anything else its
     JSON; `"$.payload as base64"` for bytes, `"$.payload as json"` for a text that had its
@@ -271,7 +255,7 @@ class SchemeEntry(TableForm):
 class TransformTable(TableForm):
     """The table ``[transforms.NAME]``."""
 
-    json_patch: Annotated[str, Field(title="a file with a JSON Patch", min_length=1)] = ""
+    json_patch: Annotated[str, text("a file with a JSON Patch")] = ""
     """File with a JSON Patch (RFC 6902) for values that are JSON, as for
     [replays](#change-it-then-send-it). It is read at the start and at a restart."""
     python: Function = ""
@@ -307,7 +291,7 @@ class TopologyTable(TableForm):
     ) = None
     """Without files: list of queue manager names that count as local, by default all; puts to
     others fail with MQRC_UNKNOWN_REMOTE_Q_MGR (2087)."""
-    dead_letter_queue: Annotated[str, Field(title="the name of a queue", min_length=1)] = ""
+    dead_letter_queue: Annotated[str, text("the name of a queue")] = ""
     """Without files: the queue manager's own dead-letter queue (DEADQ), for handlers that neither
     name a queue nor have INPUTQ."""
 
@@ -360,9 +344,7 @@ class JobTable(TableForm):
         ),
     ] = ""
     """Another Spark master than `local[cores]`."""
-    driver_memory: Annotated[
-        str, Field(title="such as 512m or 2g", min_length=1, pattern=r"\A[1-9][0-9]*[mg]\Z")
-    ] = "2g"
+    driver_memory: Annotated[str, text("such as 512m or 2g", r"[1-9][0-9]*[mg]")] = "2g"
     """Heap of the Java process."""
     spark_ui: Flag = False
     """`true`: Spark serves its own web page, by default at port 4040."""
@@ -386,10 +368,9 @@ class JobTable(TableForm):
     "4g"`."""
     enrichment: Annotated[
         str,
-        Field(
-            title='"package.module:function", from DataFrame to DataFrame',
-            min_length=1,
-            pattern=r"\A[A-Za-z0-9_.]+:[A-Za-z0-9_]+\Z",
+        text(
+            '"package.module:function", from DataFrame to DataFrame',
+            r"[A-Za-z0-9_.]+:[A-Za-z0-9_]+",
         ),
     ] = ""
     """`"package.module:function"`, which gets every DataFrame before the decision and returns it
@@ -436,11 +417,7 @@ class ObserveTable(TableForm):
 
     listen: Annotated[
         str,
-        Field(
-            title='host:port, such as "127.0.0.1:9464"',
-            min_length=1,
-            pattern=rf"\A{_HOST}:{_PORT}\Z",
-        ),
+        text('host:port, such as "127.0.0.1:9464"', rf"{_HOST}:{_PORT}"),
     ] = ""
     """`"127.0.0.1:9464"`: address and port of the pages for [Prometheus and health
     checks](#watched). Each job of a machine needs its own port."""
@@ -456,9 +433,7 @@ class LedgerSettings(TableForm):
     """Whether outcomes are projected into a Delta table."""
     path: Annotated[
         str,
-        Field(
-            title="the path of a folder, relative to this one, or s3://bucket/folder", min_length=1
-        ),
+        text("the path of a folder, relative to this one, or s3://bucket/folder"),
     ] = ""
     """Folder of the table, or a [place in an object store](#a-ledger-in-an-object-store):
     `"s3://bucket/folder"`. By default `ledger` in the job's folder."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from redrive.forms import File, Function, Secret, TableForm, Text
+from redrive.forms import File, Function, Secret, TableForm, Text, text
 from redrive.kafka.properties import for_java, for_kafka_python, for_librdkafka
 from redrive.kafka.token_function import note_endpoint
 
@@ -47,11 +47,7 @@ class ClientCredentials(TableForm):
 
     oauth_endpoint: Annotated[
         str,
-        Field(
-            title="http://... or https://..., without a user",
-            min_length=1,
-            pattern=r"\Ahttps?://[^\s/@,?#]+(/[^\s,#]*)?\Z",
-        ),
+        text("http://... or https://..., without a user", r"https?://[^\s/@,?#]+(/[^\s,#]*)?"),
     ] = ""
     """URL that issues tokens for a client's credentials, see [tokens](#tokens)."""
     oauth_client_id: Text = ""
@@ -72,12 +68,8 @@ class KafkaTable(Tls, ClientCredentials):
 
     bootstrap_servers: Annotated[
         str,
-        Field(
-            title="host:port, several separated by commas",
-            description="a broker to begin with",
-            min_length=1,
-            examples=["localhost:9092"],
-        ),
+        text("host:port, several separated by commas"),
+        Field(description="a broker to begin with", examples=["localhost:9092"]),
     ]
     """`"host:port"`, several separated by commas."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"

@@ -14,15 +14,12 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import Field
 
 from redrive.diagnostics import UNKNOWN_LOCATION
-from redrive.forms import Flag, Location, Natural, TableForm, number
+from redrive.forms import Flag, Location, Natural, TableForm, number, text
 from redrive.topology.names import Names
 
 FORBIDDEN_CHARACTERS: Final = "{}[]#():;,'\"="
 """Characters that names of queues and queue managers must not contain."""
-_Name: TypeAlias = Annotated[
-    str,
-    Field(title=f"text in ASCII without {' '.join(FORBIDDEN_CHARACTERS)}", min_length=1),
-]
+_Name: TypeAlias = Annotated[str, text(f"text in ASCII without {' '.join(FORBIDDEN_CHARACTERS)}")]
 """``name_problem`` says what else is wrong with a name."""
 _Port: TypeAlias = Annotated[int, number("", 0, 65_535)]
 
