@@ -17,10 +17,8 @@ from pydantic import Field
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, SignedInBy, User, is_name
 from redrive.console.logins import Grants
 from redrive.console.oidc import OidcSettings
-from redrive.diagnostics import Severity, has_errors
-from redrive.errors import ConfigurationError, UsageError
+from redrive.errors import UsageError
 from redrive.forms import FileForm, TableForm, Text, number
-from redrive.printable import counted
 from redrive.settings.connection import read_secret
 from redrive.settings.document import Document
 from redrive.settings.findings import Section
@@ -225,11 +223,5 @@ def _check_names(entry: Section[Any], key: str, names: Iterable[str]) -> None:
 
 
 def _check(root: Section[Any]) -> None:
-    found = root.findings.in_order()
-    if has_errors(found):
-        count = sum(one.severity is Severity.ERROR for one in found)
-        raise ConfigurationError(
-            f"{counted(count, 'error')} in {root.findings.document.name}",
-            hint="fix all errors; docs/console.md describes the file",
-            diagnostics=found,
-        )
+    hint = "fix all errors; docs/console.md describes the file"
+    root.findings.checked(root.findings.document.name, hint)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from redrive.diagnostics import Diagnostic, Severity, SourceLocation
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation, has_errors
 from redrive.entry_point import imported
 from redrive.errors import ConfigurationError
 from redrive.forms import FileForm, Flaw, KeyPath
+from redrive.printable import counted
 from redrive.settings.document import Document, is_secret, without_value
 
 Value = TypeVar("Value")
@@ -116,6 +117,19 @@ class Findings:
             return (True, 0, 0) if elsewhere else (False, finding.line, finding.column)
 
         return tuple(dict.fromkeys(sorted(self.diagnostics, key=place)))
+
+    def checked(self, where: str, hint: str) -> tuple[Diagnostic, ...]:
+        """The findings in order.
+
+        Raises:
+            ConfigurationError: There are errors in what ``where`` names; all findings are attached.
+        """
+        diagnostics = self.in_order()
+        if has_errors(diagnostics):
+            count = sum(finding.severity is Severity.ERROR for finding in diagnostics)
+            message = f"{counted(count, 'error')} in {where}"
+            raise ConfigurationError(message, hint=hint, diagnostics=diagnostics)
+        return diagnostics
 
 
 @dataclass(frozen=True, slots=True)

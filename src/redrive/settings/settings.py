@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from redrive.checkpoints.instances import AUTO, Share
 from redrive.configuration import (
@@ -18,21 +19,22 @@ from redrive.configuration import (
     RemoteFolder,
 )
 from redrive.configuration.transforms import TransformConfiguration
-from redrive.diagnostics import Severity, has_errors
+from redrive.diagnostics import Severity
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault
 from redrive.forms import keys_of
 from redrive.masking import Mask
+from redrive.messages.dead_letters import NO_VALID_SCHEME
 from redrive.messages.json_patch import JsonPatch, read_json
-from redrive.messages.schemes import OwnScheme, PlaceError, Scheme
+from redrive.messages.schemes import SCHEME_NAMES, OwnScheme, PartPlace, PlaceError, Scheme
 from redrive.messages.schemes.known import SCHEMES
-from redrive.printable import counted
+from redrive.messages.schemes.own import payload_reader
+from redrive.messages.schemes.scheme import Part
 from redrive.settings.connection import read_clusters, read_connection, read_registry
 from redrive.settings.document import Document, Option
 from redrive.settings.environment import unknown_variables, with_environment
 from redrive.settings.findings import Section
 from redrive.settings.handlers import HandlersReader
 from redrive.settings.rules import RulesSource
-from redrive.settings.schemes import read_schemes
 from redrive.settings.topology import TopologySettings, read_topology
 from redrive.settings.values import LogSettings, Settings
 from redrive.settings_file import (
@@ -41,6 +43,7 @@ from redrive.settings_file import (
     LedgerSettings,
     MaskTable,
     QueueTable,
+    SchemeEntry,
     SettingsFile,
     StartTable,
     TransformTable,
@@ -59,6 +62,11 @@ _ALMOST_URL: Final = re.compile(
 )
 """A URL of an object store that lacks a colon or a slash."""
 _SIGN_IN: Final = "credentials come from the environment or from the files of the store's own tools"
+
+_SCHEME_NAME: Final = re.compile(r"[A-Za-z0-9.-]+")
+_TAKEN: Final = frozenset({*SCHEME_NAMES, NO_VALID_SCHEME})
+_NO_PARTS: Final = frozenset({"recognise", "assume", "payload", "drops_headers"})
+_PLACE_OF_RECORD: Final = frozenset({"origin.topic", "origin.partition", "origin.offset"})
 
 _TRANSFORM_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,48}")
 
@@ -176,15 +184,11 @@ def settings_of(
     root = Section.whole(document, environ, FORM)
     settings = _settings(root, rules, without_tables=without_tables)
     root.findings.extend(unknown_variables(document, environ))
-    diagnostics = root.findings.in_order()
-    if has_errors(diagnostics):
-        count = sum(found.severity is Severity.ERROR for found in diagnostics)
-        raise ConfigurationError(
-            f"{counted(count, 'error')} in the settings or in rules tables they name",
-            hint="fix all errors; redrive check shows them again",
-            diagnostics=diagnostics,
-        )
-    return replace(settings, warnings=diagnostics)
+    warnings = root.findings.checked(
+        "the settings or in rules tables they name",
+        "fix all errors; redrive check shows them again",
+    )
+    return replace(settings, warnings=warnings)
 
 
 def topology_of(document: Document) -> TopologySettings:
@@ -226,7 +230,7 @@ def _settings(
         limits=_limits(root, topology),
         topology=topology.texts,
         on_undeliverable=topology.on_undeliverable,
-        schemes=read_schemes(root),
+        schemes=_schemes(root),
         transforms=tuple(
             _transform(root.inner(table, "transforms", name), name)
             for name, table in file.transforms.items()
@@ -316,6 +320,82 @@ def _patch(section: Section[TransformTable]) -> bytes:
     else:
         return patch
     return b""
+
+
+def _schemes(root: Section[SettingsFile]) -> tuple[OwnScheme, ...]:
+    """The schemes of the table ``[schemes]``; errors are reported in the section."""
+    schemes = tuple(
+        _scheme(root.inner(table, "schemes", name), name)
+        for name, table in root.value.schemes.items()
+    )
+    assumed = [scheme.name for scheme in schemes if scheme.is_assumed]
+    for name in assumed[1:]:
+        message = f"{assumed[0]} already recognises every message of no other scheme"
+        root.findings.error(("schemes", name, "assume"), "DUPLICATE", message)
+    return schemes
+
+
+def _scheme(section: Section[SchemeEntry], name: str) -> OwnScheme:
+    entry = section.value
+    if name in _TAKEN or not _SCHEME_NAME.fullmatch(name):
+        message = f"{name!r} is the name of a known scheme" if name in _TAKEN else f"{name!r}"
+        section.findings.error_at_key(
+            section.path, "BAD_VALUE", message, expected="a name of letters, digits, dots, hyphens"
+        )
+    if section.has("recognise") == section.has("assume"):
+        message = f"[schemes.{name}] needs either recognise or assume"
+        hint = "recognise names a header, or a path in the value, of every such dead letter"
+        section.findings.error_at_key(section.path, "MISSING", message, hint=hint)
+    _check_place(section, "recognise", entry.recognise, PartPlace.parse)
+    _check_place(section, "payload", entry.payload, payload_reader)
+    parts = dict(_parts(entry, section.findings.document.data["schemes"][name]))
+    if entry.drops_headers and not parts.keys() >= _PLACE_OF_RECORD:
+        section.error(
+            "drops_headers",
+            "MISSING",
+            "the failed record must be found, and origin does not say where it is",
+            expected="origin with topic, partition and offset",
+        )
+    for part, place in parts.items():
+        _check_place(section, part, place, partial(_read_part, part))
+    return OwnScheme(
+        name=name,
+        recognise=entry.recognise,
+        is_assumed=entry.assume is not None,
+        payload=entry.payload,
+        parts=parts,
+        drops_headers=entry.drops_headers,
+    )
+
+
+def _parts(
+    table: object, written: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, str]]:
+    """The places of a table that are set, by the names of the parts, in the order of the file."""
+    form: Any = type(table)
+    keys = keys_of(form)
+    for name in filter(keys.__contains__, written):
+        value = getattr(table, keys[name].attribute)
+        if keys[name].is_table and isinstance(written[name], Mapping):
+            yield from _parts(value, written[name], f"{name}.")
+        elif isinstance(value, str) and value and name not in _NO_PARTS:
+            yield f"{prefix}{name}", value
+
+
+def _read_part(part: str, words: str) -> Part:
+    return PartPlace.parse(words).part(part)
+
+
+def _check_place(
+    section: Section[SchemeEntry], part: str, place: str, read: Callable[[str], Any]
+) -> None:
+    try:
+        if place:
+            read(place)
+    except PlaceError as error:
+        section.findings.error(
+            (*section.path, *part.split(".")), "BAD_VALUE", str(error), expected=error.expected
+        )
 
 
 def _ledger(section: Section[LedgerSettings], directory: Path) -> LedgerConfiguration:
