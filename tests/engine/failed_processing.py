@@ -113,7 +113,7 @@ def karafka(record: OutputRecord, offset: int, now: int) -> OutputRecord:
 
 def _with(record: OutputRecord, now: int, headers: Mapping[str, object]) -> OutputRecord:
     """The record with a library's own headers behind its own, those of an earlier failure gone."""
-    added: Headers = [(name, str(told).encode()) for name, told in headers.items()]
+    added: Headers = [(name, str(header).encode()) for name, header in headers.items()]
     before = [pair for pair in record.headers or [] if pair[0] not in headers]
     return OutputRecord("DLQ", record.key, record.value, [*before, *added], now)
 

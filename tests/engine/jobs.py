@@ -99,10 +99,10 @@ class MemoryJob:
     def part(self, topic: str, records: Sequence[OutputRecord], first: int = 0) -> PartitionRecords:
         """Records of one topic as the job reads them, from one partition and an offset on."""
         read = Records(
-            [one.key for one in records],
-            [one.value for one in records],
-            [one.headers or [] for one in records],
-            [one.timestamp for one in records],
+            [record.key for record in records],
+            [record.value for record in records],
+            [record.headers or [] for record in records],
+            [record.timestamp for record in records],
             list(range(first, first + len(records))),
         )
         return PartitionRecords(TopicPartition(topic, 0), *self.deciders[topic], read)
@@ -132,10 +132,10 @@ class MemoryJob:
     def replay(self, copies: Sequence[OutputRecord], replay: Replay) -> list[Decided]:
         """What the job decides about instructions to replay messages that remain."""
         instructions = [
-            one._replace(headers=[*(one.headers or []), (own.REPLAY, replay.plan.encode())])
-            for one in copies
+            copy._replace(headers=[*(copy.headers or []), (own.REPLAY, replay.plan.encode())])
+            for copy in copies
         ]
-        remaining = {one.key or b"": offset for offset, one in enumerate(copies)}
+        remaining = {copy.key or b"": offset for offset, copy in enumerate(copies)}
         cluster = replace(self.cluster, copies=remaining, replays={replay.plan: replay})
         return self.decide("replay", instructions, cluster)
 

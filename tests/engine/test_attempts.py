@@ -428,7 +428,7 @@ def test_outcomes_have_the_messages_of_exceptions(kind: SourceKind, more: Header
     records = Records([b"k"] * 4, [b"x"] * 4, headers, [5] * 4, [*range(4)])
     for table in ("ACTION(FWD) FWDQ(Q2)", "ACTION(IGNORE)"):
         outcomes = outcomes_in(outputs_of(records, handler_of(table), kind=kind))
-        assert [one.get("error_message") for one in outcomes] == [
+        assert [outcome.get("error_message") for outcome in outcomes] == [
             "card declined", 'a "quote"\nand \ufffd', None, None
         ]  # fmt: skip
 

@@ -89,14 +89,17 @@ def test_set_then_dropped_is_dropped_and_set_twice_is_set_once(
 
 
 @given(contents, contents)
-def test_a_difference_is_empty_exactly_if_nothing_changes(one: Content, other: Content) -> None:
+def test_a_difference_is_empty_exactly_if_nothing_changes(content: Content, other: Content) -> None:
     """In the outcome and in what people see, which a mask does not change."""
-    for before, after in ((one, other), (one, Content(one.value, list(one.headers)))):
+    for before, after in (
+        (content, other),
+        (content, Content(content.value, list(content.headers))),
+    ):
         is_same = before == after
         assert (changes(before, after) == "") is is_same
         for mask in (Mask(), Mask(headers=("*",)), Mask(patterns=(r".+",))):
             assert (not change_of("m", before, after, mask).lines) is is_same
-    assert (digest(one) == digest(other)) is (one == other)
+    assert (digest(content) == digest(other)) is (content == other)
 
 
 @given(edits)
@@ -141,7 +144,7 @@ LETTERS = {
         "DLQ", b"k", encode_header(DeadLetterHeader(reason=2053, dest_q_name="Q")) + BODY,
         [("trace", b"1")], 77,
     ),
-    **{one.__name__: letter_by_library(number) for number, one in enumerate(SCHEMES)},
+    **{scheme.__name__: letter_by_library(number) for number, scheme in enumerate(SCHEMES)},
 }  # fmt: skip
 
 
@@ -248,7 +251,7 @@ def test_an_edited_message_whose_target_is_full_is_not_parked_without_its_edit()
     records = instructions((ORIGINS[0], "p"))
     entries = carried_out(records, replay, handler=handler_of(resolve=refuse))
     assert not written(entries, "RETRY")
-    assert [one["result"] for one in outcomes_in(entries)] == ["remains"]
+    assert [outcome["result"] for outcome in outcomes_in(entries)] == ["remains"]
 
 
 def test_an_outcome_has_no_value_of_what_was_edited() -> None:

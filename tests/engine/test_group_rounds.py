@@ -28,13 +28,13 @@ def application(fail: Any, table: str = TABLE, group: str = "billing", **more: A
 def puts_of(one: Application) -> Sequence[tuple[str, int, str]]:
     """Target, rule and DESTQ of every put, as outcomes tell them."""
     return [
-        (it["target_topic"], it["rule_line"], it["fields"]["DESTQ"])
-        for it in one.outcomes
-        if it["target_topic"]
+        (outcome["target_topic"], outcome["rule_line"], outcome["fields"]["DESTQ"])
+        for outcome in one.outcomes
+        if outcome["target_topic"]
     ]
 
 
-@pytest.mark.parametrize("fail", GROUPS, ids=lambda it: it.__name__)
+@pytest.mark.parametrize("fail", GROUPS, ids=lambda fail: fail.__name__)
 def test_every_round_goes_to_the_topic_of_the_group_and_rules_see_the_original(fail: Any) -> None:
     """As often as RETRY says; the name of the topic does not grow, and patterns go on matching."""
     group = GROUPS[fail]
@@ -46,13 +46,13 @@ def test_every_round_goes_to_the_topic_of_the_group_and_rules_see_the_original(f
     rounds = one.topics.topics[there]
     assert [(it.key, it.value, it.partition) for it in rounds] == [(b"k", b"{}", 0)] * 3
     assert {dict(it.headers or [])[own.GROUP] for it in rounds} == {group.encode()}
-    assert {it["message"] for it in one.outcomes} == {"DLQ:0:0"}
+    assert {outcome["message"] for outcome in one.outcomes} == {"DLQ:0:0"}
     (dead,) = one.topics.topics["orders.dead"]
     letter = decode_dead_letter(dead.value, dead.headers or [], key=dead.key)
     assert letter.fields["DESTQ"] == letter.view.origin.topic == "orders"
 
 
-@pytest.mark.parametrize("fail", GROUPS, ids=lambda it: it.__name__)
+@pytest.mark.parametrize("fail", GROUPS, ids=lambda fail: fail.__name__)
 def test_what_remains_keeps_its_original_topic(fail: Any) -> None:
     """A copy of a dead letter from the topic of a group is decided as that dead letter was."""
     group = GROUPS[fail]
@@ -85,7 +85,9 @@ def test_a_service_that_copies_headers_to_another_event_makes_no_round() -> None
     one.topics.committed["DLQ"] = 0
     one.started("DIALECT(KAFKA)\nACTION(RETRY) TO(GROUP) RETRY(3)\n")
     one.driver.step(BEGIN + 1_000)
-    (put,) = [it for it in one.outcomes if it["target_topic"] == "invoices.billing.retry"]
+    (put,) = [
+        outcome for outcome in one.outcomes if outcome["target_topic"] == "invoices.billing.retry"
+    ]
     assert put["fields"]["DESTQ"] == "invoices"
     assert (put["message"], put["attempt"], put["hop"]) == ("DLQ:0:0", 1, 0)
 
@@ -102,12 +104,12 @@ def test_a_group_that_drops_redrives_headers_gets_no_longer_name() -> None:
     assert {target for target, _, _ in puts_of(one)} == {"orders.billing.retry"}
 
 
-@pytest.mark.parametrize("fail", [smallrye, streams], ids=lambda it: it.__name__)
+@pytest.mark.parametrize("fail", [smallrye, streams], ids=lambda fail: fail.__name__)
 def test_a_dead_letter_without_a_group_is_a_failed_attempt(fail: Any) -> None:
     """The reason says so, and the next rule has its turn."""
     one = application(fail)
     one.run()
-    failed = [it for it in one.outcomes if it["reason"]]
+    failed = [outcome for outcome in one.outcomes if outcome["reason"]]
     assert [it["reason_name"] for it in failed] == ["MQRC_UNKNOWN_OBJECT_NAME"] * 3
     assert "names no consumer group" in failed[0]["detail"]
     assert puts_of(one) == [("orders.dead", 3, "orders")]
@@ -125,10 +127,12 @@ def test_a_name_that_no_topic_can_have_is_refused(group: str) -> None:
     one = application(fails)
     one.run()
     assert puts_of(one) == [("orders.dead", 3, "orders")]
-    assert "not a valid topic name" in next(it["detail"] for it in one.outcomes if it["reason"])
+    assert "not a valid topic name" in next(
+        outcome["detail"] for outcome in one.outcomes if outcome["reason"]
+    )
 
 
-@pytest.mark.parametrize("fail", GROUPS, ids=lambda it: it.__name__)
+@pytest.mark.parametrize("fail", GROUPS, ids=lambda fail: fail.__name__)
 def test_to_group_and_to_topic_differ_only_in_the_target(fail: Any) -> None:
     """Same delays, attempts, keys, values and headers but those that name table and target.
 
@@ -141,11 +145,13 @@ def test_to_group_and_to_topic_differ_only_in_the_target(fail: Any) -> None:
         puts = [*one.topics.topics["orders"][1:], *one.topics.topics[one.rounds]]
         vary = {own.TABLE, own.ROUNDS, own.GROUP_TOPIC}
         records = [
-            replace_headers(it, [pair for pair in it.headers or [] if pair[0] not in vary])
-            for it in puts
+            replace_headers(put, [pair for pair in put.headers or [] if pair[0] not in vary])
+            for put in puts
         ]
         names = {"table", "target_topic", "target_queue", "failed_record"}
-        outcomes = [{k: v for k, v in it.items() if k not in names} for it in one.outcomes]
+        outcomes = [
+            {k: v for k, v in outcome.items() if k not in names} for outcome in one.outcomes
+        ]
         return [one.puts, one.failures, records, outcomes]
 
     assert told(TABLE) == told(TABLE.replace(" TO(GROUP)", ""))

@@ -134,9 +134,9 @@ class World:
             return
         known = {
             RecordQuestion("orders", 0, at): Original(
-                one.key, one.value, one.headers or [], one.timestamp
+                order.key, order.value, order.headers or [], order.timestamp
             )
-            for at, one in enumerate(self.memory.topics["orders"])
+            for at, order in enumerate(self.memory.topics["orders"])
         }
         self.driver.cluster = replace(self.driver.cluster, records=known)
         before = {topic: len(records) for topic, records in self.memory.topics.items()}
@@ -151,7 +151,7 @@ class World:
                 self.effects.append((letter.key or b"", int(letter.value or b"")))
 
 
-@pytest.mark.parametrize("fail", [spring, streams], ids=lambda it: it.__name__)
+@pytest.mark.parametrize("fail", [spring, streams], ids=lambda fail: fail.__name__)
 @pytest.mark.parametrize("table", TABLES)
 def test_messages_of_a_key_take_effect_in_the_order_of_their_arrival(
     table: str, fail: Callable[[OutputRecord, int, int], OutputRecord]
@@ -170,7 +170,9 @@ def test_messages_of_a_key_take_effect_in_the_order_of_their_arrival(
         if "dead" in table:
             assert len(world.effects) == world.sent, seed
         outcomes = [json.loads(it.value or b"") for it in world.memory.topics[OUTCOMES]]
-        told = Counter(it["origin"] for it in outcomes if "waits behind" in it.get("detail", ""))
+        told = Counter(
+            outcome["origin"] for outcome in outcomes if "waits behind" in outcome.get("detail", "")
+        )
         assert set(told.values()) <= {1}, seed
         held += len(told)
     assert held

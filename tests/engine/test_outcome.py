@@ -123,7 +123,9 @@ def test_a_text_is_cut_only_where_it_is_too_long(length: int) -> None:
 def test_the_documentation_lists_every_column() -> None:
     """In order, with type and meaning, and no other."""
     text = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text()
-    rows = "\n".join(f"| `{it.name}` | {it.kind} | {it.meaning} |" for it in COLUMNS)
+    rows = "\n".join(
+        f"| `{column.name}` | {column.kind} | {column.meaning} |" for column in COLUMNS
+    )
     assert f"\n\n| column | type | meaning |\n|---|---|---|\n{rows}\n\n" in text
 
 
@@ -146,7 +148,7 @@ def test_outcome_names_the_record_that_failed(fail: Fail, *, is_prepared: bool) 
         handler_of("DIALECT(KAFKA)\nACTION(RETRY)", schemes=table),
         decoder=DeadLetterDecoder(schemes=table),
     )
-    named = [one.get("failed_record") for one in outcomes_in(outputs)]
+    named = [outcome.get("failed_record") for outcome in outcomes_in(outputs)]
     assert named == ([None, None] if fail in NAMING_NONE else ["orders:0:7", "orders:0:8"])
 
 

@@ -98,9 +98,9 @@ def test_a_pointer_that_remained_is_a_pointer_still(answer: Original | Gone) -> 
     """Its copy has a key and a value of its own; nothing empty is ever put."""
     outputs, _ = decided("ACTION(IGNORE)", FOUND)
     (copy,) = written(outputs, "REMAINING")
-    one = Original(copy.key, copy.value, copy.headers or [], copy.timestamp)
+    original = Original(copy.key, copy.value, copy.headers or [], copy.timestamp)
     cluster = KnownCluster(records={PLACE: answer})
-    again = cluster.decided(work_on(BACK, SourceKind.REMAINING, one))
+    again = cluster.decided(work_on(BACK, SourceKind.REMAINING, original))
     values = [put.value for put in written(again, "jobs")]
     assert values == ([b"payload"] if answer is FOUND else [])
 
@@ -197,9 +197,9 @@ def test_an_outcome_is_small_whatever_the_record_says() -> None:
         assert len(outcome.value or b"") < 200_000
 
 
-def work_on(table: str, kind: SourceKind, one: Original) -> Slice:
+def work_on(table: str, kind: SourceKind, original: Original) -> Slice:
     """One attempt on one record, whatever it is."""
-    rows = Records([one.key], [one.value], [one.headers], [one.timestamp], [0])
+    rows = Records([original.key], [original.value], [original.headers], [original.timestamp], [0])
     return slice_of(rows, handler_of(table), kind=kind, topic="DLQ", partition=0)
 
 

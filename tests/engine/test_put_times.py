@@ -77,7 +77,7 @@ def decided(
     records = Records([read.key], [read.value], [read.headers or []], [read.timestamp], [0])
     decoder = DeadLetterDecoder(schemes=SCHEMES)
     outputs = cluster.decided(slice_of(records, handler, kind=kind, now=now, decoder=decoder))
-    details = [one["detail"] for one in outcomes_in(outputs)]
+    details = [outcome["detail"] for outcome in outcomes_in(outputs)]
     return Life(written(outputs, "orders"), written(outputs, "RETRY"), details)
 
 

@@ -82,7 +82,7 @@ def work_on(
     table: str = "0" * 16,
 ) -> Slice:
     definitions = of or topology()
-    sources = {one.topic: one for one in topics_of(definitions) if one.is_read}
+    sources = {topic.topic: topic for topic in topics_of(definitions) if topic.is_read}
     receiver = receiving_queue_managers(definitions, {source: sources[source]})[source]
 
     def check(answer: Destination | Refusal) -> Destination | Refusal:
@@ -103,7 +103,7 @@ def results(work: Slice) -> tuple[list[OutputRecord], dict[str, Any]]:
     """What is written besides the outcome, and the outcome."""
     outputs = OPEN.decided(work)
     (outcome,) = outcomes_in(outputs)
-    return [one for _, one in outputs if one.topic != "OUT"], outcome
+    return [record for _, record in outputs if record.topic != "OUT"], outcome
 
 
 def names(queue: str, queue_manager: str = "", **fields: str) -> Headers:
@@ -159,7 +159,7 @@ def test_persistence_and_reply_to_are_settled_by_the_first_put_only() -> None:
 
 def test_nothing_of_a_slice_overtakes_the_message_that_stops_its_channel() -> None:
     """What lies behind it is kept with it, in order, though it could be put; the first goes."""
-    sources = {one.topic: one for one in topics_of(topology()) if one.is_read}
+    sources = {topic.topic: topic for topic in topics_of(topology()) if topic.is_read}
     receiver = receiving_queue_managers(topology(), sources)[TRANSMISSION]
     decider = PutDecider(
         identity_of(TRANSMISSION, queue_manager="A"), receiver, lambda one: one,
@@ -174,8 +174,8 @@ def test_nothing_of_a_slice_overtakes_the_message_that_stops_its_channel() -> No
     work = slice_of(
         records, decider, kind=SourceKind.PUTS, topic=TRANSMISSION, partition=2, now=NOW
     )
-    written = [one for _, one in OPEN.decided(work) if one.topic in {"B--Q", "REMAINING"}]
-    assert [(one.topic, one.value) for one in written] == [
+    written = [record for _, record in OPEN.decided(work) if record.topic in {"B--Q", "REMAINING"}]
+    assert [(record.topic, record.value) for record in written] == [
         ("B--Q", b"1"), ("REMAINING", b"2"), ("REMAINING", b"3"), ("REMAINING", b"4"),
     ]  # fmt: skip
 
@@ -363,7 +363,7 @@ def test_a_put_too_large_to_be_kept_waits_as_a_pointer_and_is_put_whole_when_it_
     facts = {name: TopicFacts(max_message_bytes=700_000) for name in ("B--Q", "REMAINING")}
     facts["B--Q"] = TopicFacts(max_message_bytes=1_000, is_uncompressed=True)
     outputs = KnownCluster(facts).decided(work_on(b"m", large, source=TRANSMISSION))
-    copy, outcome = [one for _, one in outputs]
+    copy, outcome = [record for _, record in outputs]
     assert (copy.topic, json.loads(outcome.value or b"")["result"]) == ("REMAINING", "remains")
     assert wire_size(copy.key, copy.value, copy.headers or []) < 10_000
 
@@ -375,7 +375,7 @@ def test_a_put_too_large_to_be_kept_waits_as_a_pointer_and_is_put_whole_when_it_
     ):
         cluster = KnownCluster(records={place: answer})
         again = work_on(b"m", copy.headers or [], source=TRANSMISSION, kind=SourceKind.UNDELIVERED)
-        written = [one for _, one in cluster.decided(again)]
+        written = [record for _, record in cluster.decided(again)]
         assert json.loads(written[-1].value or b"")["result"] == result
         if result == "routed":
             assert written[0].topic == "B--Q"
@@ -397,7 +397,7 @@ def test_a_message_with_a_header_name_that_cannot_be_read_remains_and_stops_noth
     again = work_on(b"m", copy.headers or [], source=TRANSMISSION, kind=SourceKind.UNDELIVERED)
     written, outcome = results(again)
     assert outcome["result"] == "routed"
-    assert [one.topic for one in written] == ["B--Q", "REMAINING"]
+    assert [record.topic for record in written] == ["B--Q", "REMAINING"]
 
 
 @pytest.mark.parametrize("kind", [SourceKind.PUTS, SourceKind.UNDELIVERED])
@@ -407,8 +407,10 @@ def test_a_channel_stops_at_a_message_that_can_be_put_nowhere(kind: SourceKind) 
     channel = ("A", "A.TO.B")
     work = work_on(b"x", lost, source=TRANSMISSION, channel=channel, kind=kind)
     written, outcome = results(work)
-    (kept,) = [one for one in written if one.topic == "REMAINING" and one.value is not None]
-    (stopped,) = [one for one in written if one.topic == "TABLES"]
+    (kept,) = [
+        record for record in written if record.topic == "REMAINING" and record.value is not None
+    ]
+    (stopped,) = [record for record in written if record.topic == "TABLES"]
     assert (kept.value, outcome["result"]) == (b"x", "remains")
     states = states_of({(stopped.key or b"").decode(): json.loads(stopped.value or b"")})
     assert states.running == {channel: False}
@@ -421,7 +423,7 @@ def test_a_channel_stops_at_a_message_that_can_be_put_nowhere(kind: SourceKind) 
 def test_a_channel_goes_on_while_nothing_stays(headers: Headers) -> None:
     """A message that is put, or that a fast channel discards, stops nothing."""
     written, _ = results(work_on(b"x", headers, source=TRANSMISSION, channel=("A", "A.TO.B")))
-    assert "TABLES" not in {one.topic for one in written}
+    assert "TABLES" not in {record.topic for record in written}
 
 
 def test_a_message_expires_after_its_last_tenth_of_a_second() -> None:
@@ -485,10 +487,12 @@ def test_a_channel_takes_its_messages_by_priority_then_as_they_came(
 ) -> None:
     """The reference: all of the highest priority first, and so on down."""
     headers: list[Headers] = [
-        [*names("Q", "B")] if one is None else [*names("Q", "B"), ("JMS_IBM_MQMD_Priority", one)]
-        for one in priorities
+        [*names("Q", "B")]
+        if priority is None
+        else [*names("Q", "B"), ("JMS_IBM_MQMD_Priority", priority)]
+        for priority in priorities
     ]
-    numbers = [{b"-1": -1, b"3": 3, b"9": 9}.get(one or b"", 0) for one in priorities]
+    numbers = [{b"-1": -1, b"3": 3, b"9": 9}.get(priority or b"", 0) for priority in priorities]
     count = len(numbers)
     records = Records([None] * count, [b"x"] * count, headers, [NOW] * count, list(range(count)))
     expected = [row for level in range(9, -2, -1) for row in range(count) if numbers[row] == level]
@@ -649,7 +653,7 @@ def test_a_report_of_an_arrival_that_no_queue_takes_is_a_dead_letter() -> None:
     """On the queue of the handler; its message is put all the same."""
     job = job_of_rules("ACTION(RETRY)\n", "ALTER QL(ANSWERS) PUT(DISABLED)\n")
     written = returned(job, "Q", [*_ASKS.items()], Form.BINARY)
-    assert [one.topic for one in written] == ["QM1--Q", DEAD_LETTERS]
+    assert [record.topic for record in written] == ["QM1--Q", DEAD_LETTERS]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def carried_out(
     """What is written for instructions while all messages remain, or as said."""
     there = {origin: number for number, origin in enumerate(ORIGINS)} if copies is None else copies
     cluster = KnownCluster(
-        copies=there, replays={one.plan: one for one in replays}, replayed=replayed
+        copies=there, replays={replay.plan: replay for replay in replays}, replayed=replayed
     )
     return cluster.decided(slice_of(records, handler or handler_of(), kind=SourceKind.REPLAYS))
 
@@ -156,7 +156,7 @@ def test_a_discarded_message_leaves_a_tombstone_and_an_outcome() -> None:
     """Nothing is put."""
     entries = carried_out(instructions((ORIGINS[0], "p")), Replay(plan="p", to=To.DISCARD))
     assert [one.value for one in written(entries, "REMAINING")] == [None]
-    assert [one["result"] for one in outcomes_in(entries)] == ["discarded"]
+    assert [outcome["result"] for outcome in outcomes_in(entries)] == ["discarded"]
     assert len(entries) == 2
 
 
@@ -176,7 +176,7 @@ def test_whatever_is_asked_for_each_message_that_remains_is_placed_once(
         cancelled,
         copies=copies,
     )
-    results = Counter(one["result"] for one in outcomes_in(entries))
+    results = Counter(outcome["result"] for outcome in outcomes_in(entries))
     assert sum(results.values()) == len(told), "each instruction has an outcome"
     wanted = {origin for origin, plan in told if plan in "pq"}
     placed = {origin for origin in wanted if copies.get(origin) == 7}
@@ -195,7 +195,8 @@ ASKED = 7
     st.sampled_from([b"2:%d" % ASKED, b"1", b"x"]),
     st.integers(ASKED - 2, ASKED + 2),
     st.dictionaries(
-        st.sampled_from([one.decode() for one in ORIGINS[:2]]), st.integers(ASKED - 3, ASKED + 3)
+        st.sampled_from([origin.decode() for origin in ORIGINS[:2]]),
+        st.integers(ASKED - 3, ASKED + 3),
     ),
 )
 def test_a_message_is_restored_only_while_no_outcome_says_that_it_was_placed(
@@ -221,15 +222,15 @@ def test_a_copy_that_was_replayed_is_not_evaluated_again() -> None:
     copies = {ORIGINS[0]: TAKEN_AWAY, ORIGINS[1]: 1, ORIGINS[2]: 9}
     letters = [copy_of(origin) for origin in ORIGINS[:3]]
     records = Records(
-        [one.key for one in letters],
-        [one.value for one in letters],
-        [one.headers or [] for one in letters],
+        [letter.key for letter in letters],
+        [letter.value for letter in letters],
+        [letter.headers or [] for letter in letters],
         [NOW] * 3,
         [0, 1, 2],
     )
     work = slice_of(records, handler_of(), kind=SourceKind.REMAINING, may_be_gone=True)
     entries = KnownCluster(copies=copies).decided(work)
-    assert [one["origin"] for one in outcomes_in(entries)] == ["DLQ:3:1"]
+    assert [outcome["origin"] for outcome in outcomes_in(entries)] == ["DLQ:3:1"]
 
 
 INTERVAL = 5_000
@@ -251,12 +252,12 @@ def tried(ages: list[int], *orders: Replay, handler: RulesDecider | None = None)
     copies = [copy_of(f"DLQ:3:{number}".encode()) for number in range(len(ages))]
     records = Records(
         [b"k"] * len(ages),
-        [one.value for one in copies],
-        [[*(one.headers or []), (own.FAILURES, b"1"), (own.TABLE, b"0" * 16)] for one in copies],
+        [copy.value for copy in copies],
+        [[*(copy.headers or []), (own.FAILURES, b"1"), (own.TABLE, b"0" * 16)] for copy in copies],
         [NOW - age for age in ages],
         list(range(len(ages))),
     )
-    cluster = KnownCluster(replays={one.plan: one for one in orders})
+    cluster = KnownCluster(replays={order.plan: order for order in orders})
     return cluster.decided(slice_of(records, handler or handler_of(), kind=SourceKind.RETRIES))
 
 
@@ -322,7 +323,7 @@ def test_rubbish_on_the_replay_topic_is_skipped() -> None:
     """It has an outcome, and nothing happens."""
     for value in (None, b"", b"x"):
         entries = carried_out(record(value, [("redrive.replay", b"\xff")]))
-        assert [one["result"] for one in outcomes_in(entries)] == ["skipped"]
+        assert [outcome["result"] for outcome in outcomes_in(entries)] == ["skipped"]
         assert len(entries) == 1
 
 
@@ -374,7 +375,7 @@ _MAYBE: dict[str, tuple[bytes, ...]] = {
 def _uniform_instructions(draw: st.DrawFn) -> Records:
     """Instructions that all carry the same header names."""
     more = draw(st.lists(st.sampled_from(sorted(_MAYBE)), unique=True))
-    plans = st.sampled_from([*(one.plan for one in _REPLAYS), "unknown"])
+    plans = st.sampled_from([*(replay.plan for replay in _REPLAYS), "unknown"])
     origins = st.sampled_from([*ORIGINS, b"DLQ:3:9", b"no identity"])
     rows = draw(st.integers(1, 6))
     keys: list[bytes | None] = []
@@ -433,7 +434,7 @@ def test_a_plan_that_is_cancelled_between_two_slices_of_a_batch_does_no_more() -
             copies={origin: index for index, origin in enumerate(ORIGINS)},
             replays={"p": replace(ORIGINAL, cancelled_by=operator)},
         )
-        results += [one["result"] for one in outcomes_in(cluster.decided(work))]
+        results += [outcome["result"] for outcome in outcomes_in(cluster.decided(work))]
     assert results == ["retried", "cancelled"]
 
 

@@ -132,7 +132,7 @@ def connect(queue: str, *, is_round: bool = False) -> Headers:
     """The headers of what a sink connector could not write, in a round for its group or not."""
     topic = f"{queue}.connect-sink.retry" if is_round else queue
     texts = {"topic": topic, "partition": "0", "connector.name": "sink"}
-    headers: Headers = [(f"__connect.errors.{name}", it.encode()) for name, it in texts.items()]
+    headers: Headers = [(f"__connect.errors.{name}", text.encode()) for name, text in texts.items()]
     return [*headers, (GROUP_TOPIC, GroupTopic(topic, queue, 0).value)] if is_round else headers
 
 
@@ -238,8 +238,8 @@ def test_every_view_says_what_the_job_does(kind: str) -> None:
     ) -> None:
         job = MemoryJob(rules[0], definitions, cluster)
         changed = replace(job, rules=rules[1])
-        check_dead_letters(job, [LETTERS[one] for one in letters], order, changed)
-        check_puts(job, [PUTS[one] for one in puts])
+        check_dead_letters(job, [LETTERS[letter] for letter in letters], order, changed)
+        check_puts(job, [PUTS[put] for put in puts])
 
     check()
 
@@ -266,7 +266,7 @@ def check_dead_letters(
 
 def copies_of(decided: Sequence[Decided], topic: str) -> list[OutputRecord]:
     """The copies that wait on a topic."""
-    written = (record for one in decided for record in one.written)
+    written = (record for output in decided for record in output.written)
     return [one for one in written if one.topic == topic and one.value is not None]
 
 
@@ -323,8 +323,8 @@ def failing(decider: RulesDecider, first: Decision) -> tuple[list[tuple[Rule, st
 
 def check_explanations(job: MemoryJob, decided: Sequence[Decided]) -> None:
     """``explain`` names the rules of all attempts, if each that can fail does."""
-    table, tried = job.decider.table, trial(job, DEAD_LETTERS, [one.read for one in decided])
-    courses = {id(one): failing(job.decider, one) for one in tried}
+    table, tried = job.decider.table, trial(job, DEAD_LETTERS, [output.read for output in decided])
+    courses = {id(outcome): failing(job.decider, outcome) for outcome in tried}
     for one, first in zip(decided, tried, strict=True):
         _, key, value, headers, timestamp, *_ = one.read
         fields, problem = message_fields(
@@ -352,16 +352,16 @@ def check_history(
     job: MemoryJob, rows: Mapping[str, list[Row]], decided: Sequence[Decided]
 ) -> None:
     """``history`` names rule, target and time of the next attempt, if outcomes keep enough."""
-    for one in decided:
-        before, rule = rows[one.row["origin"]], one.decision.rule
+    for output in decided:
+        before, rule = rows[output.row["origin"]], output.decision.rule
         said = what_next(before, {"dlq": job.decider})
         if not missing_fields(job.decider.table):
-            place = TopicPartition(one.read.topic, one.read.partition or 0)
+            place = TopicPartition(output.read.topic, output.read.partition or 0)
             assert said.due == before[-1]["time"] + timedelta(seconds=job.decider.interval(place))
-            assert (said.rule_line or 0) == one.row["rule_line"]
-            target = f" to {one.decision.target}" if one.decision.target.queue else ""
+            assert (said.rule_line or 0) == output.row["rule_line"]
+            target = f" to {output.decision.target}" if output.decision.target.queue else ""
             assert rule is None or said.text.endswith(f": {rule.action}{target}")
-        before.append(one.row)
+        before.append(output.row)
 
 
 def check_replay_plan(
@@ -373,7 +373,7 @@ def check_replay_plan(
     """
     nowhere: Any = None
     planner = Planner(job.configuration, nowhere, job.cluster.answers, entries={})
-    planned = planner.puts([rows[(one.key or b"").decode()][0] for one in copies], order)
+    planned = planner.puts([rows[(copy.key or b"").decode()][0] for copy in copies], order)
     for one, put in zip(job.replay(copies, order.replay("plan")), planned, strict=True):
         said, done = put.decision, one.decision
         if said is not None:
@@ -390,9 +390,9 @@ def check_puts(job: MemoryJob, puts: Sequence[tuple[str, NewMessage, bytes]]) ->
     """``resolve`` and ``put`` name result, reason and topic where each message comes to rest."""
     topology = topology_of(job.definitions)
     tracer = PutTracer(topology, job.deciders, job.facts, job.cluster.answers)
-    places = {one.topic: one.role for one in topics_of(topology)}
+    places = {topic.topic: topic.role for topic in topics_of(topology)}
     for manager in MANAGERS:
-        intake, mine = put_topic(manager), [it[1:] for it in puts if it[0] == manager]
+        intake, mine = put_topic(manager), [put[1:] for put in puts if put[0] == manager]
         records = [
             OutputRecord(intake, None, body, message.headers(), NOW) for message, body in mine
         ]

@@ -218,7 +218,7 @@ def test_the_assumptions_are_those_that_were_needed() -> None:
     questions.topic("QM1--Q")
     questions.topic("QM1--NO")
     answers = assumed.answers(questions.take_questions())
-    assert {name: one.exists for name, one in answers.topics.items()} == {
+    assert {name: topic.exists for name, topic in answers.topics.items()} == {
         "QM1--Q": True,
         "QM1--NO": False,
     }
@@ -336,7 +336,7 @@ def test_a_stopped_connection_carries_no_put(
     network.run([OutputRecord("A--redrive-put", None, b"x", names, 0)])
     kept = [topic for topic in network.lying if topic != REMAINING]
     if end == "A--redrive-put":
-        assert [one["result"] for one in network.outcomes] == [Result.REMAINS]
+        assert [outcome["result"] for outcome in network.outcomes] == [Result.REMAINS]
         assert network.outcomes[0]["topic"] == end
     else:
         assert kept == [end]

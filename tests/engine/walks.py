@@ -84,7 +84,7 @@ class MqWalk:
         )
         topology = Topology(mq=self.notation.network(), bindings=bindings)
         told = list(told_of_elsewhere(topology.mq))
-        self.places = {one.topic: one for one in [*topics_of(topology), *told]}
+        self.places = {topic.topic: topic for topic in [*topics_of(topology), *told]}
         deciders = put_deciders(topology, told)
         depths = {
             topic_name(queue=queue, queue_manager=name): number
@@ -119,8 +119,10 @@ class MqWalk:
 def told_of_elsewhere(network: Network) -> Iterator[QueueTopic]:
     """Topics of what the notation tells that no script can: known routes, and sharing groups."""
     for manager in network.queue_managers.values():
-        routes = [*manager.known_routes, *(one.route for one in manager.known_instances)]
-        ways = [(network.transmission_queue(manager, one), one.queue_manager) for one in routes]
+        routes = [*manager.known_routes, *(instance.route for instance in manager.known_instances)]
+        ways = [
+            (network.transmission_queue(manager, route), route.queue_manager) for route in routes
+        ]
         if manager.queue_sharing_group:
             members = manager.queue_sharing_group.members
             ways += [(SHARED_TRANSMISSION_QUEUE, name) for name in members if name != manager.name]

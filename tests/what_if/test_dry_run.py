@@ -70,9 +70,9 @@ def test_what_is_told_is_what_the_job_then_does(small_job: SmallJob, tmp_path: P
 
     small_job.step(int(time.time() * 1000))
     written = small_job.kafka.read(small_job.configuration.outcomes_topic)
-    done = [json.loads(one.value) for one in written]
+    done = [json.loads(record.value) for record in written]
     assert answer["actions"] == Counter(one["action"] or "REMAINS" for one in done)
-    counted = {it["line"]: it["count"] for it in answer["rules"]}
+    counted = {rule["line"]: rule["count"] for rule in answer["rules"]}
     assert counted == Counter(one["rule_line"] for one in done if one["rule_line"])
 
     later = json.loads(dry_run("-c", small_job.config_file, "--json").stdout)["handlers"][0]
@@ -94,7 +94,7 @@ def test_one_table_is_told_by_rule_and_target() -> None:
     assert "rule that matches none of them" in text
     document = document_of_table(answer)
     assert document["actions"] == {"RETRY": 3, "FWD": 1, "REMAINS": 2}
-    assert sum(it["count"] for it in document["rules"]) == 4
+    assert sum(rule["count"] for rule in document["rules"]) == 4
     assert [it["line"] for it in document["never_matched"]] == [2, 5, 6]
 
 

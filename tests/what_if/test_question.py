@@ -79,7 +79,7 @@ def test_the_answer_is_what_the_job_then_does(
     answer = json.loads(found.stdout)
     assert answer["messages"] == {"remaining": 6, "parked": 4, "backlog": 4, "total": 14}
     assert answer["newly_discarded"] == 9
-    assert [it["loss"] for it in answer["changes"]][:2] == ["newly discarded"] * 2
+    assert [change["loss"] for change in answer["changes"]][:2] == ["newly discarded"] * 2
 
     before = len(small_job.kafka.read(small_job.configuration.outcomes_topic))
     [handler] = small_job.configuration.handlers
@@ -91,7 +91,10 @@ def test_the_answer_is_what_the_job_then_does(
     finally:
         other.close()
     outcomes = small_job.kafka.read(changed.outcomes_topic)
-    done = [json.loads(one.value) for one in sorted(outcomes, key=lambda it: it.timestamp)]
+    done = [
+        json.loads(outcome.value)
+        for outcome in sorted(outcomes, key=lambda outcome: outcome.timestamp)
+    ]
     done = [one for one in done if one["table"] == answer["new"]["hash"][:16]]
     assert len(outcomes) - before == len(done) == 14
     said = Counter[str]()
@@ -123,7 +126,9 @@ def counts(answer: dict[str, Any]) -> dict[str, Any]:
 
 def lines_of(answer: dict[str, Any]) -> list[dict[str, int]]:
     """To how many messages each rule of the new table applies."""
-    return [{"line": it["new_line"], "count": it["new"]} for it in answer["rules"] if it["new"]]
+    return [
+        {"line": rule["new_line"], "count": rule["new"]} for rule in answer["rules"] if rule["new"]
+    ]
 
 
 @pytest.fixture

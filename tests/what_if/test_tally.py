@@ -113,7 +113,7 @@ def test_what_is_thrown_away_comes_first() -> None:
     """At once before in the end, however many messages change in another way."""
     rows = [(2035, "ORDERS")] * 9 + [(2051, "ORDERS")] * 2 + [(2053, "PAY.IN")]
     answer = answer_of(rows)
-    assert [(it.loss, it.count) for it in answer.changes] == [
+    assert [(change.loss, change.count) for change in answer.changes] == [
         (Loss.AT_ONCE, 1),
         (Loss.IN_THE_END, 2),
         (Loss.NONE, 9),
@@ -143,9 +143,9 @@ def test_new_discards_are_told_before_every_other_change(
 @given(found=st.lists(st.sampled_from([b"late", b"full", None]), min_size=1, max_size=9))
 def test_other_schemes_alone_change_what_becomes_of_a_message(found: list[bytes | None]) -> None:
     """Each table reads dead letters by the schemes of its own settings."""
-    mine = OwnScheme(name="mine", recognise="x-why", parts={"error.message": "x-why"})
+    own_scheme = OwnScheme(name="mine", recognise="x-why", parts={"error.message": "x-why"})
     table = "ACTION(DISCARD)\n"
-    handlers = handler_of(table), handler_of(table, schemes=SchemeTable([mine.scheme()]))
+    handlers = handler_of(table), handler_of(table, schemes=SchemeTable([own_scheme.scheme()]))
     tally = Tally(*handlers, Facts(lambda: 0.0), best_case, now=90_000, schemes=["mine"])
     records = Records(
         [b"k"] * len(found),
@@ -202,10 +202,10 @@ def test_a_reason_is_told_clause_by_clause() -> None:
 def test_rules_and_targets_are_told_with_both_counts() -> None:
     """A rule is known by its text, wherever it stands."""
     answer = answer_of([(2053, "ORDERS"), (2035, "ORDERS"), (2051, "ORDERS")])
-    rules = {it.rule: (it.old_line, it.old, it.new_line, it.new) for it in answer.rules}
+    rules = {rule.rule: (rule.old_line, rule.old, rule.new_line, rule.new) for rule in answer.rules}
     assert rules["REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(2)"] == (2, 1, 3, 1)
     assert rules["REASON(MQRC_NOT_AUTHORIZED) ACTION(FWD) FWDQ(SECURITY)"] == (None, 0, 4, 1)
-    assert {(str(it.target), it.old, it.new) for it in answer.targets} == {
+    assert {(str(target.target), target.old, target.new) for target in answer.targets} == {
         ("ORDERS", 1, 1),
         ("OPS", 1, 1),
         ("SECURITY", 0, 1),
