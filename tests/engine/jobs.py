@@ -57,9 +57,11 @@ class Decided(NamedTuple):
 
 def _decision_of(members: dict[str, Any], decisions: Iterable[Decision]) -> Decision:
     """The decision of an outcome, by its members; those of a single put are none of them."""
-    told = {decision: json.loads(f"{{{decision.members}}}") for decision in decisions}
-    fitting = [one for one in told if told[one].items() <= members.items()]
-    return max(fitting, key=lambda decision: len(told[decision]))
+    members_of = {decision: json.loads(f"{{{decision.members}}}") for decision in decisions}
+    fitting = [
+        decision for decision in members_of if members_of[decision].items() <= members.items()
+    ]
+    return max(fitting, key=lambda decision: len(members_of[decision]))
 
 
 @dataclass
@@ -118,12 +120,12 @@ class MemoryJob:
         work = Slice([part], DeadLetterDecoder(), self.facts, settings)
         decided: list[Decided] = []
         written: list[OutputRecord] = []
-        for _, one in (cluster or self.cluster).decided(work):
-            if one.topic != _OUTCOMES:
-                written.append(one)
+        for _, record in (cluster or self.cluster).decided(work):
+            if record.topic != _OUTCOMES:
+                written.append(record)
                 continue
-            decision = _decision_of(json.loads(one.value or b""), work._context.decisions)
-            row = row_of(one.value, NOW, 0, len(decided))
+            decision = _decision_of(json.loads(record.value or b""), work._context.decisions)
+            row = row_of(record.value, NOW, 0, len(decided))
             decided.append(Decided(records[len(decided)], decision, row, written))
             written = []
         assert len(decided) == len(records), "every record has an outcome"
@@ -142,7 +144,9 @@ class MemoryJob:
     def follow(self, intake: str, puts: Sequence[OutputRecord]) -> list[list[Decided]]:
         """Of each put on an intake, what the job decides until the message rests."""
         topology = topology_of(self.definitions)
-        moving = {one.topic for one in topics_of(topology) if one.is_read and one.is_running}
+        moving = {
+            topic.topic for topic in topics_of(topology) if topic.is_read and topic.is_running
+        }
         moving |= {
             decider.identity.retry_topic
             for decider, _ in self.deciders.values()
@@ -152,9 +156,9 @@ class MemoryJob:
         waiting = {intake: list(puts)}
         while waiting:
             topic, records = waiting.popitem()
-            for one in self.decide(topic, records):
-                steps.setdefault(one.row["message"], []).append(one)
-                for written in one.written:
+            for outcome in self.decide(topic, records):
+                steps.setdefault(outcome.row["message"], []).append(outcome)
+                for written in outcome.written:
                     if written.topic in moving:
                         waiting.setdefault(written.topic, []).append(written)
         return [steps[f"{intake}:0:{offset}"] for offset in range(len(puts))]

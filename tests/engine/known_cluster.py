@@ -52,8 +52,8 @@ class KnownCluster:
             {plan: self.replays.get(plan) for plan in questions.replays},
             {lane: orders_on(lane, self.replays.values()) for lane in questions.orders},
             dict.fromkeys(questions.replayed, self.replayed),
-            rounds={one: one for one in questions.rounds},
-            waiting={one: {} for one in questions.waiting},
+            rounds={question: question for question in questions.rounds},
+            waiting={question: {} for question in questions.waiting},
             puts={put: self.puts.get(put, own.NO_OWN_HEADERS) for put in questions.puts},
         )
 

@@ -88,8 +88,12 @@ KEY(' ') ACTION(QUARANTINE)
 
 def with_defaults(queue_manager: str, queue: str) -> Destination | Refusal:
     """Queues with DEFPSIST(YES) and DEFPRTY(7)."""
-    found = resolve_anything(queue_manager, queue)
-    return found if isinstance(found, Refusal) else replace(found, persistence=1, priority=7)
+    resolution = resolve_anything(queue_manager, queue)
+    return (
+        resolution
+        if isinstance(resolution, Refusal)
+        else replace(resolution, persistence=1, priority=7)
+    )
 
 
 @pytest.mark.parametrize("table", [ANYTHING_BACK, ANYTHING_ON, ANYTHING_ON.replace("YES", "NO")])

@@ -183,10 +183,10 @@ def test_a_quarantined_message_is_evaluated_by_no_later_table() -> None:
     assert [outcome["result"] for outcome in outcomes(topics)] == [
         "remains", "remains", "remains", "discarded", "remains",
     ]  # fmt: skip
-    assert [it["action"] for it in outcomes(topics)] == [
+    assert [outcome["action"] for outcome in outcomes(topics)] == [
         "QUARANTINE", "IGNORE", "QUARANTINE", "DISCARD", "QUARANTINE",
     ]  # fmt: skip
-    (last,) = [it for it in topics.topics[remaining][-1:] if it.value is not None]
+    (last,) = [record for record in topics.topics[remaining][-1:] if record.value is not None]
     assert (own.QUARANTINE, b"1") in (last.headers or [])
 
 

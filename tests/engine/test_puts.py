@@ -60,9 +60,9 @@ INTAKE, TRANSMISSION, DEAD = "A--redrive-put", "A--B", "A--DEAD.Q"
 
 def topology() -> Topology:
     """Two managers; the second has no dead-letter queue."""
-    found = read_topology(SCRIPTS).topology
-    assert found is not None
-    return found
+    topology = read_topology(SCRIPTS).topology
+    assert topology is not None
+    return topology
 
 
 def work_on(
@@ -162,7 +162,7 @@ def test_nothing_of_a_slice_overtakes_the_message_that_stops_its_channel() -> No
     sources = {topic.topic: topic for topic in topics_of(topology()) if topic.is_read}
     receiver = receiving_queue_managers(topology(), sources)[TRANSMISSION]
     decider = PutDecider(
-        identity_of(TRANSMISSION, queue_manager="A"), receiver, lambda one: one,
+        identity_of(TRANSMISSION, queue_manager="A"), receiver, lambda identity: identity,
         table_id="0" * 16, hop_limit=25, channel=("A", "A.TO.B"),
     )  # fmt: skip
     queues = ("Q", "NONE", "Q", "Q")
@@ -282,8 +282,8 @@ def test_an_expiry_is_capped_by_the_names_on_the_path() -> None:
         given = {} if expiry is None else {"Expiry": expiry}
         (put,), _ = results(work_on(b"x", names("SOON", **given)))
         assert put.topic == "A--Q"
-        found = dict(put.headers or [])["JMS_IBM_MQMD_Expiry"]
-        assert found == (expected or expiry.encode())  # type: ignore[union-attr]
+        left = dict(put.headers or [])["JMS_IBM_MQMD_Expiry"]
+        assert left == (expected or expiry.encode())  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("default", ["OPEN", "NOTFIXED", "GROUP"])
@@ -299,14 +299,14 @@ def test_puts_of_one_open_or_group_go_one_way(default: str) -> None:
         )
         for name in ("A", "B", "C", "D")
     ]
-    found = read_topology(files).topology
-    assert found is not None
+    topology = read_topology(files).topology
+    assert topology is not None
 
     def ways(count: int, *bind: tuple[str, bytes]) -> set[str]:
         written = set()
         for offset in range(count):
             headers = [*names("I"), *bind]
-            (put,), _ = results(work_on(b"x", headers, of=found, offset=offset))
+            (put,), _ = results(work_on(b"x", headers, of=topology, offset=offset))
             assert set(dict(bind)) - {"redrive.bind"} <= set(dict(put.headers or []))
             assert "redrive.bind" not in dict(put.headers or [])
             written.add(put.topic)
@@ -328,8 +328,8 @@ def test_puts_of_one_open_or_group_go_one_way(default: str) -> None:
 def test_a_refused_report_is_a_dead_letter_and_the_message_is_not_touched() -> None:
     """What the broker refuses of a report changes nothing of the put that it tells of."""
     work = work_on(b"body", names("Q", Report="256", ReplyToQ="Q"))
-    ((_, put), (report, told), _) = OPEN.decided(work)
-    assert (put.topic, put.value, told.topic, told.value) == ("A--Q", b"body", "A--Q", b"")
+    ((_, put), (report, reported), _) = OPEN.decided(work)
+    assert (put.topic, put.value, reported.topic, reported.value) == ("A--Q", b"body", "A--Q", b"")
     work.refuse([Refused(report, 2102, "no room")], ["A--Q"])
     ((_, same), (second, dead), (_, outcome)) = OPEN.decided(work)
     assert (same, dead.topic) == (put, DEAD)
@@ -386,11 +386,11 @@ def test_a_put_too_large_to_be_kept_waits_as_a_pointer_and_is_put_whole_when_it_
 
 def test_a_message_with_a_header_name_that_cannot_be_read_remains_and_stops_nothing() -> None:
     """Its copy has names that can be read, so that new definitions may put it."""
-    told = b"the name of header 3 (\\xff) is not UTF-8"
-    headers = [*names("Q", "B"), ("\ufffd", b"x"), (own.UNREADABLE, told)]
+    detail = b"the name of header 3 (\\xff) is not UTF-8"
+    headers = [*names("Q", "B"), ("\ufffd", b"x"), (own.UNREADABLE, detail)]
     (copy,), outcome = results(work_on(b"m", headers, source=TRANSMISSION, channel=("A", "A.TO.B")))
     assert (outcome["result"], outcome["reason"]) == ("remains", Reason.FORMAT_ERROR)
-    assert told.decode() in outcome["detail"]
+    assert detail.decode() in outcome["detail"]
     assert (copy.topic, copy.value) == ("REMAINING", b"m")
     assert own.UNREADABLE not in dict(copy.headers or [])
     assert ("\ufffd", b"x") in (copy.headers or [])
@@ -471,7 +471,7 @@ def test_every_put_has_one_outcome_and_one_effect_at_most(
     A report may come with it.
     """
     written, outcome = results(work_on(value, headers, source=source))
-    effects = [one for one in written if "redrive.id" in dict(one.headers or [])]
+    effects = [record for record in written if "redrive.id" in dict(record.headers or [])]
     assert len(effects) == (outcome["result"] not in {"discarded", "expired"})
     assert len(written) - len(effects) <= 1
     for record in effects:
@@ -517,9 +517,9 @@ def disabled(*, with_dead_letters: bool) -> Topology:
     script = SCRIPTS[1].data.replace(b"QLOCAL(Q)", b"QLOCAL(Q) PUT(DISABLED)")
     if with_dead_letters:
         script += b"ALTER QMGR DEADQ(DEAD.Q)\nDEFINE QLOCAL(DEAD.Q)\n"
-    found = read_topology((SCRIPTS[0], SourceText("B.mqsc", script))).topology
-    assert found is not None
-    return found
+    topology = read_topology((SCRIPTS[0], SourceText("B.mqsc", script))).topology
+    assert topology is not None
+    return topology
 
 
 def tried_again(parked: OutputRecord, retries: int, of: Topology, table: str = "0" * 16) -> Slice:

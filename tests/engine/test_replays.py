@@ -45,15 +45,15 @@ def copy_of(origin: bytes) -> OutputRecord:
     return OutputRecord("REMAINING", origin, b"body", headers, NOW, 3)
 
 
-def instructions(*told: tuple[bytes, str]) -> Records:
+def instructions(*rows: tuple[bytes, str]) -> Records:
     """An instruction for each origin and plan."""
-    copies = [(copy_of(origin), plan) for origin, plan in told]
+    copies = [(copy_of(origin), plan) for origin, plan in rows]
     return Records(
         [copy.key for copy, _ in copies],
         [copy.value for copy, _ in copies],
         [[*(copy.headers or []), (own.REPLAY, plan.encode())] for copy, plan in copies],
-        [NOW] * len(told),
-        list(range(len(told))),
+        [NOW] * len(rows),
+        list(range(len(rows))),
     )
 
 
@@ -96,12 +96,12 @@ def test_a_replay_to_the_group_puts_to_its_topic_under_any_table(table: str) -> 
     replay = Replay(plan="p", to=To.GROUP)
     records = instructions((ORIGINS[0], "p"), (ORIGINS[1], "p"))
     letter = spring(OutputRecord("orders", b"k", b"{}", [], 5), 7, 5)
-    mine = [pair for pair in records.headers[0] if pair[0].startswith("redrive.")]
-    records.headers[0][:] = [*(letter.headers or []), *mine]
+    own_headers = [pair for pair in records.headers[0] if pair[0].startswith("redrive.")]
+    records.headers[0][:] = [*(letter.headers or []), *own_headers]
     entries = carried_out(records, replay, handler=handler_of(table))
     (put,) = written(entries, "orders.billing.retry")
-    told = own.read_own(put.headers or []).group_topic
-    assert told == own.GroupTopic("orders.billing.retry", "orders", 0)
+    group_topic = own.read_own(put.headers or []).group_topic
+    assert group_topic == own.GroupTopic("orders.billing.retry", "orders", 0)
     first, second = outcomes_in(entries)
     assert (first["result"], second["result"]) == ("retried", "remains")
     assert "names no consumer group" in second["detail"]
@@ -155,7 +155,7 @@ def test_a_put_that_fails_leaves_the_message_as_it_was() -> None:
 def test_a_discarded_message_leaves_a_tombstone_and_an_outcome() -> None:
     """Nothing is put."""
     entries = carried_out(instructions((ORIGINS[0], "p")), Replay(plan="p", to=To.DISCARD))
-    assert [one.value for one in written(entries, "REMAINING")] == [None]
+    assert [record.value for record in written(entries, "REMAINING")] == [None]
     assert [outcome["result"] for outcome in outcomes_in(entries)] == ["discarded"]
     assert len(entries) == 2
 
@@ -165,25 +165,27 @@ def test_a_discarded_message_leaves_a_tombstone_and_an_outcome() -> None:
     st.dictionaries(st.sampled_from(ORIGINS), st.sampled_from([7, TAKEN_AWAY])),
 )
 def test_whatever_is_asked_for_each_message_that_remains_is_placed_once(
-    told: list[tuple[bytes, str]], copies: dict[bytes, int]
+    rows: list[tuple[bytes, str]], copies: dict[bytes, int]
 ) -> None:
     """Twice in one plan, in two plans, cancelled, never accepted, gone, never there."""
     cancelled = replace(ORIGINAL, plan="c", cancelled_by="bob")
     entries = carried_out(
-        instructions(*told),
+        instructions(*rows),
         ORIGINAL,
         Replay(plan="q", to=To.QUEUE, queue="Q"),
         cancelled,
         copies=copies,
     )
     results = Counter(outcome["result"] for outcome in outcomes_in(entries))
-    assert sum(results.values()) == len(told), "each instruction has an outcome"
-    wanted = {origin for origin, plan in told if plan in "pq"}
+    assert sum(results.values()) == len(rows), "each instruction has an outcome"
+    wanted = {origin for origin, plan in rows if plan in "pq"}
     placed = {origin for origin in wanted if copies.get(origin) == 7}
-    puts = Counter(own.read_own(one.headers or []).identity for one in written(entries, "Q"))
+    puts = Counter(own.read_own(record.headers or []).identity for record in written(entries, "Q"))
     assert puts == {origin.decode(): 1 for origin in placed}
-    assert Counter(one.key for one in written(entries, "REMAINING")) == dict.fromkeys(placed, 1)
-    assert results["cancelled"] == sum(1 for _, plan in told if plan == "c")
+    assert Counter(record.key for record in written(entries, "REMAINING")) == dict.fromkeys(
+        placed, 1
+    )
+    assert results["cancelled"] == sum(1 for _, plan in rows if plan == "c")
 
 
 ASKED = 7
@@ -281,18 +283,20 @@ def test_of_parked_messages_those_named_are_dealt_with_and_others_wait_until_the
         for number, (to, named, is_cancelled) in enumerate(asked)
     ]
     entries = tried(ages, *orders)
-    puts = {own.read_own(one.headers or []).origin or own.read_own(one.headers or []).identity
-            for one in written(entries, "Q")}  # fmt: skip
-    kept = {(one.key or b"").decode() for one in written(entries, "REMAINING")}
-    waits = {own.read_own(one.headers or []).origin: one for one in written(entries, "RETRY")}
+    puts = {own.read_own(record.headers or []).origin or own.read_own(record.headers or []).identity
+            for record in written(entries, "Q")}  # fmt: skip
+    kept = {(record.key or b"").decode() for record in written(entries, "REMAINING")}
+    waits = {
+        own.read_own(record.headers or []).origin: record for record in written(entries, "RETRY")
+    }
     last_named = max((max(named) for _, named, _ in asked), default=-1)
     for number, age in enumerate(ages):
         name = f"DLQ:3:{number}"
-        told = [to for to, named, is_cancelled in asked if number in named and not is_cancelled]
+        targets = [to for to, named, is_cancelled in asked if number in named and not is_cancelled]
         is_due = age >= INTERVAL or number > last_named
         expected = (name in puts, name in kept, name in waits)
-        if told:
-            assert expected == (told[-1] is To.ATTEMPT, told[-1] is To.REMAIN, False)
+        if targets:
+            assert expected == (targets[-1] is To.ATTEMPT, told[-1] is To.REMAIN, False)
         else:
             assert expected == (is_due, False, not is_due)
         if name in waits:

@@ -42,7 +42,7 @@ from redrive.messages import own_headers as own
 from redrive.rules import parse
 from redrive.rules.backoff import JITTER
 
-SCHEME_TABLE = SchemeTable(one.scheme() for one in (ENVELOPE, NAMELESS))
+SCHEME_TABLE = SchemeTable(scheme.scheme() for scheme in (ENVELOPE, NAMELESS))
 BEGIN = 1_000.0
 """Seconds; when the first processing failed."""
 PROCESSING = 2.0
@@ -116,12 +116,12 @@ class Application:
         """The records that the job can ask for."""
         return {
             RecordQuestion(topic, 0, offset): Original(
-                one.key, one.value, one.headers or [], one.timestamp
+                record.key, record.value, record.headers or [], record.timestamp
             )
             if self.is_readable
             else Gone("this user may not read it", may_come=True, is_denied=True)
             for topic in {"orders", self.rounds}
-            for offset, one in enumerate(self.topics.topics[topic])
+            for offset, record in enumerate(self.topics.topics[topic])
         }
 
     def _step(self, now: float) -> bool:
@@ -173,7 +173,12 @@ def test_rounds_are_found_without_a_setting(
     assert len(application.puts) == 3
     assert len(application.topics.topics["dead"]) == 1
     put = [outcome for outcome in application.outcomes if outcome["target_topic"]]
-    assert [(one["rule_line"], one["attempt"]) for one in put] == [(2, 1), (2, 2), (2, 3), (3, 4)]
+    assert [(outcome["rule_line"], outcome["attempt"]) for outcome in put] == [
+        (2, 1),
+        (2, 2),
+        (2, 3),
+        (3, 4),
+    ]
 
 
 def test_rounds_of_a_group_are_found_without_a_setting() -> None:
@@ -284,7 +289,12 @@ def test_a_message_that_always_fails_is_put_exactly_as_often_as_retry_says(fail:
     assert dead.value == b"{}"
     assert (("tenant", b"acme") in (dead.headers or [])) == (fail is not streams)
     put = [outcome for outcome in application.outcomes if outcome["target_topic"]]
-    assert [(one["rule_line"], one["attempt"]) for one in put] == [(2, 1), (2, 2), (2, 3), (3, 4)]
+    assert [(outcome["rule_line"], outcome["attempt"]) for outcome in put] == [
+        (2, 1),
+        (2, 2),
+        (2, 3),
+        (3, 4),
+    ]
     assert {outcome["message"] for outcome in application.outcomes} == {"DLQ:0:0"}
     assert not application.topics.topics[IDENTITY.remaining_topic]
 
@@ -428,7 +438,7 @@ def test_a_put_that_fails_is_an_attempt_of_the_same_rule() -> None:
     tried = [
         outcome for outcome in application.outcomes if outcome["reason"] or outcome["target_topic"]
     ]
-    assert [one["attempt"] for one in tried] == [1, 2, 3, 4]
+    assert [outcome["attempt"] for outcome in tried] == [1, 2, 3, 4]
 
 
 def test_a_name_that_no_topic_has_is_a_failed_attempt() -> None:

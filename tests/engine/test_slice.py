@@ -176,7 +176,7 @@ def test_a_refusal_changes_the_plan_of_its_own_record_only() -> None:
     work.refuse([Refused(second, 2035, "not authorised")], ["Q"])
     assert work.decide() == Questions(frozenset({"Q"}))
     outputs = OPEN.decided(work)
-    assert puts(outputs) == {entry: one for entry, one in before.items() if entry != second}
+    assert puts(outputs) == {entry: record for entry, record in before.items() if entry != second}
     assert results(outputs) == ["retried", "parked", "retried"]
     assert {failure.reason for failure in work.summary().failures} == {2035}
 
@@ -213,14 +213,14 @@ def test_a_split_keeps_the_order_and_drops_nothing(parts: tuple[PartitionRecords
 @pytest.mark.parametrize("count", [2, 5, 8])
 def test_a_slice_splits_down_to_single_records(count: int) -> None:
     """Which can't be split any more."""
-    left, found = [slice_of(part(FIRST, 0, ["Q"] * count))], []
+    left, emitted = [slice_of(part(FIRST, 0, ["Q"] * count))], []
     while left:
-        one = left.pop(0)
-        halves = list(one.split())
+        work = left.pop(0)
+        halves = list(work.split())
         left[:0] = halves
         if not halves:
-            found += places(OPEN.decided(one))
-    assert found == [(0, offset) for offset in range(count)]
+            emitted += places(OPEN.decided(work))
+    assert emitted == [(0, offset) for offset in range(count)]
 
 
 @pytest.mark.parametrize("reason", [2030, 2110])

@@ -276,8 +276,8 @@ def test_the_walk_ends_where_the_definitions_lead(
     last = puts[len(route.puts) - 1]
     assert (last.result, last.outcome["reason"]) == (Result.ROUTED, 0)
     destination = route.puts[-1].resolution.destination
-    found = last.outcome["target_queue"], last.outcome["target_queue_manager"]
-    assert found == (destination.queue, destination.queue_manager)
+    reached = last.outcome["target_queue"], last.outcome["target_queue_manager"]
+    assert reached == (destination.queue, destination.queue_manager)
 
 
 def walked_at(network: Network, asked: OpenRequest, offset: int) -> tuple[Hop, ...]:
@@ -316,9 +316,9 @@ ALL_ON_THE_WAY = [("A", "FAR"), ("A", "GATE"), ("GATE", "FAR")]
     ("queue", "stopped", "end"),
     [
         # Every connection on the way carries the put (resolution specification A.4).
-        *(("NOW", one, "A--redrive-put") for one in ALL_ON_THE_WAY),
+        *(("NOW", queue, "A--redrive-put") for queue in ALL_ON_THE_WAY),
         # Discovery needs a target that is accessible (A.5, D4).
-        *(("FOUND", one, "A--redrive-put") for one in ALL_ON_THE_WAY),
+        *(("FOUND", queue, "A--redrive-put") for queue in ALL_ON_THE_WAY),
         # Asynchronous definitions keep the message.
         ("LATER", ("A", "FAR"), "A--LATER--redrive-to-FAR"),
         ("LATER", ("A", "GATE"), "A--LATER--redrive-to-FAR"),

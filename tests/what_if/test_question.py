@@ -75,8 +75,8 @@ def test_the_answer_is_what_the_job_then_does(
     text = new.format(target=small_job.target)
     (tmp_path / "new.rul").write_text(text)
 
-    found = plan(tmp_path / "new.rul", "-c", small_job.config_file, "--json", code=2)
-    answer = json.loads(found.stdout)
+    output = plan(tmp_path / "new.rul", "-c", small_job.config_file, "--json", code=2)
+    answer = json.loads(output.stdout)
     assert answer["messages"] == {"remaining": 6, "parked": 4, "backlog": 4, "total": 14}
     assert answer["newly_discarded"] == 9
     assert [change["loss"] for change in answer["changes"]][:2] == ["newly discarded"] * 2
@@ -95,14 +95,14 @@ def test_the_answer_is_what_the_job_then_does(
         json.loads(outcome.value)
         for outcome in sorted(outcomes, key=lambda outcome: outcome.timestamp)
     ]
-    done = [one for one in done if one["table"] == answer["new"]["hash"][:16]]
+    done = [outcome for outcome in done if outcome["table"] == answer["new"]["hash"][:16]]
     assert len(outcomes) - before == len(done) == 14
     said = Counter[str]()
     for cell in answer["matrix"]:
         said[cell["new"]] += cell["count"]
-    assert said == Counter(one["action"] or "REMAINS" for one in done)
-    assert {it["line"]: it["count"] for it in lines_of(answer)} == Counter(
-        one["rule_line"] for one in done if one["rule_line"]
+    assert said == Counter(outcome["action"] or "REMAINS" for outcome in done)
+    assert {line["line"]: line["count"] for line in lines_of(answer)} == Counter(
+        outcome["rule_line"] for outcome in done if outcome["rule_line"]
     )
     [failing] = answer["failing_now"]
     assert (failing["reason"], failing["count"]) == (2085, 1)
