@@ -155,8 +155,10 @@ def test_message_comes_back_as_often_as_its_processing_fails(returns: int, adds_
     message = replace(MESSAGES[3], failures=1)
     seen = _observation()
     again = [
-        StoredRecord("DLQ", 0, 90 + it, replace(message.record, key=b"again", timestamp=90 + it))
-        for it in range(returns)
+        StoredRecord(
+            "DLQ", 0, 90 + number, replace(message.record, key=b"again", timestamp=90 + number)
+        )
+        for number in range(returns)
     ]
     last = (*[message.record], *(stored.record for stored in again))[-1]
     ends = [("remaining", StoredRecord("DLQ", 0, 3, last))]

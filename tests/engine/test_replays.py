@@ -296,7 +296,7 @@ def test_of_parked_messages_those_named_are_dealt_with_and_others_wait_until_the
         is_due = age >= INTERVAL or number > last_named
         expected = (name in puts, name in kept, name in waits)
         if targets:
-            assert expected == (targets[-1] is To.ATTEMPT, told[-1] is To.REMAIN, False)
+            assert expected == (targets[-1] is To.ATTEMPT, targets[-1] is To.REMAIN, False)
         else:
             assert expected == (is_due, False, not is_due)
         if name in waits:
