@@ -172,10 +172,10 @@ class DeciderFactory:
             deciders[settings.identity.remaining_topic] = decider, SourceKind.REMAINING
             if settings.identity.replay_topic:
                 deciders[settings.identity.replay_topic] = decider, SourceKind.REPLAYS
-        for decider in self._put_deciders(states):
-            deciders[decider.identity.topic] = decider, SourceKind.PUTS
-            deciders[decider.identity.retry_topic] = decider, SourceKind.RETRIES
-            deciders[decider.identity.remaining_topic] = decider, SourceKind.UNDELIVERED
+        for put_decider in self._put_deciders(states):
+            deciders[put_decider.identity.topic] = put_decider, SourceKind.PUTS
+            deciders[put_decider.identity.retry_topic] = put_decider, SourceKind.RETRIES
+            deciders[put_decider.identity.remaining_topic] = put_decider, SourceKind.UNDELIVERED
         return deciders
 
     def _put_deciders(self, states: States) -> list[PutDecider]:
