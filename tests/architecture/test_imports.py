@@ -186,15 +186,15 @@ def test_a_part_does_without_clients(part: str) -> None:
 
 def test_kafka_clients_have_one_importer() -> None:
     """All but the modules named above reach Kafka through ``redrive.kafka``."""
-    found = {
+    arrows = {
         str(path.relative_to(SOURCE))
         for part, path, tree in _modules()
         if part != "kafka"
         for _, name in _imported(path, ast.walk(tree))
         if name.partition(".")[0] in KAFKA_CLIENTS
     }
-    assert sorted(found - IMPORTS_OF_CLIENTS) == []
-    assert sorted(IMPORTS_OF_CLIENTS - found) == [], "no longer needed: take them off the list"
+    assert sorted(arrows - IMPORTS_OF_CLIENTS) == []
+    assert sorted(IMPORTS_OF_CLIENTS - arrows) == [], "no longer needed: take them off the list"
 
 
 CIRCLES = {("command", "console")}
@@ -225,8 +225,8 @@ def _imported_by_others() -> Iterator[tuple[str, str]]:
     root = SOURCE.parents[1]
     for path in [*(root / "docs").glob("*.md"), *(root / "deploy").rglob("*.py")]:
         for line in re.findall("from redrive.* import .*", path.read_text(encoding="utf-8")):
-            found = _imported(SOURCE, ast.walk(ast.parse(line)))
-            yield from ((path.name, name) for _, name in found)
+            names = _imported(SOURCE, ast.walk(ast.parse(line)))
+            yield from ((path.name, name) for _, name in names)
 
 
 def test_a_package_exports_what_others_use() -> None:

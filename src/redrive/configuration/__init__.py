@@ -132,7 +132,7 @@ class JobConfiguration(StartTable, JobTable, RetryTable, SupervisionTable, Obser
 
         No job runs with it: it is for views, and for operators' commands about these handlers.
         """
-        handlers = tuple(one for one in self.handlers if one.identity.name in names)
+        handlers = tuple(handler for handler in self.handlers if handler.identity.name in names)
         return replace(
             self, handlers=handlers, subscriptions=(), routes_puts=False, only_handlers=names
         )
@@ -142,21 +142,29 @@ class JobConfiguration(StartTable, JobTable, RetryTable, SupervisionTable, Obser
 
         A topic that already has a handler keeps it.
         """
-        handlers = {one.identity.topic: one for one in self.handlers if not one.is_subscribed}
+        handlers = {
+            handler.identity.topic: handler
+            for handler in self.handlers
+            if not handler.is_subscribed
+        }
         for subscription in self.subscriptions:
-            for one in subscription.handlers(self.application, existing)[0]:
-                handlers.setdefault(one.identity.topic, one)
+            for handler in subscription.handlers(self.application, existing)[0]:
+                handlers.setdefault(handler.identity.topic, handler)
         every = tuple(handlers.values())
         return self if every == self.handlers else replace(self, handlers=every)
 
     @property
     def breakers(self) -> Mapping[str, BreakerSettings]:
         """The settings of breakers, by handler."""
-        return {one.identity.name: one.breaker for one in self.handlers if one.breaker is not None}
+        return {
+            handler.identity.name: handler.breaker
+            for handler in self.handlers
+            if handler.breaker is not None
+        }
 
     def data_loss_on(self, topic: str) -> DataLoss:
         """What to do about deleted records of a topic."""
-        own = (one.on_data_loss for one in self.handlers if one.identity.topic == topic)
+        own = (handler.on_data_loss for handler in self.handlers if handler.identity.topic == topic)
         return next(filter(None, own), self.on_data_loss)
 
     @property
@@ -167,7 +175,7 @@ class JobConfiguration(StartTable, JobTable, RetryTable, SupervisionTable, Obser
     @property
     def scheme_table(self) -> SchemeTable:
         """The built-in schemes of dead letters, and those of the settings."""
-        return SchemeTable(one.scheme() for one in self.schemes)
+        return SchemeTable(scheme.scheme() for scheme in self.schemes)
 
     @property
     def schemes_id(self) -> str:

@@ -63,9 +63,9 @@ class Subscription:
                     yield topic not in handled, topic
 
     def _matches(self, topic: str) -> bool:
-        return any(_compiled(one).fullmatch(topic) for one in self.expressions) and not any(
-            _compiled(one).fullmatch(topic) for one in self.exclude
-        )
+        return any(
+            _compiled(expression).fullmatch(topic) for expression in self.expressions
+        ) and not any(_compiled(expression).fullmatch(topic) for expression in self.exclude)
 
 
 def expression_of(written: str) -> str | None:
