@@ -1,7 +1,7 @@
 """Producers of librdkafka: in transactions, and for a few records outside of them.
 
-The transactional one translates and decides nothing: ``redrive.checkpoints.verdicts`` decides what
-to do about its reports, and ``redrive.checkpoints.protocol`` the order of its steps.
+The transactional one translates and decides nothing: ``redrive.checkpoints.protocol`` decides what
+to do about its reports, and the order of its steps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reports about a producer's transaction, without the client's types.
 
-``redrive.checkpoints.verdicts`` decides by them; the producer only makes them.
+``redrive.checkpoints.protocol`` decides by them; the producer only makes them.
 """
 
 from __future__ import annotations

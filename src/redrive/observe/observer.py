@@ -261,10 +261,8 @@ class _OfApplication(Collector):
 
 
 class JobMetrics:
-    """All metrics of one job, with names and units by Prometheus' conventions.
+    """All metrics of one job, in their own registry.
 
-    They have a registry of their own. The number of series is bounded: rules and reasons come from
-    tables, and values from messages are limited (``MOST_SERIES``, ``MOST_TARGETS``).
     ``docs/operations.md`` lists them, and a test compares the list with the export.
     """
 
