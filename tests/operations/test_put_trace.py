@@ -14,7 +14,8 @@ from redrive.kafka.connection import Connection
 from redrive.operations import put_trace
 from redrive.operations.network import Network
 from redrive.operations.put import NewMessage
-from redrive.topology.files import SourceText, read_topology
+from redrive.topology.files import read_topology
+from redrive.topology.layout import SourceText
 from redrive.topology.trace import ResolutionTrace
 
 SCRIPT = b"DEF QL(Q)\nDEF QL(DLQ)\nALTER QMGR DEADQ(DLQ)\n"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from redrive.topology.files import SourceText, Topology, read_topology
+from redrive.topology.files import read_topology
+from redrive.topology.layout import SourceText, Topology
 from redrive.topology.plan import FoundTopic, TopicState, plan_topics
 
 QM1 = b"""\

@@ -31,7 +31,7 @@ from redrive.operations.states import with_states
 from redrive.operations.topics import TopicCreation
 from redrive.printable import counted
 from redrive.topology.dot import DEFAULT_QUEUES, dot
-from redrive.topology.files import Topology
+from redrive.topology.layout import Topology
 from redrive.topology.overview import Overview, QueueOverview, overview_of
 from redrive.topology.plan import PlannedTopic, TopicPlan, TopicState
 

@@ -17,7 +17,7 @@ from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic,
 from redrive.kafka.connection import Connection
 from redrive.messages.schemes import OwnScheme, SchemeTable, schemes_id
 from redrive.rules import GROUP_TOPIC
-from redrive.topology.files import SourceText
+from redrive.topology.layout import SourceText
 from redrive.topology.put import QueueLimits
 
 __all__ = [

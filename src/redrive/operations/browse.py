@@ -32,8 +32,7 @@ from redrive.operations.put import NewMessage
 from redrive.operations.put_trace import assuming_tracer
 from redrive.operations.record_view import existing_topic
 from redrive.operations.undelivered import kept_for
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
 from redrive.topology.trace import ResolutionTrace
 
 LOOKED_AT: Final = 1000

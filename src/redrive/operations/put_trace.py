@@ -30,8 +30,7 @@ from redrive.operations.channel import is_moving, why_held
 from redrive.operations.network import Network
 from redrive.operations.put import NewMessage, names_of
 from redrive.operations.states import read_states
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
 from redrive.topology.mq.resolver import BIND_HEADER
 from redrive.topology.names import Names, put_topic
 from redrive.topology.receiving import receiving_queue_managers

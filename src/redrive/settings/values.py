@@ -12,7 +12,7 @@ from redrive.configuration import JobConfiguration, RegistryAccess, RemoteFolder
 from redrive.diagnostics import Diagnostic
 from redrive.masking import NO_MASK, Mask
 from redrive.settings.findings import SCHEMA
-from redrive.topology.files import Topology
+from redrive.topology.layout import Topology
 
 FIELDS: Final = {"on_conflict": "conflict", "on_data_loss": "data_loss", "put": "put_enabled"}
 """Fields with other names than their settings."""

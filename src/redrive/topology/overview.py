@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final, TypeAlias
 
-from redrive.topology.files import Topology
-from redrive.topology.layout import Resting, topics_of
+from redrive.topology.layout import Resting, Topology, topics_of
 from redrive.topology.mq import objects as mq
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.queue_manager import QueueManager

@@ -13,8 +13,7 @@ from typing import Final
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.bindings import QueueBinding
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
 from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.names import topic_name, unescape
 

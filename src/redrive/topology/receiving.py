@@ -14,13 +14,11 @@ from typing import Final, Protocol, TypeGuard
 
 from redrive.messages.reasons import Reason
 from redrive.topology.bindings import Bindings
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, TopicRole
+from redrive.topology.layout import QueueTopic, TopicRole, Topology
 from redrive.topology.mq.network import Link, Network
 from redrive.topology.mq.objects import LocalQueue, Queue
-from redrive.topology.mq.puts import reply_to_names
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.resolver import MqResolver, names_as_headers
+from redrive.topology.mq.resolver import MqResolver, names_as_headers, reply_to_names
 from redrive.topology.mq.results import Resolution, job_request
 from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.message import Conditions

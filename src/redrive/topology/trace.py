@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from redrive.messages.reasons import ADVICE, Reason
-from redrive.topology.files import Topology
+from redrive.topology.layout import Topology
 from redrive.topology.mq.queue_manager import ClusterRoute
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.resolver import topic_of_put
@@ -150,10 +150,7 @@ def explain(
 
 def _explanation(opened: Resolution, names: Names, reason: int) -> Explanation:
     visit = Visit(opened.opened_at, str(names), tuple(map(_mq_step, opened.steps)))
-    fault = opened.at_fault
-    if fault is None and not opened.is_failed and opened.path:
-        disabled = (one for one in opened.path if not one.put_enabled)
-        fault = next(disabled, opened.path[-1])
+    fault = opened.fault
     location = location_of(fault, reason) if reason and fault else None
     return Explanation(
         visits=(visit,),

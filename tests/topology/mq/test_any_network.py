@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.topology.mq.routes import follow_route
 
 from redrive.topology.mq import objects as mq
 from redrive.topology.mq.network import Link, Network
@@ -19,7 +20,6 @@ from redrive.topology.mq.queue_manager import (
 )
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.results import Bind, Call, OpenOption, OpenRequest, Target
-from redrive.topology.mq.routes import follow_route
 from redrive.topology.names import Names
 
 MANAGERS = ["QM1", "QM2", "QM3", "QM4"]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from tests.conformance.mq_notation import read_topology
+from tests.topology.mq.routes import End, PutMessage, Route, follow_route
 
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.reader import read_mqsc
-from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage
-from redrive.topology.mq.routes import End, Route, follow_route
+from redrive.topology.mq.results import OpenRequest, Persistence
 
 ONE_HOP = ("QM1: DEF QL(QM2) USAGE(XMITQ)", "QM1: CHAN(QM2) TO(QM2)", "QM2: DEF QL(Q)")
 PERSISTENT = PutMessage(persistence=Persistence.PERSISTENT)

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.topology.mqe.notation import read_topology
 
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, TopicRole
+from redrive.topology.layout import QueueTopic, TopicRole, Topology
 from redrive.topology.mq.network import Network
 from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.message import NORMAL, Conditions, ExpireAfter, Message
