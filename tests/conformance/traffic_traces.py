@@ -23,8 +23,7 @@ from redrive.messages.own_headers import read_own
 from redrive.topology.layout import TopicRole, Topology, topics_of
 from redrive.topology.mq.results import Call, OpenRequest, Persistence
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.message import Conditions
-from redrive.topology.mqe.results import Delivered, Failed, Failure, Stored
+from redrive.topology.mqe.results import Conditions, Delivered, Failed, Failure, Stored
 from redrive.topology.mqe.results import End as MqeEnd
 from redrive.topology.names import Names, put_topic, topic_name, transmission_topic
 

@@ -14,9 +14,9 @@ from redrive.kafka.connection import Connection
 from redrive.operations import put_trace
 from redrive.operations.network import Network
 from redrive.operations.put import NewMessage
+from redrive.operations.put_trace import ResolutionTrace
 from redrive.topology.files import read_topology
 from redrive.topology.layout import SourceText
-from redrive.topology.trace import ResolutionTrace
 
 SCRIPT = b"DEF QL(Q)\nDEF QL(DLQ)\nALTER QMGR DEADQ(DLQ)\n"
 

@@ -11,12 +11,17 @@ from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
 from redrive.topology.document import read_document
 from redrive.topology.layout import SourceText, Topology
 from redrive.topology.mq.checks import check_topology
-from redrive.topology.mq.inserts import NO_CONFIGURATION, Configuration, read_configuration
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import CommandCounts, read_mqsc
-from redrive.topology.mq.script import decode_script, manager_name
+from redrive.topology.mq.script import (
+    NO_CONFIGURATION,
+    Configuration,
+    decode_script,
+    manager_name,
+    read_configuration,
+)
 from redrive.topology.mqe import objects as everyplace
 from redrive.topology.mqe.reader import read_network
 

@@ -17,8 +17,7 @@ from redrive.topology.mq import objects as mq
 from redrive.topology.mq.network import Network, senders
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
 from redrive.topology.mqe import objects as everyplace
-from redrive.topology.mqe.routes import connections_on_way
-from redrive.topology.mqe.tables import Tables
+from redrive.topology.mqe.resolver import Tables, connections_on_way
 from redrive.topology.names import Names, put_topic, transmission_topic
 from redrive.topology.put import Discovered, DynamicQueue
 

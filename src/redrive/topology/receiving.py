@@ -21,9 +21,8 @@ from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolver import MqResolver, names_as_headers, reply_to_names
 from redrive.topology.mq.results import Resolution, job_request
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.message import Conditions
 from redrive.topology.mqe.resolver import MqeResolver
-from redrive.topology.mqe.results import Delivered, End, Failed, Failure, Stored
+from redrive.topology.mqe.results import Conditions, Delivered, End, Failed, Failure, Stored
 from redrive.topology.mqe.results import Resolution as MqeResolution
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
@@ -57,6 +56,11 @@ class ReceivingQueueManager(Protocol):
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
         """See ``Resolver.resolve``; the names are those of the message."""
+
+    def opened(
+        self, *, queue: str, queue_manager: str, seed: int = 0
+    ) -> Resolution | MqeResolution:
+        """The resolution behind ``resolve``, step by step."""
 
     def reply_to(self, names: Names) -> Names:
         """The reply-to names of a message as it travels on."""

@@ -5,6 +5,6 @@ at one of them. docs/resolution.md describes the procedure with examples.
 """
 
 __all__ = [
-    "checks", "inserts", "network", "objects", "queue_manager", "reader", "resolution", "resolver",
+    "checks", "network", "objects", "queue_manager", "reader", "resolution", "resolver",
     "results", "script"
 ]  # fmt: skip

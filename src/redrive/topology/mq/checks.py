@@ -19,11 +19,10 @@ from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.messages.reasons import ADVICE, Reason
 from redrive.topology.layout import Topology, topics_of
 from redrive.topology.mq import objects as mq
-from redrive.topology.mq.attributes import ignored_attributes
 from redrive.topology.mq.network import Network, senders
-from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mq.objects import ignored_attributes
+from redrive.topology.mq.queue_manager import SYSTEM_NAMES, QueueManager
 from redrive.topology.mq.results import location_of
-from redrive.topology.mq.system_objects import SYSTEM_NAMES
 from redrive.topology.names import Names, put_topic
 from redrive.topology.put import PERSISTENT, Destination, Refusal, check_limits
 from redrive.topology.receiving import MqReceivingQueueManager, receiving_queue_managers

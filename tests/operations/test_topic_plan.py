@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from redrive.operations.topics import FoundTopic, TopicState, plan_topics
 from redrive.topology.files import read_topology
 from redrive.topology.layout import SourceText, Topology
-from redrive.topology.plan import FoundTopic, TopicState, plan_topics
 
 QM1 = b"""\
 DEFINE QLOCAL(ORDERS) MAXMSGL(1000)
