@@ -10,7 +10,7 @@ from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import LocalQueue, RemoteQueue
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import OpenRequest, Persistence, Resolution, Target, job_request
+from redrive.topology.mq.results import Persistence, Resolution, Target, job_request
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Refusal
 
@@ -30,18 +30,27 @@ class MqResolver:
     Puts are opened as MQPUT1 opens them: names and message come together.
     """
 
-    def __init__(self, network: Network, at: str, *, bindings: Bindings = NO_BINDINGS) -> None:
-        self.queue_manager = network.queue_managers[at]
-        self._network = network
-        self._bindings = bindings
+    def __init__(
+        self,
+        network: Network,
+        at: str,
+        *,
+        bindings: Bindings = NO_BINDINGS,
+        from_cluster_channel: bool = False,
+    ) -> None:
+        self._network, self._bindings = network, bindings
+        self._manager = network.queue_managers[at]
+        self._from_cluster_channel = from_cluster_channel
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
         """See ``Resolver``; the topic is that of the queue or of the transmission queue."""
-        return self.destination(self.open(job_request(queue, queue_manager, seed=seed)))
+        return self.destination(self.opened(queue=queue, queue_manager=queue_manager, seed=seed))
 
-    def open(self, request: OpenRequest) -> Resolution:
-        """The open of a put, step by step."""
-        return open_queue(self._network, self.queue_manager.name, request)
+    def opened(self, *, queue: str, queue_manager: str, seed: int = 0) -> Resolution:
+        """The open of a put, step by step; arguments as for ``resolve``."""
+        from_cluster = self._from_cluster_channel
+        request = job_request(queue, queue_manager, seed=seed, from_cluster_channel=from_cluster)
+        return open_queue(self._network, self._manager.name, request)
 
     def destination(self, opened: Resolution) -> Destination | Refusal:
         """The topic of an open at this manager, or the refusal."""
@@ -50,10 +59,10 @@ class MqResolver:
         if (unsupported := self._unsupported(opened)) is not None:
             return unsupported
         queue = opened.put_queue
-        holder = self.queue_manager.holder_of(queue)
+        holder = self._manager.holder_of(queue)
         group = self._bindings.consumer_group(queue=queue, queue_manager=holder)
         return Destination(
-            topic=topic_of_put(opened, self.queue_manager, self._bindings),
+            topic=topic_of_put(opened, self._manager, self._bindings),
             queue=opened.destination.queue,
             queue_manager=opened.destination.queue_manager,
             headers=_transmission_headers(opened),
@@ -75,7 +84,7 @@ class MqResolver:
         if opened.target is Target.TOPIC:
             detail = f"{opened.path[-1]} is an alias for a topic, and nothing is published"
             return Refusal(Reason.FUNCTION_NOT_SUPPORTED, detail)
-        queue = self.queue_manager.queue(opened.destination.queue)
+        queue = self._manager.queue(opened.destination.queue)
         if (
             opened.target is Target.LOCAL
             and isinstance(queue, LocalQueue)
