@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.configuration.deciders import DeciderFactory, in_states
@@ -348,10 +348,11 @@ class PutTracer:
         topology: Topology,
         deciders: Mapping[str, tuple[Decider, SourceKind]],
         facts: Facts,
-        answers: Callable[[Questions], Answers],
+        answers: Callable[[Questions], Answers] | None = None,
         *,
         states: States = NO_STATES,
     ) -> None:
+        """Create a tracer; without answers it assumes a healthy cluster that has all topics."""
         self._topology, self._states = topology, states
         self._topics = {topic.topic: topic for topic in topics_of(topology)}
         self._sources = {name: topic for name, topic in self._topics.items() if topic.is_read}
@@ -362,23 +363,8 @@ class PutTracer:
             if kind in _MOVING and name not in resting
         }
         self._facts = facts
-        self._answers = answers
-        self._assumed: AssumedCluster | None = None
-
-    @classmethod
-    def assuming(
-        cls,
-        topology: Topology,
-        deciders: Mapping[str, tuple[Decider, SourceKind]],
-        facts: Facts,
-        *,
-        states: States = NO_STATES,
-    ) -> Self:
-        """A tracer for a healthy cluster that has the topics of the layout."""
-        assumed = AssumedCluster({*deciders, *(one.topic for one in topics_of(topology))})
-        tracer = cls(topology, deciders, facts, assumed.answers, states=states)
-        tracer._assumed = assumed
-        return tracer
+        self._assumed = AssumedCluster({*deciders, *self._topics})
+        self._answers = answers or self._assumed.answers
 
     def takes_puts(self, queue_manager: str) -> bool:
         """Whether a job with these definitions reads the puts to a queue manager."""
@@ -415,8 +401,6 @@ class PutTracer:
 
     def _take_assumptions(self) -> Iterator[str]:
         assumed = self._assumed
-        if assumed is None:
-            return
         if assumed.present:
             names = ", ".join(sorted(assumed.present))
             yield f"these topics exist and accept messages: {names}"
@@ -555,7 +539,7 @@ def assuming_tracer(topology: Topology, states: States = NO_STATES) -> PutTracer
     """A tracer that assumes a healthy cluster."""
     facts = Facts(lambda: 0.0)
     deciders = DeciderFactory(_job(topology), facts).deciders(states)
-    return PutTracer.assuming(in_states(topology, states), deciders, facts, states=states)
+    return PutTracer(in_states(topology, states), deciders, facts, states=states)
 
 
 def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
