@@ -42,9 +42,9 @@ from redrive.topology.files import (
     SUFFIXES,
     YAML_SUFFIXES,
     Source,
-    Topology,
     read_topology,
 )
+from redrive.topology.layout import Topology
 from redrive.topology.mq.reader import is_mqsc
 from redrive.topology.names import Names
 

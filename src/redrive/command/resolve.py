@@ -20,16 +20,16 @@ from redrive.command.put_options import (
 from redrive.errors import UsageError
 from redrive.operations.definitions import read_definitions
 from redrive.operations.put import NewMessage
-from redrive.operations.put_trace import assuming_tracer
-from redrive.topology.mq.results import Bind, OpenOption, OpenRequest
-from redrive.topology.trace import (
+from redrive.operations.put_trace import (
     MOVES,
     Caused,
     ResolutionTrace,
     TraceStep,
+    assuming_tracer,
     trace_moves,
     trace_open,
 )
+from redrive.topology.mq.results import Bind, OpenOption, OpenRequest
 
 _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
 _LONGEST: Final = 1 << 30
