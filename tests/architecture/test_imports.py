@@ -87,7 +87,7 @@ IMPORTS_OF_CLIENTS = {
     # The demo reads by kafka-python, which the job's data never pass, and the broker
     # is warmed up before anything else uses it.
     "demo/client.py",
-    "broker/warm_up.py",
+    "broker/embedded.py",
 }
 """Modules outside of ``redrive.kafka`` that import a Kafka client."""
 

@@ -19,7 +19,7 @@ from tests.conftest import PATIENCE
 from redrive.command import run
 from redrive.command.restart import restart
 from redrive.kafka import access
-from redrive.kafka.rights import Resource, Right
+from redrive.kafka.access import Resource, Right
 from redrive.operations.process import PidFile
 from redrive.operations.restart import RestartRecord
 from redrive.settings import read_settings

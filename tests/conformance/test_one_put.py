@@ -25,7 +25,7 @@ from tests.conformance.vectors import Vector
 from redrive.command import put as put_module
 from redrive.engine.attempts import LOOP
 from redrive.engine.outcome import Result as Became
-from redrive.kafka.writer import Delivery
+from redrive.kafka.producer import Delivery
 from redrive.messages import OutputRecord
 from redrive.operations import put as put_operation
 from redrive.operations.network import Network
