@@ -19,7 +19,7 @@ from redrive.command import browse, explain, history, identify, ls, plan, record
 from redrive.command.opening import Answer
 from redrive.command.options import table_options
 from redrive.command.output import print_lines, print_table
-from redrive.command.replay_view import show_plan, show_status, show_statuses
+from redrive.command.replay_work import show_plan, show_status, show_statuses
 from redrive.engine.commands import Replay, To
 from redrive.kafka.records import StoredRecord
 from redrive.masking import NO_MASK

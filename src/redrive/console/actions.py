@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from redrive.command.ack import NothingRemains, acknowledge, take_back
 from redrive.command.edits import replacement, written_form
-from redrive.command.replay_work import planned, planned_message, runs
+from redrive.command.replay_work import planned, runs
 from redrive.configuration import JobConfiguration
 from redrive.console.access import RefusedError, Role, Scope, User
 from redrive.console.documents import Documents
@@ -73,15 +73,10 @@ class Actions:
                 hint=f"topics of this user: {', '.join(sorted(scope.patterns or ()))}",
             )
         settings = self._settings(user, Role.OPERATOR)
-        if selection.message:
-            editor = partial(replacement, edited.encode()) if edited else None
-            found = planned_message(settings, selection, order, editor)
-            if edited and found.count and not found.order.edit:
-                raise UsageError(
-                    f"{selection.message} is unchanged", hint="change it, or replay it"
-                )
-        else:
-            found = planned(settings, selection, order, None)
+        editor = partial(replacement, edited.encode()) if edited and selection.message else None
+        found = planned(settings, selection, order, editor=editor)
+        if editor is not None and found.count and not found.order.edit:
+            raise UsageError(f"{selection.message} is unchanged", hint="change it, or replay it")
         if found.count:
             SavedPlans(settings.job).save(found, user.name)
         return self._document(SavedPlan(found, user.name), user, settings.job)
@@ -104,7 +99,7 @@ class Actions:
             texts.append(written_form(selection.message, content))
             return NO_EDIT
 
-        found = planned_message(settings, selection, order, show)
+        found = planned(settings, selection, order, editor=show)
         if not texts:
             raise UsageError(f"{selection.message} does not remain", hint="; ".join(found.notes))
         if "\r" in texts[0]:
