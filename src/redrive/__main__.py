@@ -69,7 +69,8 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
 """The subcommands in the order of the help, each with the first sentence of its own help."""
 
 _MODULES: Mapping[str, str] = {
-    "groups": "command.ls", "queue": "command.channel", "trigger": "command.channel",
+    "resolve": "command.put", "show": "command.history", "groups": "command.ls",
+    "ack": "command.ls", "queue": "command.channel", "trigger": "command.channel",
     "discard": "command.replay", "parked": "command.replay",
     "console": "console.command", "demo": "demo.command",
 }  # fmt: skip

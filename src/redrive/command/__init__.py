@@ -11,9 +11,9 @@ from redrive.errors import ConfigurationError, RedriveError
 from redrive.printable import printable
 
 __all__ = [
-    "ack", "channel", "diff", "edits", "explain", "failures", "ls", "message_file", "opening",
-    "options", "output", "plan", "put_options", "record", "replay_work", "report_error", "restart",
-    "selection", "show", "status", "tables", "topology"
+    "channel", "diff", "edits", "explain", "failures", "history", "ls", "message_file", "opening",
+    "options", "output", "plan", "put", "record", "replay_work", "report_error", "restart",
+    "selection", "status", "tables", "topology"
 ]  # fmt: skip
 
 

@@ -132,11 +132,8 @@ def show(answer: WhatIf, *, as_json: bool) -> None:
 
 def _index_of(job: JobConfiguration, name: str | None, new: Path) -> int:
     """The handler of a table: the named one, the one that reads this file, or the only one."""
-    names = [handler.identity.name for handler in job.handlers]
     if name is not None:
-        if name not in names:
-            raise UsageError(f"there is no handler {name}", hint=f"there are {', '.join(names)}")
-        return names.index(name)
+        return handler_index(job, name)
     same = [
         index
         for index, handler in enumerate(job.handlers)
@@ -144,10 +141,19 @@ def _index_of(job: JobConfiguration, name: str | None, new: Path) -> int:
     ]
     if len(job.handlers) == 1 or len(same) == 1:
         return same[0] if same else 0
+    names = [handler.identity.name for handler in job.handlers]
     raise UsageError(
         f"the settings have {len(names)} handlers, and the table may be for any of them",
         hint=f"add --handler with one of {', '.join(names)}",
     )
+
+
+def handler_index(job: JobConfiguration, name: str) -> int:
+    """The index of the handler with this name; raises ``UsageError`` if there is none."""
+    names = [handler.identity.name for handler in job.handlers]
+    if name not in names:
+        raise UsageError(f"there is no handler {name}", hint=f"there are {', '.join(names)}")
+    return names.index(name)
 
 
 def with_table(config: Path, table: Path, *handlers: HandlerConfiguration) -> Settings:

@@ -31,7 +31,6 @@ from redrive.operations.states import with_states
 from redrive.operations.topics import TopicCreation
 from redrive.printable import counted
 from redrive.topology.dot import DEFAULT_QUEUES, dot
-from redrive.topology.files import Topology
 from redrive.topology.overview import Overview, QueueOverview, overview_of
 from redrive.topology.plan import PlannedTopic, TopicPlan, TopicState
 
@@ -89,7 +88,7 @@ def show(
     For a large topology it shows totals only; --queue-manager selects a part.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if files and not bootstrap_server and config is None:
-        found = TopologyView(overview_part(read_definitions(files), queue_managers))
+        found = TopologyView(part_of(overview_of(read_definitions(files)), queue_managers))
     else:
         network = read_network(config, bootstrap_server, files)
         found = TopologyView.of(network, queue_managers)
@@ -120,8 +119,8 @@ class TopologyView(NamedTuple):
             topology, depths = with_states(network).topology, depths_of(network)
         except (EnvironmentFault, TransientFault) as fault:
             notes = [f"messages were not counted: {fault.message}"]
-            return cls(overview_part(network.topology, queue_managers), notes=notes)
-        return cls(overview_part(topology, queue_managers), depths)
+            return cls(part_of(overview_of(network.topology), queue_managers), notes=notes)
+        return cls(part_of(overview_of(topology), queue_managers), depths)
 
     def document(self) -> dict[str, Any]:
         """What ``redrive topology show --json`` prints."""
@@ -157,7 +156,7 @@ def draw(
 
     dot is a program of Graphviz (graphviz.org); many editors and web pages show DOT too.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    overview = overview_part(read_definitions(files), queue_managers)
+    overview = part_of(overview_of(read_definitions(files)), queue_managers)
     graph = dot(overview, queues=queues)
     if output is None:
         click.echo(graph, nl=False)
@@ -170,9 +169,8 @@ def draw(
         ) from error
 
 
-def overview_part(definitions: Topology, queue_managers: Sequence[str]) -> Overview:
+def part_of(whole: Overview, queue_managers: Sequence[str]) -> Overview:
     """The queue managers of some names, all without a name; raises ``UsageError`` if none match."""
-    whole = overview_of(definitions)
     part = whole.of(queue_managers)
     if not part.queue_managers:
         first = ", ".join(manager.name for manager in whole.queue_managers[:10])

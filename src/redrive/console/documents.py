@@ -11,19 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from redrive.command.ack import Acknowledgements
 from redrive.command.channel import channel_document
 from redrive.command.explain import explanation_document
 from redrive.command.failures import shows_mq
-from redrive.command.ls import Groups, Letters
+from redrive.command.history import find_message, message_document
+from redrive.command.ls import Acknowledgements, Groups, Letters
 from redrive.command.message_file import WrittenRecord, message_fields
 from redrive.command.opening import ask_inventory
-from redrive.command.put_options import checked_at, read_queue_names
+from redrive.command.put import checked_at, read_queue_names
 from redrive.command.replay_work import results_of_replays, status_with_results
 from redrive.command.selection import options_of
-from redrive.command.show import find_message, message_document
 from redrive.command.status import StatusView
-from redrive.command.topology import TopologyView
+from redrive.command.topology import TopologyView, part_of
 from redrive.configuration.deciders import table_of
 from redrive.console.access import EVERYTHING, Scope
 from redrive.engine.outcome import COLUMNS, Kind
@@ -183,12 +182,7 @@ class Documents:
             return {"queue_managers": [], "handlers": named, **_ways(settings)}
         network = network_of_settings(self.path)
         found = TopologyView.of(network, ())
-        part = found.overview.of([queue_manager] if queue_manager else [])
-        if not part.queue_managers:
-            known = ", ".join(one.name for one in found.overview.queue_managers[:10])
-            raise UsageError(
-                f"the topology has no queue manager {queue_manager}", hint=f"it has {known}"
-            )
+        part = part_of(found.overview, [queue_manager] if queue_manager else [])
         document = found._replace(overview=part).document()
         document |= {"notes": [*found.notes], "handlers": named, "chosen": queue_manager}
         if len(part.queue_managers) > 1:

@@ -21,14 +21,11 @@ from starlette.responses import Response
 
 from redrive import __version__
 from redrive.console.access import LocalAccess, RefusedError
-from redrive.console.action_routes import add_actions
 from redrive.console.login_files import read_access, read_tokens
-from redrive.console.logins import Grants, Logins, Network, Proxy
+from redrive.console.logins import Grants, Logins, Network, Proxy, add_sign_in
 from redrive.console.oidc import IdentityProvider
-from redrive.console.page_routes import add_pages
-from redrive.console.routing import Console, as_json, wants_page
+from redrive.console.routes import Console, add_actions, add_pages, as_json, wants_page
 from redrive.console.security import Access, Guard
-from redrive.console.sign_in import add_sign_in
 from redrive.errors import (
     ConfigurationError,
     EnvironmentFault,

@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from redrive.command.diff import difference_document, difference_lines
-from redrive.command.plan import with_table
+from redrive.command.plan import handler_index, with_table
 from redrive.command.restart import Restart, table_file
 from redrive.command.tables import required_text, table_document
 from redrive.configuration import HandlerConfiguration, JobConfiguration
-from redrive.console.access import EVERYTHING, RefusedError, Scope
+from redrive.console.access import RefusedError, Scope
 from redrive.console.documents import Documents
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault, UsageError
@@ -40,13 +40,13 @@ class RulesTables:
     Methods with a handler or a hash raise ``UsageError`` if it is unknown.
     """
 
-    def __init__(self, config: Path, scope: Scope = EVERYTHING) -> None:
-        self._config = config
-        self._documents = Documents(config, scope)
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._config = documents.path
 
     def within(self, scope: Scope) -> RulesTables:
         """The tables of part of the job."""
-        return RulesTables(self._config, scope)
+        return RulesTables(self._documents.within(scope))
 
     def every(self) -> dict[str, Any]:
         """What ``redrive tables --hits --json`` prints, and the handlers of the settings."""
@@ -97,7 +97,7 @@ class RulesTables:
         ``text`` replaces the table's text; None for that of the file.
         """
         job = self._documents.settings().job
-        index = _index(job, handler)
+        index = handler_index(job, handler)
         now, (path, reading) = job.handlers[index], table_file(job, index)
         shown = now.rules if text is None else text
         shared = [one.identity.name for one in reading if one.identity.name != handler]
@@ -198,7 +198,7 @@ class RulesTables:
         seen = self._documents.settings()
         _handler(seen, handler)
         job = read_settings(self._config).job
-        path, handlers = table_file(job, _index(job, handler))
+        path, handlers = table_file(job, handler_index(job, handler))
         names = {one.identity.name for one in handlers}
         if seen.job.only_handlers is not None and not names <= seen.job.only_handlers:
             raise RefusedError(
@@ -232,23 +232,16 @@ class RulesTables:
         table.write_bytes(text.encode())
         job = read_settings(self._config).job
         settings = with_table(
-            self._config, table, *(job.handlers[_index(job, name)] for name in handlers)
+            self._config, table, *(job.handlers[handler_index(job, name)] for name in handlers)
         )
         return replace(settings, job=self._documents.scope.restrict(settings.job))
 
 
 def _confirmation(job: JobConfiguration, handlers: Sequence[str], text: str) -> str:
     """The hash of a text and of the tables that it would replace, by handler."""
-    replaced = sorted((name, job.handlers[_index(job, name)].rules) for name in handlers)
+    replaced = sorted((name, job.handlers[handler_index(job, name)].rules) for name in handlers)
     return hashlib.sha256(json.dumps([text, replaced]).encode()).hexdigest()
 
 
 def _handler(settings: Settings, handler: str) -> HandlerConfiguration:
-    return settings.job.handlers[_index(settings.job, handler)]
-
-
-def _index(job: JobConfiguration, handler: str) -> int:
-    names = [one.identity.name for one in job.handlers]
-    if handler not in names:
-        raise UsageError(f"there is no handler {handler}", hint=f"there are {', '.join(names)}")
-    return names.index(handler)
+    return settings.job.handlers[handler_index(settings.job, handler)]
