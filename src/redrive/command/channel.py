@@ -172,40 +172,27 @@ def queue() -> None:
     """  # noqa: D301 - \b keeps click from wrapping the examples
 
 
-@queue.group()
-def enable() -> None:
-    """Enable an operation on a queue.
+def _add_switch(verb: str, *, put_enabled: bool) -> None:
+    """Add ``queue enable`` or ``queue disable``, each for one operation: ``put``."""
+    example = f"\n\nExample: redrive queue {verb} put QM1 ORDERS"
+    state = f"{verb}d"
 
-    Example: redrive queue enable put QM1 ORDERS
-    """
+    @queue.group(verb, help=f"{verb.title()} an operation on a queue.{example}")
+    def switch() -> None:
+        pass
 
-
-@queue.group()
-def disable() -> None:
-    """Disable an operation on a queue.
-
-    Example: redrive queue disable put QM1 ORDERS
-    """
-
-
-@enable.command(name="put")
-@_queue_arguments
-def enable_put(queue_manager: str, name: str, config: Path | None) -> None:
-    """Enable puts to QUEUE of QM, as with PUT(ENABLED).
-
-    Example: redrive queue enable put QM1 ORDERS
-    """
-    _set_puts(queue_manager, name, config, put_enabled=True)
+    @switch.command(
+        "put",
+        help=f"{verb.title()} puts to QUEUE of QM, as with PUT({state.upper()}).{example}",
+    )
+    @_queue_arguments
+    def put(queue_manager: str, name: str, config: Path | None) -> None:
+        set_put_enabled(network_of_settings(config), queue_manager, name, put_enabled=put_enabled)
+        click.echo(f"puts to {name}@{queue_manager} are {state}")
 
 
-@disable.command(name="put")
-@_queue_arguments
-def disable_put(queue_manager: str, name: str, config: Path | None) -> None:
-    """Disable puts to QUEUE of QM, as with PUT(DISABLED).
-
-    Example: redrive queue disable put QM1 ORDERS
-    """
-    _set_puts(queue_manager, name, config, put_enabled=False)
+_add_switch("enable", put_enabled=True)
+_add_switch("disable", put_enabled=False)
 
 
 @queue.command(name="release")
@@ -344,11 +331,6 @@ def _queue_json(opened: OpenedQueue) -> Mapping[str, Any]:
         "until": until and until.isoformat(timespec="milliseconds"),
         "messages": opened.messages,
     }
-
-
-def _set_puts(queue_manager: str, name: str, config: Path | None, *, put_enabled: bool) -> None:
-    set_put_enabled(network_of_settings(config), queue_manager, name, put_enabled=put_enabled)
-    click.echo(f"puts to {name}@{queue_manager} are {'enabled' if put_enabled else 'disabled'}")
 
 
 @click.command()
