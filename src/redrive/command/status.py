@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import click
 from rich.console import Group, RenderableType
@@ -20,19 +20,14 @@ from rich.text import Text
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.other_applications import notes_about_others, who_runs
 from redrive.checkpoints.registry import vacant_shares
-from redrive.command.options import (
-    config_option,
-    instance_options,
-    instance_settings,
-    table_options,
-)
+from redrive.command.history import due_text
+from redrive.command.options import config_option, instance_options, table_options
 from redrive.command.output import console, print_json, print_uncut, table
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import read_topics, sources_of
 from redrive.engine.outcome import Result
 from redrive.errors import TransientFault, UsageError
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.deadline import CONNECT
 from redrive.operations.channel import HeldMessages, held_messages
 from redrive.operations.durations import clock, duration
 from redrive.operations.retention import Waiting, expiring_of
@@ -59,7 +54,9 @@ from redrive.outcomes.status import (
     status_of,
 )
 from redrive.printable import printable
-from redrive.settings import Settings, read_settings_for_lookup
+from redrive.settings import Option, Settings, read_settings_for_lookup
+
+_Answer = TypeVar("_Answer")
 
 _REFRESH: Final = 2.0
 """Seconds between two updates with ``--watch``."""
@@ -81,8 +78,7 @@ def status(
     context: click.Context,
     /,
     config: Path,
-    instance: str | None,
-    directory: str | None,
+    options: Sequence[Option],
     *,
     as_json: bool,
     watch: bool,
@@ -110,7 +106,7 @@ def status(
     if check and watch:
         raise UsageError("--check runs once", hint="leave out --watch")
     # A changed table may be broken: the job refused it, which status has to report.
-    settings = read_settings_for_lookup(config, options=instance_settings(instance, directory))
+    settings = read_settings_for_lookup(config, options=options)
     if watch:
         _watch(settings, as_json=as_json)
         return
@@ -172,9 +168,19 @@ class StatusView:
         expiring = () if found.instances is None else expiring_of(job, found.time.timestamp())
         if reported is not None:
             reported = reported.masked(settings.mask)
-        held = () if found.instances is None else _held(job)
-        vacant = _vacant(job) if found.instances else ()
-        others = () if found.instances is None else _notes_about_others(job)
+        answers = found.instances is not None
+        ask = partial(_ask, job)
+        held: Sequence[HeldMessages] = ()
+        if answers and sources_of(job):
+            held = ask(lambda cluster: held_messages(job, cluster))
+        vacant: Sequence[Share] = ()
+        if found.instances and job.share.total > 1:
+            name, topic = job.application, job.control_topic
+            vacant = ask(lambda cluster: vacant_shares(cluster, name, topic, job.share))
+        others: Sequence[str] = ()
+        if answers and job.only_handlers is None:  # others are for users of the whole job
+            topics = read_topics(job)
+            others = ask(lambda cluster: notes_about_others(cluster, job.application, topics))
         hidden = _hidden(job, found, reported)
         return cls(found, reported, looks, expiring, held, vacant, others, hidden)
 
@@ -305,19 +311,12 @@ class StatusView:
         }
 
 
-def _held(job: JobConfiguration) -> Sequence[HeldMessages]:
-    if not sources_of(job):
-        return ()
+def _ask(
+    job: JobConfiguration, question: Callable[[Cluster], Sequence[_Answer]]
+) -> Sequence[_Answer]:
+    """The broker's answer; empty if it does not answer in time."""
     with Cluster(job.connection) as cluster, suppress(TransientFault):
-        return held_messages(job, cluster)
-    return ()
-
-
-def _vacant(job: JobConfiguration) -> Sequence[Share]:
-    if job.share.total == 1:
-        return ()
-    with Cluster(job.connection) as cluster, suppress(TransientFault):
-        return vacant_shares(cluster, job.application, job.control_topic, job.share)
+        return question(cluster)
     return ()
 
 
@@ -330,14 +329,6 @@ def _hidden(
     handled = {topic for one in now.handlers for topic in one.identity.topics}
     others = [one for one in known if one.topic not in handled or now.instances is None]
     return [*hidden_records(job.connection, now.hidden, known, seconds), *others]
-
-
-def _notes_about_others(job: JobConfiguration) -> Sequence[str]:
-    if job.only_handlers is not None:
-        return ()  # names and processes of others are for users of the whole job
-    with Cluster(job.connection, timeout=CONNECT) as cluster, suppress(TransientFault):
-        return notes_about_others(cluster, job.application, read_topics(job))
-    return ()
 
 
 def _title(now: Status, supervision: SupervisionState | None) -> str:
@@ -358,10 +349,7 @@ def _queues(now: Status) -> Table:
 
 
 def _queue(handler: HandlerStatus, now: datetime) -> dict[str, object]:
-    identity, oldest, due = handler.identity, handler.oldest, ""
-    if handler.next_due is not None:
-        seconds = (handler.next_due - now).total_seconds()
-        due = f"in {duration(seconds)}" if seconds > 0 else "now"
+    identity, oldest, due = handler.identity, handler.oldest, handler.next_due
     return {
         "handler": identity.name,
         "queue": f"{identity.queue}@{identity.queue_manager}".removesuffix("@"),
@@ -369,7 +357,7 @@ def _queue(handler: HandlerStatus, now: datetime) -> dict[str, object]:
         + _number_text(handler.depth),
         "parked": _count_text(handler.parked),
         "held": _number_text(handler.held),
-        "next due": due,
+        "next due": "" if due is None else due_text(due, now),
         "remaining": _count_text(handler.remaining),
         "acknowledged": _number_text(handler.acknowledged),
         "quarantined": _count_text(handler.quarantined),
