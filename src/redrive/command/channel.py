@@ -91,31 +91,31 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
     redrive browse QM --remaining shows them. A channel is retrying if no queue manager of the
     topology has its receiver.
     """
-    found = channel_status(network_of_settings(config), queue_manager, name)
+    channels = channel_status(network_of_settings(config), queue_manager, name)
     if as_json:
-        print_json([channel_document(one) for one in found])
+        print_json([channel_document(channel_) for channel_ in channels])
         return
     rows = [
         {
-            "channel": one.topic.channel[1],
-            "state": one.state,
-            "to": one.topic.to,
-            "topic": one.topic.topic,
-            "waiting": "no topic" if one.waiting is None else str(one.waiting),
-            "oldest": _age(one.waiting),
-            "retried": str(one.retried) if one.retried.messages else "",
-            "remaining": one.remaining or None,
+            "channel": channel_.topic.channel[1],
+            "state": channel_.state,
+            "to": channel_.topic.to,
+            "topic": channel_.topic.topic,
+            "waiting": "no topic" if channel_.waiting is None else str(channel_.waiting),
+            "oldest": _age(channel_.waiting),
+            "retried": str(channel_.retried) if channel_.retried.messages else "",
+            "remaining": channel_.remaining or None,
         }
-        for one in found
+        for channel_ in channels
     ]
     print_table(rows, right=["waiting", "retried", "remaining"])
-    for one in found:
-        if one.because:
-            state = "stopped by the job" if one.is_stopped_by_job else one.state
-            click.echo(f"{one.topic.channel[1]} is {state}: {one.because}")
-    if any(one.remaining for one in found):
+    for channel_ in channels:
+        if channel_.because:
+            state = "stopped by the job" if channel_.is_stopped_by_job else channel_.state
+            click.echo(f"{channel_.topic.channel[1]} is {state}: {channel_.because}")
+    if any(channel_.remaining for channel_ in channels):
         click.echo(f"redrive browse {queue_manager} --remaining shows undeliverable messages")
-    if any(one.waiting is None for one in found):
+    if any(channel_.waiting is None for channel_ in channels):
         click.echo("redrive topology apply creates the topics that are missing")
 
 
@@ -125,8 +125,8 @@ def _age(depth: Depth | None) -> str:
 
 def _set(queue_manager: str, name: str, config: Path | None, *, is_running: bool) -> None:
     network = network_of_settings(config)
-    for manager, one in set_channels(network, queue_manager, name, is_running=is_running):
-        click.echo(f"{one} of {manager} is {'started' if is_running else 'stopped'}")
+    for manager, channel_name in set_channels(network, queue_manager, name, is_running=is_running):
+        click.echo(f"{channel_name} of {manager} is {'started' if is_running else 'stopped'}")
 
 
 def channel_document(status: ChannelStatus) -> Mapping[str, Any]:
@@ -292,22 +292,22 @@ def list_queues(queue_manager: str, config: Path | None, *, as_json: bool) -> No
 
     Example: redrive queue list QM1
     """
-    found = dynamic_queues(network_of_settings(config), queue_manager)
+    queues = dynamic_queues(network_of_settings(config), queue_manager)
     if as_json:
-        print_json([_queue_json(one) for one in found])
+        print_json([_queue_json(opened) for opened in queues])
         return
-    if not found:
+    if not queues:
         click.echo("no dynamic queue is open; redrive queue open makes one from a QMODEL")
         return
     rows = [
         {
-            "queue": f"{one.queue.queue}@{one.queue.queue_manager}",
-            "model": one.queue.model,
-            "lease": _lease(one),
-            "messages": "no topic" if one.messages is None else f"≤ {one.messages}",
-            "topic": one.topic,
+            "queue": f"{opened.queue.queue}@{opened.queue.queue_manager}",
+            "model": opened.queue.model,
+            "lease": _lease(opened),
+            "messages": "no topic" if opened.messages is None else f"≤ {opened.messages}",
+            "topic": opened.topic,
         }
-        for one in found
+        for opened in queues
     ]
     print_table(rows, right=["messages"])
 

@@ -80,25 +80,25 @@ class FileFindings:
 
 
 def _text(files: Sequence[FileFindings]) -> Iterator[str]:
-    for one in files:
-        for finding in one.findings:
+    for file in files:
+        for finding in file.findings:
             head, *rest = finding.render().split("\n")
             yield click.style(head, fg=_COLOURS[finding.severity])
             yield "".join(f"{line}\n" for line in rest)
-        if one.summary:
+        if file.summary:
             counts = [
                 counted(count, severity.value)
                 for severity in Severity
-                if (count := sum(finding.severity is severity for finding in one.findings))
+                if (count := sum(finding.severity is severity for finding in file.findings))
             ]
             total = ", ".join(counts) or "nothing to report"
-            yield click.style(f"{printable(one.file)}: {one.summary}: {total}", bold=True)
-        if one.counts:
-            yield f"    {one.counts}"
+            yield click.style(f"{printable(file.file)}: {file.summary}: {total}", bold=True)
+        if file.counts:
+            yield f"    {file.counts}"
 
 
 def _json(files: Sequence[FileFindings]) -> Iterator[str]:
-    yield json.dumps([dataclasses.asdict(one) for one in files], indent=2)
+    yield json.dumps([dataclasses.asdict(file) for file in files], indent=2)
 
 
 def _github(files: Sequence[FileFindings]) -> Iterator[str]:
@@ -149,12 +149,12 @@ def _sarif_result(finding: Diagnostic) -> dict[str, Any]:
 
 def _sentence(finding: Diagnostic) -> str:
     more = {"expected": finding.expected, "for example": finding.witness, "hint": finding.hint}
-    return "; ".join([finding.message, *(f"{name}: {it}" for name, it in more.items() if it)])
+    return "; ".join([finding.message, *(f"{name}: {text}" for name, text in more.items() if text)])
 
 
 def _all(files: Sequence[FileFindings]) -> Iterator[Diagnostic]:
-    for one in files:
-        yield from one.findings
+    for file in files:
+        yield from file.findings
 
 
 FORMATS: Final[Mapping[str, Callable[[Sequence[FileFindings]], Iterator[str]]]] = MappingProxyType(
@@ -183,22 +183,22 @@ def _check_rules(file: str, text: str, options: _Options) -> FileFindings:
     result = source.parsed(options.input_queue, None if options.has_settings else ())
     if result.table is None:
         return FileFindings(file, "rules table", result.diagnostics)
-    found: Sequence[Diagnostic] = result.diagnostics
+    findings: Sequence[Diagnostic] = result.diagnostics
     control = result.table.control
     queue = options.input_queue or control.input_queue
     if not options.has_settings:
-        found = check_rules(
+        findings = check_rules(
             source, result, queue=queue, queue_managers=None, allow_context_authority=False
         )
-    found = [*found, *analyse(result.table, text, name=name)]
+    findings = [*findings, *analyse(result.table, text, name=name)]
     if options.topology is not None:
         managers = options.topology.manager_names
         manager = control.input_queue_manager or (managers[0] if len(managers) == 1 else "")
         handled = Names(queue=queue, queue_manager=manager)
         tracer = assuming_tracer(options.topology)
-        found += check_targets(result.table, text, tracer, handled, name=name)
+        findings += check_targets(result.table, text, tracer, handled, name=name)
     summary = f"rules table, {counted(len(result.table.rules), 'rule')}"
-    return FileFindings(file, summary, in_order(found))
+    return FileFindings(file, summary, in_order(findings))
 
 
 def _check_settings(file: str) -> FileFindings:
@@ -245,7 +245,7 @@ class _Broker:
     def ask(cls, job: JobConfiguration, *, asks_targets: bool) -> Self:
         """Ask all questions over one connection, until one is not answered."""
         names = frozenset(
-            name for one in _every_handler(job) for name in known_topics(table_of(one))
+            name for handler in _every_handler(job) for name in known_topics(table_of(handler))
         )
         unknown = ["which applications handle the same topics"]
         unknown += ["how long the targets of rules keep records"] if names and asks_targets else []
@@ -273,13 +273,13 @@ class _Broker:
 
     def problems_of_targets(self, job: JobConfiguration) -> Iterator[Diagnostic]:
         """What the targets that rules name do with the records put there."""
-        for one in _every_handler(job):
+        for handler in _every_handler(job):
             yield from check_lives(
-                table_of(one),
-                one.rules,
+                table_of(handler),
+                handler.rules,
                 self.targets,
-                keeps=one.timestamps is TimestampMode.KEEP,
-                name=one.rules_name,
+                keeps=handler.timestamps is TimestampMode.KEEP,
+                name=handler.rules_name,
             )
 
     def own_partitions(self, job: JobConfiguration) -> str:
@@ -299,7 +299,7 @@ class _Broker:
 
 def _every_handler(job: JobConfiguration) -> tuple[HandlerConfiguration, ...]:
     """The handlers, and one for each subscription."""
-    return (*job.handlers, *(one.handler for one in job.subscriptions))
+    return (*job.handlers, *(subscription.handler for subscription in job.subscriptions))
 
 
 @click.command()
@@ -366,25 +366,30 @@ def check(
     checked = _without_duplicates(list(_check_files(files, options)))
     failing = set(_SEVERITIES[: _SEVERITIES.index(Severity(fail_on)) + 1])
     failed = [
-        FileFindings(one.file, "", [it for it in one.findings if it.severity in failing])
-        for one in checked
+        FileFindings(
+            file.file, "", [finding for finding in file.findings if finding.severity in failing]
+        )
+        for file in checked
     ]
     for line in FORMATS["json" if as_json else form](failed if quiet else checked):
         click.echo(line)
     if not quiet:
-        print_notes(note for one in checked for note in one.notes)
-    context.exit(1 if any(one.findings for one in failed) else 0)
+        print_notes(note for file in checked for note in file.notes)
+    context.exit(1 if any(file.findings for file in failed) else 0)
 
 
 def _without_duplicates(checked: Sequence[FileFindings]) -> list[FileFindings]:
-    own = {Path(one.file).resolve(): set(map(_identity, one.findings)) for one in checked}
+    own = {Path(file.file).resolve(): set(map(_identity, file.findings)) for file in checked}
 
-    def is_first(finding: Diagnostic, one: FileFindings) -> bool:
+    def is_first(finding: Diagnostic, file_findings: FileFindings) -> bool:
         file = Path(finding.file).resolve()
-        return file == Path(one.file).resolve() or _identity(finding) not in own.get(file, ())
+        return file == Path(file_findings.file).resolve() or _identity(finding) not in own.get(
+            file, ()
+        )
 
     return [
-        replace(one, findings=[it for it in one.findings if is_first(it, one)]) for one in checked
+        replace(file, findings=[finding for finding in file.findings if is_first(finding, file)])
+        for file in checked
     ]
 
 

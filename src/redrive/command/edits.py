@@ -51,7 +51,11 @@ def read_edit(set_headers: Iterable[str], dropped: Iterable[str], patch: JsonPat
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"--set-header {text} has no value", hint="write NAME=VALUE")
-        if any(name == one.name for one in operations if isinstance(one, SetHeader | DropHeader)):
+        if any(
+            name == operation.name
+            for operation in operations
+            if isinstance(operation, SetHeader | DropHeader)
+        ):
             raise UsageError(f"the header {name} is set or dropped twice", hint="name it once")
         operations.append(SetHeader(_header_name("--set-header", name), os.fsencode(value)))
     if patch is not None:

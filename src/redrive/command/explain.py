@@ -137,7 +137,7 @@ def explain(
             click.echo(f"no rule is asked: {printable(problem)}\nthe message remains where it is")
         return
     explanation = explain_message(rules, fields)
-    fields = {name: hidden_field(mask, name, it) for name, it in fields.items()}
+    fields = {name: hidden_field(mask, name, field) for name, field in fields.items()}
     if as_json:
         print_json(explanation_document(rules, fields, explanation, mask, form))
     else:

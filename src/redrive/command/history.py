@@ -97,8 +97,8 @@ def history(
     archive, mask = Archive(settings.job), settings.mask
     mq = shows_mq(settings.job, mq=mq)
     if identity is None:
-        found = masked(archive.find(criteria, limit=limit), mask)
-        _show_found(found, criteria, mq=mq, as_json=as_json)
+        newest = masked(archive.find(criteria, limit=limit), mask)
+        _show_found(newest, criteria, mq=mq, as_json=as_json)
         return
     answer = archive.history(identity)
     if isinstance(answer, NotFound):
@@ -124,23 +124,25 @@ def print_history(answer: History, *, mq: bool) -> None:
         lines.print(Text(printable(f"  {line}")))
     lines.print()
     _print_outcomes(answer.outcomes, mq=mq)
-    lines.print(Text(printable(f"next: {_next(answer)}"), style="bold"))
+    due = answer.next.due
+    when = "" if due is None else f", due {due_text(due)} ({clock(due)})"
+    lines.print(Text(printable(f"next: {answer.next.text}{when}"), style="bold"))
     print_notes(answer.notes)
 
 
-def _show_found(found: Found, criteria: Criteria, *, mq: bool, as_json: bool) -> None:
+def _show_found(newest: Found, criteria: Criteria, *, mq: bool, as_json: bool) -> None:
     if as_json:
-        outcomes = [plain(row) for row in found.outcomes]
-        content = {"outcomes": outcomes, "notes": found.notes}
+        outcomes = [plain(row) for row in newest.outcomes]
+        content = {"outcomes": outcomes, "notes": newest.notes}
         print_json(content)
         return
-    if found.outcomes:
-        _print_outcomes(found.outcomes, mq=mq, with_message=True)
+    if newest.outcomes:
+        _print_outcomes(newest.outcomes, mq=mq, with_message=True)
     else:
-        known = ", as far as could be read" if found.notes else ""
+        known = ", as far as could be read" if newest.notes else ""
         what = "No outcomes yet" if criteria == Criteria() else "No outcome matches these filters"
         click.echo(f"{what}{known}.")
-    print_notes(found.notes)
+    print_notes(newest.notes)
 
 
 def _description(row: Row, put_on: str, *, mq: bool) -> list[str]:
@@ -184,13 +186,6 @@ def _target(row: Row) -> str:
     target = at(row["target_queue"], row["target_queue_manager"])
     topic = printable(row["target_topic"] or "")
     return f"{target} (topic {topic})" if topic and topic != target else target
-
-
-def _next(answer: History) -> str:
-    due = answer.next.due
-    if due is None:
-        return answer.next.text
-    return f"{answer.next.text}, due {due_text(due)} ({clock(due)})"
 
 
 def due_text(due: datetime, now: datetime | None = None) -> str:
@@ -252,18 +247,18 @@ def show(*, identity: str, config: Path, form: str, whole: bool, mq: bool, as_js
     Exit codes: 0 shown, also without the body; 1 no such message or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    answer, found = find_message(settings, identity)
+    answer, record_found = find_message(settings, identity)
     if as_json:
-        print_json(message_document(settings, answer, found))
+        print_json(message_document(settings, answer, record_found))
         return
     lines = console()
     if answer:
         print_history(answer, mq=shows_mq(settings.job, mq=mq))
         lines.print()
-    if isinstance(found, Lost):
-        lines.print(Text(f"body: {found.reason}", style="yellow"))
+    if isinstance(record_found, Lost):
+        lines.print(Text(f"body: {record_found.reason}", style="yellow"))
         return
-    for line in record.lines(_view(found, settings), form, whole=whole):
+    for line in record.lines(_view(record_found, settings), form, whole=whole):
         lines.print(Text(line), soft_wrap=True)
     if not answer:
         lines.print(Text("no outcome yet: the job has not handled it", style="yellow"))
@@ -295,35 +290,37 @@ def find_message(
 
 
 def _topics(job: JobConfiguration) -> set[str]:
-    names = (one.identity for one in job.handlers)
+    names = (handler.identity for handler in job.handlers)
     return {
-        topic for one in names for topic in (one.topic, *one.waiting_topics, one.remaining_topic)
+        topic
+        for name in names
+        for topic in (name.topic, *name.waiting_topics, name.remaining_topic)
     }
 
 
 def message_document(
-    settings: Settings, answer: History | None, found: StoredRecord | Lost
+    settings: Settings, answer: History | None, stored_record: StoredRecord | Lost
 ) -> dict[str, Any]:
     """What ``redrive show --json`` prints of what ``find_message`` found."""
     content = document_of(answer) if answer else {"outcomes": []}
-    return {**content, "record": _in_json(found, settings)}
+    return {**content, "record": _in_json(stored_record, settings)}
 
 
-def _view(found: StoredRecord, settings: Settings) -> RecordView:
+def _view(stored_record: StoredRecord, settings: Settings) -> RecordView:
     registry = None if settings.registry is None else SchemaRegistry(settings.registry)
-    return RecordView.of(found, settings.job.scheme_table, settings.mask, registry)
+    return RecordView.of(stored_record, settings.job.scheme_table, settings.mask, registry)
 
 
-def _in_json(found: StoredRecord | Lost, settings: Settings) -> dict[str, Any]:
-    if isinstance(found, Lost):
-        return {"lost": found.reason}
-    view = _view(found, settings)
+def _in_json(stored_record: StoredRecord | Lost, settings: Settings) -> dict[str, Any]:
+    if isinstance(stored_record, Lost):
+        return {"lost": stored_record.reason}
+    view = _view(stored_record, settings)
     header = view.profile.header
     return {
         **record.as_json(view),
-        "topic": found.lane.topic,
-        "partition": found.lane.partition,
-        "offset": found.offset,
+        "topic": stored_record.lane.topic,
+        "partition": stored_record.lane.partition,
+        "offset": stored_record.offset,
         "dead_letter": None if header is None else header.fields(),
         "body_hex": None if view.body is None else view.body.hex(),
         "body": None if view.body is None else record.text_or_none(view.body),

@@ -72,13 +72,13 @@ def ls(
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    found = Letters.of(settings, selection, limit=limit, page=page)
+    letters = Letters.of(settings, selection, limit=limit, page=page)
     if as_json:
-        print_json(found.document())
+        print_json(letters.document())
         return
     mq = shows_mq(settings.job, mq=mq)
-    _show(found, selection, mq=mq, before=(page - 1) * limit)
-    print_notes(found.answer.all_notes())
+    _show(letters, selection, mq=mq, before=(page - 1) * limit)
+    print_notes(letters.answer.all_notes())
 
 
 class Letters(NamedTuple):
@@ -94,13 +94,13 @@ class Letters(NamedTuple):
         """A page of dead letters, page 1 the newest; errors as for ``Inventory.letters``."""
 
         def ask(inventory: Inventory) -> tuple[Listing, dict[str, Next]]:
-            found = inventory.letters(selection, limit=limit, skipped=(page - 1) * limit)
-            return found, next_steps(settings.job, inventory, found.letters)
+            listing = inventory.letters(selection, limit=limit, skipped=(page - 1) * limit)
+            return listing, next_steps(settings.job, inventory, listing.letters)
 
         answer = ask_inventory(settings, selection, ask)
-        found, steps = answer.found
-        letters = [settings.mask.row(row) for row in found.letters]
-        return cls(replace(found, letters=letters), steps, answer)
+        listing, steps = answer.found
+        letters = [settings.mask.row(row) for row in listing.letters]
+        return cls(replace(listing, letters=letters), steps, answer)
 
     def document(self) -> dict[str, Any]:
         """What ``redrive ls --json`` prints."""
@@ -121,9 +121,9 @@ def _next_of(step: Next | None) -> dict[str, Any]:
     return {"next": {"attempt": step.attempt, "due": clock(step.due), "rule_line": step.rule_line}}
 
 
-def _show(found: Letters, selection: Selection, *, mq: bool, before: int) -> None:
+def _show(letters: Letters, selection: Selection, *, mq: bool, before: int) -> None:
     """Prints a page; ``before`` is the number of newer messages."""
-    listing, steps, is_complete = found.listing, found.steps, not found.answer.notes
+    listing, steps, is_complete = letters.listing, letters.steps, not letters.answer.notes
     if not listing.letters and listing.total:
         click.echo(f"this page is empty: {listing.total} in all")
         return
@@ -180,12 +180,12 @@ def groups(*, config: Path, selection: Selection, limit: int, mq: bool, as_json:
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    found = Groups.of(settings, selection, limit=limit)
+    groups_ = Groups.of(settings, selection, limit=limit)
     if as_json:
-        print_json(found.document())
+        print_json(groups_.document())
         return
-    _show_groups(found, selection, mq=shows_mq(settings.job, mq=mq))
-    print_notes(found.answer.all_notes())
+    _show_groups(groups_, selection, mq=shows_mq(settings.job, mq=mq))
+    print_notes(groups_.answer.all_notes())
 
 
 class Groups(NamedTuple):
@@ -217,12 +217,12 @@ class Groups(NamedTuple):
 
         answer = ask_inventory(settings, selection, ask)
         groups, total, trends = answer.found
-        hide, found, conditions = settings.mask.text, [], []
-        for one in groups:
-            shown: dict[str, Any] = {it: hide(getattr(one, it)) for it in _HIDDEN}
-            found.append(replace(one, **shown))
-            conditions.append(one.condition() if found[-1] == one else "")
-        return cls(found, total, answer, conditions, trends)
+        hide, masked, conditions = settings.mask.text, [], []
+        for group in groups:
+            hidden: dict[str, Any] = {name: hide(getattr(group, name)) for name in _HIDDEN}
+            masked.append(replace(group, **hidden))
+            conditions.append(group.condition() if masked[-1] == group else "")
+        return cls(masked, total, answer, conditions, trends)
 
     def document(self) -> dict[str, Any]:
         """What ``redrive groups --json`` prints."""
@@ -235,19 +235,19 @@ def _trends(
 ) -> Sequence[Sequence[int]]:
     if not groups or not bars:
         return ()
-    since = min(one.first for one in groups)
-    seconds = max(1.0, (max(one.last for one in groups) - since).total_seconds() / bars)
-    trends: dict[str, list[int]] = {one.condition(): [0] * bars for one in groups}
+    since = min(group.first for group in groups)
+    seconds = max(1.0, (max(group.last for group in groups) - since).total_seconds() / bars)
+    trends: dict[str, list[int]] = {group.condition(): [0] * bars for group in groups}
     about = {"first": since, "last": since, "example": "", "acknowledged": 0, "repeated": 0}
     for row in inventory.arrivals(selection, since, seconds):
         trend = trends.get(Group.of({**row, **about}).condition())
         if trend is not None:
             trend[min(bars - 1, row["part"])] += row["n"]
-    return [trends[one.condition()] for one in groups]
+    return [trends[group.condition()] for group in groups]
 
 
-def _show_groups(found: Groups, selection: Selection, *, mq: bool) -> None:
-    groups, total, is_complete = found.groups, found.total, not found.answer.notes
+def _show_groups(listed: Groups, selection: Selection, *, mq: bool) -> None:
+    groups, total, is_complete = listed.groups, listed.total, not listed.answer.notes
     if not groups:
         click.echo(none_in_words(selection, is_complete=is_complete))
         return
@@ -409,7 +409,7 @@ class Acknowledgements(NamedTuple):
 
     def document(self, settings: Settings) -> list[dict[str, Any]]:
         """What ``redrive ack --list --json`` prints."""
-        return [_acknowledgement_document(settings, one, number) for one, number in self.pairs]
+        return [_acknowledgement_document(settings, *pair) for pair in self.pairs]
 
 
 def _list_acknowledgements(settings: Settings, *, as_json: bool) -> None:
@@ -438,20 +438,27 @@ def _list_acknowledgements(settings: Settings, *, as_json: bool) -> None:
 
 def take_back(settings: Settings, name: str, operator: str) -> None:
     """End an acknowledgement now; raises ``UsageError`` if it is not in effect."""
-    found = next((one for one in _in_effect(settings) if one.id == name), None)
-    if found is None:
+    taken = next(
+        (acknowledgement for acknowledgement in _in_effect(settings) if acknowledgement.id == name),
+        None,
+    )
+    if taken is None:
         raise UsageError(
             f"no acknowledgement {name} is in effect", hint="redrive ack --list shows them"
         )
-    write_states(settings.job, [found.undone(operator)])
+    write_states(settings.job, [taken.undone(operator)])
 
 
 def _in_effect(settings: Settings) -> Sequence[Acknowledgement]:
     job = settings.job
     with open_cluster(job.connection) as cluster:
-        found = acknowledgements_in_effect(job, cluster)
+        current = acknowledgements_in_effect(job, cluster)
     only = job.only_handlers
-    return [one for one in found if only is None or one.selection.handler in only]
+    return [
+        acknowledgement
+        for acknowledgement in current
+        if only is None or acknowledgement.selection.handler in only
+    ]
 
 
 def _parse_end(text: str) -> datetime:

@@ -162,7 +162,7 @@ def with_table(config: Path, table: Path, *handlers: HandlerConfiguration) -> Se
     Raises ``ConfigurationError``.
     """
     sections = {handler.section for handler in handlers}
-    return read_settings(config, options=[_table_option(one, table) for one in sections])
+    return read_settings(config, options=[_table_option(section, table) for section in sections])
 
 
 def _table_option(index: int, table: Path) -> Option:
@@ -201,21 +201,21 @@ def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
     job = settings.job
     if not job.handlers:
         raise UsageError("there is no rules table to try", hint="redrive resolve traces a put")
-    handlers = [one for one in job.handlers if topic in {"", one.identity.topic}]
+    handlers = [handler for handler in job.handlers if topic in {"", handler.identity.topic}]
     with open_cluster(job.connection) as cluster:
-        for one in handlers:
-            existing_topic(cluster, one.identity.topic)
+        for handler in handlers:
+            existing_topic(cluster, handler.identity.topic)
     questions = [
         # Both tables are the job's own, so the answer is what the job itself would do.
-        Question(old=job, new=job, handler=one.identity.name, over=_LIVE, mask=settings.mask)
-        for one in handlers
+        Question(old=job, new=job, handler=handler.identity.name, over=_LIVE, mask=settings.mask)
+        for handler in handlers
     ]
-    answers = [ask_with_progress(one) for one in questions]
+    answers = [ask_with_progress(question) for question in questions]
     if as_json:
-        print_json({"handlers": [document_of_table(one) for one in answers]})
+        print_json({"handlers": [document_of_table(answer) for answer in answers]})
         return
     print_lines(_lines(answers))
-    print_notes(dict.fromkeys(note for one in answers for note in one.notes))
+    print_notes(dict.fromkeys(note for answer in answers for note in answer.notes))
     if job.topology:
         print_notes([_PUTS])
 

@@ -32,7 +32,6 @@ from redrive.topology.mq.results import Bind, OpenOption, OpenRequest
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.trace import (
     MOVES,
-    Caused,
     ResolutionTrace,
     TraceStep,
     trace_moves,
@@ -312,6 +311,7 @@ def _body(data: str | None, file: Path) -> bytes:
 @click.pass_context
 def resolve(
     context: click.Context,
+    /,
     names: Sequence[str],
     at: str,
     *,
@@ -373,13 +373,13 @@ def resolve(
 
 
 def _open_options(text: str) -> OpenOption:
-    found = OpenOption(0)
+    options = OpenOption(0)
     for word in text.upper().split(","):
         if word.strip() not in OpenOption.__members__:
             known = ", ".join(OpenOption.__members__)
             raise UsageError(f"{word!r} is not an MQOPEN option", hint=f"choose from {known}")
-        found |= OpenOption[word.strip()]
-    return found
+        options |= OpenOption[word.strip()]
+    return options
 
 
 # Trees and flowcharts
@@ -406,18 +406,15 @@ def _tree(trace: ResolutionTrace) -> Iterator[str]:
             yield f"   look at: {trace.problem.location}"
         if trace.problem.advice:
             yield f"   to change: {trace.problem.advice}"
-    for one in trace.caused:
-        yield f"   and {one.what}: {_caused_text(one)}"
+    for caused in trace.caused:
+        place = f": {caused.final}" if caused.final else ""
+        topic = f" (topic {caused.topic})" if caused.topic else ""
+        because = caused.detail and f", because {caused.detail}"
+        yield f"   and {caused.what}: {caused.end}{place}{topic}{because}"
     for move in trace.moves:
         yield f"   --then {move} lets it go on"
     for sentence in trace.assumed:
         yield f"   assumed: {sentence}"
-
-
-def _caused_text(end: Caused) -> str:
-    place = f": {end.final}" if end.final else ""
-    topic = f" (topic {end.topic})" if end.topic else ""
-    return f"{end.end}{place}{topic}{end.detail and f', because {end.detail}'}"
 
 
 def _cells(step: TraceStep) -> tuple[str, str, str, str]:

@@ -247,17 +247,17 @@ def apply(
 
     Exit codes: 0 done, 1 cancelled or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    job, found = read_settings(config).job, ReplayPlan.read(file)
+    job, plan = read_settings(config).job, ReplayPlan.read(file)
     with open_cluster(job.connection) as cluster:
-        before = read_accepted(job, cluster).get(found.plan)
+        before = read_accepted(job, cluster).get(plan.plan)
     if before is not None:
         click.echo(accepted_before(before), err=True)
     elif not yes and not as_json:
-        if found.created:
-            click.echo(f"Planned at {printable(found.created)}: so it was then.")
-        show_plan(found, mq=shows_mq(job, mq=mq))
+        if plan.created:
+            click.echo(f"Planned at {printable(plan.created)}: so it was then.")
+        show_plan(plan, mq=shows_mq(job, mq=mq))
     yes = yes or before is not None
-    apply_plan(job, found, purpose, wait=not no_wait, yes=yes, as_json=as_json)
+    apply_plan(job, plan, purpose, wait=not no_wait, yes=yes, as_json=as_json)
 
 
 @replay.command()
@@ -272,8 +272,8 @@ def status(*, plan_id: str, config: Path, as_json: bool) -> None:
     job = read_settings(config).job
     with open_cluster(job.connection) as cluster:
         find_replay(job, cluster, plan_id)
-        found = status_with_results(job, cluster, plan_id)
-    print_json(found.document()) if as_json else show_status(found)
+        progress = status_with_results(job, cluster, plan_id)
+    print_json(progress.document()) if as_json else show_status(progress)
 
 
 @replay.command(name="list")
@@ -286,8 +286,8 @@ def list_replays(*, config: Path, as_json: bool) -> None:
     """
     job = read_settings(config).job
     with open_cluster(job.connection) as cluster:
-        found = statuses(job, cluster, results=partial(results_of_replays, job))
-    print_json([one.document() for one in found]) if as_json else show_statuses(found)
+        replays = statuses(job, cluster, results=partial(results_of_replays, job))
+    print_json([progress.document() for progress in replays]) if as_json else show_statuses(replays)
 
 
 @replay.command(name="cancel")
@@ -305,14 +305,14 @@ def cancel_replay(*, plan_id: str, config: Path, purpose: str, yes: bool) -> Non
     job = read_settings(config).job
     with open_cluster(job.connection) as cluster:
         find_replay(job, cluster, plan_id)
-        [found] = statuses(job, cluster, plan=plan_id)
-        if by := found.replay.cancelled_by:
+        [progress] = statuses(job, cluster, plan=plan_id)
+        if by := progress.replay.cancelled_by:
             click.echo(f"replay {plan_id} was cancelled by {printable(by)} before")
             return
-        if found.is_done:
+        if progress.is_done:
             click.echo(f"replay {plan_id} is complete: nothing to cancel")
             return
-        rest = counted(found.waiting, "message")
+        rest = counted(progress.waiting, "message")
         ask(f"Cancel the rest of replay {plan_id}, at most {rest}?", yes=yes)
         cancel(job, cluster, plan_id, f"{this_user()} ({purpose})" if purpose else this_user())
     click.echo(f"replay {plan_id} is cancelled; messages already put stay put")

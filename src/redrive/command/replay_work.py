@@ -1,4 +1,4 @@
-"""Plans of replays: make and apply them, and wait until the job has carried them out."""
+"""Plans of replays: make, show and apply them, and wait until the job has carried them out."""
 
 from __future__ import annotations
 
@@ -57,158 +57,6 @@ from redrive.settings import Settings
 from redrive.streaming.lifecycle import JobControl
 from redrive.topology.names import Names
 
-_UNITS = ("bytes", "KB", "MB", "GB", "TB")
-_STEP = 1000
-_MOST_WARNINGS = 20
-"""Maximum warnings to show: messages may name any number of missing targets."""
-
-
-def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
-    """Print what a plan will do, and its warnings."""
-    if not plan.count:
-        state = "is parked" if plan.order.to.is_about_parked else "remains"
-        click.echo(f"Nothing to do: no such message {state}.")
-        print_notes(plan.notes)
-        return
-    count = counted(plan.count, "message")
-    click.echo(f"Plan {plan.plan}: {count}, {_size(plan.size)}, {_order(plan)}")
-    for title, parts in (
-        ("reason", plan.reasons if mq else ()),
-        ("exception", plan.exceptions),
-        ("consumer group", plan.groups),
-        ("target", plan.targets),
-        ("handler", plan.handlers),
-    ):
-        if parts:  # a plan of another program may have none
-            rows = [
-                {title: one.name, "messages": one.count, "for example": one.example}
-                for one in parts
-            ]
-            print_table(rows, folded=[title], whole=["for example"])
-    lines = console()
-    for change in plan.changes:
-        _show_change(lines, change)
-    for one in plan.warnings[:_MOST_WARNINGS]:
-        about = f" ({counted(one.count, 'message')})" if one.count else ""
-        lines.print(Text(f"warning: {printable(one.text)}{about}", style="yellow"))
-    if (more := len(plan.warnings) - _MOST_WARNINGS) > 0:
-        lines.print(Text(f"{more} more warnings: --json shows all", style="yellow"))
-    print_notes(plan.notes)
-
-
-def question(plan: ReplayPlan) -> str:
-    """The question before a plan is applied."""
-    messages = counted(plan.count, "message")
-    match plan.order.to:
-        case To.DISCARD:
-            return f"Discard {messages}?"
-        case To.ATTEMPT:
-            return f"Make the next attempt on {messages} now?"
-        case To.REMAIN:
-            return f"End the retries of {messages}?"
-        case _:
-            return f"Replay {messages} {plan.order}?"
-
-
-def accepted_before(replay: Replay) -> str:
-    """The notice about a plan that was already accepted."""
-    purpose = f" ({printable(replay.purpose)})" if replay.purpose else ""
-    who = f"{_when(replay.accepted)} from {printable(replay.operator)}{purpose}"
-    return f"The plan {replay.plan} was already accepted {who}."
-
-
-def show_status(status: ReplayStatus) -> None:
-    """Print the progress of one replay."""
-    replay = status.replay
-    rate = f", {replay.rate:g} a second" if replay.rate else ""
-    target = Names(queue=replay.queue, queue_manager=replay.queue_manager)
-    order = Order(to=replay.to, target=target, keeps_header=replay.keeps_header, edit=replay.edit)
-    click.echo(f"replay {replay.plan}: {status.state}, {printable(str(order))}{rate}")
-    click.echo(f"  accepted {_when(replay.accepted)} from {printable(replay.operator)}")
-    if replay.purpose:
-        click.echo(f"  because: {printable(replay.purpose)}")
-    if replay.cancelled_by:
-        click.echo(f"  cancelled by {printable(replay.cancelled_by)}")
-    click.echo(f"  {replay.planned} planned, {replay.instructed} accepted")
-    if replay.placed:
-        click.echo(f"  {replay.placed} already placed")
-    if status.gone:
-        gone = "were not parked" if replay.to.is_about_parked else "did not remain"
-        click.echo(f"  {status.gone} {gone} any more when it was applied")
-    for result, count in sorted(status.results.items()):
-        click.echo(f"  {count} {result}")
-    if status.results.get(Result.REMAINS) and replay.to is not To.REMAIN:
-        condition = f"replay = '{replay.plan}'"
-        click.echo(
-            f'  see why some remain: redrive groups --status remaining --where "{condition}"'
-        )
-    if status.waiting:
-        click.echo(f"  at most {status.waiting} left")
-    if not replay.is_complete and not replay.cancelled_by:
-        click.echo("  apply the plan again to go on, or cancel it")
-
-
-def show_statuses(statuses: Sequence[ReplayStatus]) -> None:
-    """Print a table of replays."""
-    if not statuses:
-        click.echo("No replays yet.")
-        return
-    rows = [
-        {
-            "replay": one.replay.plan,
-            "state": one.state,
-            "accepted": _when(one.replay.accepted),
-            "by": one.replay.operator,
-            "to": target_of(one.replay),
-            "messages": one.replay.planned,
-            "to do": one.waiting,
-            "results": ", ".join(_results(one)),
-            "because": one.replay.purpose,
-        }
-        for one in statuses
-    ]
-    print_table(rows, right=["accepted"], folded=["results", "because"], whole=["replay"])
-
-
-def _results(status: ReplayStatus) -> Iterator[str]:
-    yield from (f"{count} {result}" for result, count in sorted(status.results.items()))
-    if status.replay.placed:
-        yield f"{status.replay.placed} already placed"
-
-
-def _show_change(lines: Console, change: Change) -> None:
-    lines.print(Text(f"changes in {printable(change.message)}"), soft_wrap=True)
-    for line in change.lines:
-        style = {"-": "red", "+": "green"}.get(line[:1], "")
-        lines.print(Text(f"  {printable(line)}", style=style), soft_wrap=True)
-    if change.problem:
-        text = f"  it stays where it is: {printable(change.problem)}"
-        lines.print(Text(text, style="yellow"), soft_wrap=True)
-    elif not change.lines:
-        lines.print(Text("  nothing"))
-
-
-def _order(plan: ReplayPlan) -> str:
-    order = printable(str(plan.order))
-    if plan.order.rate is None or plan.seconds is None:
-        return order
-    return f"{order}, {plan.order.rate:g} a second: {duration(plan.seconds)}"
-
-
-def _when(seconds: float) -> str:
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return f"{duration((datetime.now(UTC) - moment).total_seconds())} ago"
-
-
-def _size(count: int) -> str:
-    size = float(count)
-    for unit in _UNITS:
-        if size < _STEP or unit == _UNITS[-1]:
-            return f"{size:.0f} {unit}" if unit == _UNITS[0] else f"{size:.1f} {unit}"
-        size /= _STEP
-    raise AssertionError(count)
-
-
 _ABOUT_OTHERS: Final = {
     State.PARKED: "parked messages are retried automatically; `redrive parked now` retries"
     " them at once, `redrive parked cancel` ends their retries",
@@ -224,6 +72,10 @@ _LOOK: Final = 0.5
 _WITHOUT_JOB: Final = 30.0
 """Seconds without any instance after which a job counts as ended; a supervised restart is faster.
 """
+_UNITS = ("bytes", "KB", "MB", "GB", "TB")
+_STEP = 1000
+_MOST_WARNINGS = 20
+"""Maximum warnings to show: messages may name any number of missing targets."""
 
 
 def planned(
@@ -288,7 +140,7 @@ def _notes_about_others(inventory: Inventory, selection: Selection) -> Iterator[
 
 
 def _note_about(job: JobConfiguration, message: str) -> str:
-    """What became of a message last; raises ``NotFoundError``."""
+    """A note about the last outcome of a message; raises ``NotFoundError``."""
     answer = Archive(job).history(message)
     if isinstance(answer, NotFound):
         raise NotFoundError(answer.reason, hint=answer.hint)
@@ -297,62 +149,208 @@ def _note_about(job: JobConfiguration, message: str) -> str:
     return f"{known}; redrive history {answer.message} shows more"
 
 
+def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
+    """Print what a plan will do, and its warnings."""
+    if not plan.count:
+        state = "is parked" if plan.order.to.is_about_parked else "remains"
+        click.echo(f"Nothing to do: no such message {state}.")
+        print_notes(plan.notes)
+        return
+    count = counted(plan.count, "message")
+    click.echo(f"Plan {plan.plan}: {count}, {_size(plan.size)}, {_order(plan)}")
+    for title, parts in (
+        ("reason", plan.reasons if mq else ()),
+        ("exception", plan.exceptions),
+        ("consumer group", plan.groups),
+        ("target", plan.targets),
+        ("handler", plan.handlers),
+    ):
+        if parts:  # a plan of another program may have none
+            rows = [
+                {title: part.name, "messages": part.count, "for example": part.example}
+                for part in parts
+            ]
+            print_table(rows, folded=[title], whole=["for example"])
+    lines = console()
+    for change in plan.changes:
+        _show_change(lines, change)
+    for warning in plan.warnings[:_MOST_WARNINGS]:
+        about = f" ({counted(warning.count, 'message')})" if warning.count else ""
+        lines.print(Text(f"warning: {printable(warning.text)}{about}", style="yellow"))
+    if (more := len(plan.warnings) - _MOST_WARNINGS) > 0:
+        lines.print(Text(f"{more} more warnings: --json shows all", style="yellow"))
+    print_notes(plan.notes)
+
+
+def question(plan: ReplayPlan) -> str:
+    """The question before a plan is applied."""
+    messages = counted(plan.count, "message")
+    match plan.order.to:
+        case To.DISCARD:
+            return f"Discard {messages}?"
+        case To.ATTEMPT:
+            return f"Make the next attempt on {messages} now?"
+        case To.REMAIN:
+            return f"End the retries of {messages}?"
+        case _:
+            return f"Replay {messages} {plan.order}?"
+
+
+def accepted_before(replay: Replay) -> str:
+    """The notice about a plan that was already accepted."""
+    purpose = f" ({printable(replay.purpose)})" if replay.purpose else ""
+    who = f"{_when(replay.accepted)} from {printable(replay.operator)}{purpose}"
+    return f"The plan {replay.plan} was already accepted {who}."
+
+
+def show_status(status: ReplayStatus) -> None:
+    """Print the progress of one replay."""
+    replay = status.replay
+    rate = f", {replay.rate:g} a second" if replay.rate else ""
+    target = Names(queue=replay.queue, queue_manager=replay.queue_manager)
+    order = Order(to=replay.to, target=target, keeps_header=replay.keeps_header, edit=replay.edit)
+    click.echo(f"replay {replay.plan}: {status.state}, {printable(str(order))}{rate}")
+    click.echo(f"  accepted {_when(replay.accepted)} from {printable(replay.operator)}")
+    if replay.purpose:
+        click.echo(f"  because: {printable(replay.purpose)}")
+    if replay.cancelled_by:
+        click.echo(f"  cancelled by {printable(replay.cancelled_by)}")
+    click.echo(f"  {replay.planned} planned, {replay.instructed} accepted")
+    if replay.placed:
+        click.echo(f"  {replay.placed} already placed")
+    if status.gone:
+        gone = "were not parked" if replay.to.is_about_parked else "did not remain"
+        click.echo(f"  {status.gone} {gone} any more when it was applied")
+    for result, count in sorted(status.results.items()):
+        click.echo(f"  {count} {result}")
+    if status.results.get(Result.REMAINS) and replay.to is not To.REMAIN:
+        condition = f"replay = '{replay.plan}'"
+        click.echo(
+            f'  see why some remain: redrive groups --status remaining --where "{condition}"'
+        )
+    if status.waiting:
+        click.echo(f"  at most {status.waiting} left")
+    if not replay.is_complete and not replay.cancelled_by:
+        click.echo("  apply the plan again to go on, or cancel it")
+
+
+def show_statuses(statuses: Sequence[ReplayStatus]) -> None:
+    """Print a table of replays."""
+    if not statuses:
+        click.echo("No replays yet.")
+        return
+    rows = [
+        {
+            "replay": status.replay.plan,
+            "state": status.state,
+            "accepted": _when(status.replay.accepted),
+            "by": status.replay.operator,
+            "to": target_of(status.replay),
+            "messages": status.replay.planned,
+            "to do": status.waiting,
+            "results": ", ".join(_results(status)),
+            "because": status.replay.purpose,
+        }
+        for status in statuses
+    ]
+    print_table(rows, right=["accepted"], folded=["results", "because"], whole=["replay"])
+
+
+def _results(status: ReplayStatus) -> Iterator[str]:
+    yield from (f"{count} {result}" for result, count in sorted(status.results.items()))
+    if status.replay.placed:
+        yield f"{status.replay.placed} already placed"
+
+
+def _show_change(lines: Console, change: Change) -> None:
+    lines.print(Text(f"changes in {printable(change.message)}"), soft_wrap=True)
+    for line in change.lines:
+        style = {"-": "red", "+": "green"}.get(line[:1], "")
+        lines.print(Text(f"  {printable(line)}", style=style), soft_wrap=True)
+    if change.problem:
+        text = f"  it stays where it is: {printable(change.problem)}"
+        lines.print(Text(text, style="yellow"), soft_wrap=True)
+    elif not change.lines:
+        lines.print(Text("  nothing"))
+
+
+def _order(plan: ReplayPlan) -> str:
+    order = printable(str(plan.order))
+    if plan.order.rate is None or plan.seconds is None:
+        return order
+    return f"{order}, {plan.order.rate:g} a second: {duration(plan.seconds)}"
+
+
+def _when(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{duration((datetime.now(UTC) - moment).total_seconds())} ago"
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in _UNITS:
+        if size < _STEP or unit == _UNITS[-1]:
+            return f"{size:.0f} {unit}" if unit == _UNITS[0] else f"{size:.1f} {unit}"
+        size /= _STEP
+    raise AssertionError(count)
+
+
 def plan_and_apply(
-    job: JobConfiguration, found: ReplayPlan, purpose: str, *, mq: bool, yes: bool, as_json: bool
+    job: JobConfiguration, plan: ReplayPlan, purpose: str, *, mq: bool, yes: bool, as_json: bool
 ) -> None:
     """Show a plan, ask, and apply it; errors as for ``accept``."""
     if not as_json:
-        show_plan(found, mq=mq)
-    if found.count:
-        apply_plan(job, found, purpose, wait=True, yes=yes, as_json=as_json)
+        show_plan(plan, mq=mq)
+    if plan.count:
+        apply_plan(job, plan, purpose, wait=True, yes=yes, as_json=as_json)
     elif as_json:
-        print_json(found.document())
+        print_json(plan.document())
 
 
-def output_plan(found: ReplayPlan, output: Path | None, *, mq: bool, as_json: bool) -> None:
+def output_plan(plan: ReplayPlan, output: Path | None, *, mq: bool, as_json: bool) -> None:
     """Print a plan, and write it to ``output`` if that is named and the plan is not empty."""
-    if output is not None and found.count:
-        found.write(output)
+    if output is not None and plan.count:
+        plan.write(output)
     if as_json:
-        print_json(found.document())
+        print_json(plan.document())
         return
-    show_plan(found, mq=mq)
-    if output is not None and found.count:
+    show_plan(plan, mq=mq)
+    if output is not None and plan.count:
         click.echo(
             f"written to {output}; apply it by `redrive replay apply {output} --because ...`"
         )
 
 
 def apply_plan(
-    job: JobConfiguration, found: ReplayPlan, purpose: str, *, wait: bool, yes: bool, as_json: bool
+    job: JobConfiguration, plan: ReplayPlan, purpose: str, *, wait: bool, yes: bool, as_json: bool
 ) -> None:
     """Ask, hand a plan to the job, and wait for it if asked to; errors as for ``accept``."""
-    ask(question(found), yes=yes)
+    ask(question(plan), yes=yes)
     with open_cluster(job.connection) as cluster:
         with progress_bar("instructing") as show:
             accepted = accept(
                 job,
                 cluster,
-                found,
+                plan,
                 operator=this_user(),
                 purpose=purpose,
-                written=lambda done: show(done, found.count),
+                written=lambda done: show(done, plan.count),
             )
         if not accepted.cancelled_by and (wait or not runs(cluster, job)):
-            wait_for_completion(cluster, job, found.plan)
-        status_now = status_with_results(job, cluster, found.plan)
+            wait_for_completion(cluster, job, plan.plan)
+        status_now = status_with_results(job, cluster, plan.plan)
     print_json(status_now.document()) if as_json else show_status(status_now)
     if by := status_now.replay.cancelled_by:
         raise RedriveError(
-            f"the plan {found.plan} was cancelled by {by}",
+            f"the plan {plan.plan} was cancelled by {by}",
             hint="make another plan for the rest",
         )
 
 
 def status_with_results(job: JobConfiguration, cluster: Cluster, plan_id: str) -> ReplayStatus:
     """The progress of a replay, with the results of its messages."""
-    [found] = statuses(job, cluster, plan=plan_id, results=partial(results_of_replays, job))
-    return found
+    [progress] = statuses(job, cluster, plan=plan_id, results=partial(results_of_replays, job))
+    return progress
 
 
 def results_of_replays(job: JobConfiguration) -> dict[str, dict[str, int]]:

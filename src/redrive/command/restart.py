@@ -103,8 +103,8 @@ def restart(
     if (places and not shows_plan) or (handler is not None and digits is None):
         raise UsageError("--over belongs to --plan, and --handler to --table")
     over = (tuple(map(Over, places)) or _WAITING) if shows_plan else ()
-    one = Restart(path, options, over, yes)
-    answer = one.here(timeout) if digits is None else one.with_kept(digits, handler, timeout)
+    reload = Restart(path, options, over, yes)
+    answer = reload.here(timeout) if digits is None else reload.with_kept(digits, handler, timeout)
     click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
     if answer.is_new_run:
         click.echo(_NEW_RUN)

@@ -77,12 +77,12 @@ def reserve(*, is_complete: bool) -> str:
 def none_in_words(selection: Selection, *, is_complete: bool) -> str:
     """The text for an empty list."""
     if selection.is_narrowed:
-        found = "No dead letter matches these filters"
+        text = "No dead letter matches these filters"
     elif selection.state is State.OPEN:
-        found = "No dead letters are parked or remain"
+        text = "No dead letters are parked or remain"
     else:
-        found = "No such dead letter"
-    return f"{found}{reserve(is_complete=is_complete)}."
+        text = "No such dead letter"
+    return f"{text}{reserve(is_complete=is_complete)}."
 
 
 def selection_text(selection: Selection) -> str:

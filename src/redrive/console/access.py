@@ -55,14 +55,22 @@ class Scope:
 
     def has(self, topic: str) -> bool:
         """Whether it includes a topic."""
-        return self.patterns is None or any(fnmatchcase(topic, one) for one in self.patterns)
+        return self.patterns is None or any(
+            fnmatchcase(topic, pattern) for pattern in self.patterns
+        )
 
     def restrict(self, job: JobConfiguration) -> JobConfiguration:
         """The part of a job in it: the handlers all of whose topics it includes."""
         if self.is_everything:
             return job
-        outside = {one.identity.name for one in job.handlers if not self.has(one.identity.topic)}
-        return job.restricted_to(frozenset(one.identity.name for one in job.handlers) - outside)
+        outside = {
+            handler.identity.name
+            for handler in job.handlers
+            if not self.has(handler.identity.topic)
+        }
+        return job.restricted_to(
+            frozenset(handler.identity.name for handler in job.handlers) - outside
+        )
 
     def __or__(self, other: Scope) -> Scope:
         if self.patterns is None or other.patterns is None:
@@ -104,15 +112,15 @@ class User:
     @property
     def role(self) -> Role:
         """The highest role, whatever its limits."""
-        return max((one.role for one in self.grants), default=Role.NOBODY)
+        return max((grant.role for grant in self.grants), default=Role.NOBODY)
 
     def scope(self, role: Role) -> Scope:
         """The scope in which the user has a role, or a higher one."""
-        found = _NOTHING
-        for one in self.grants:
-            if one.role >= role:
-                found |= one.scope
-        return found
+        scope_ = _NOTHING
+        for grant in self.grants:
+            if grant.role >= role:
+                scope_ |= grant.scope
+        return scope_
 
 
 def is_name(text: str) -> bool:

@@ -88,29 +88,29 @@ class SavedPlans:
         if not _ID.fullmatch(plan):
             return None
         path = self.folder / f"{plan}.json"
-        found = self._read(path) if path.is_file() else None
-        return found if found is not None and self._shows(found) else None
+        saved = self._read(path) if path.is_file() else None
+        return saved if saved is not None and self._shows(saved) else None
 
     def required(self, plan: str) -> SavedPlan:
         """Like ``find``; raises ``UsageError`` if there is none."""
-        found = self.find(plan)
-        if found is None:
+        saved = self.find(plan)
+        if saved is None:
             raise UsageError(f"there is no plan {plan}", hint="it may have been discarded")
-        return found
+        return saved
 
     def every(self) -> Iterator[SavedPlan]:
         """All plans that can be read, the newest first."""
         try:
-            files = sorted(self.folder.glob("*.json"), key=lambda it: -it.stat().st_mtime)
+            files = sorted(self.folder.glob("*.json"), key=lambda path: -path.stat().st_mtime)
         except OSError:
             return
         for path in files:
             try:
-                found = self._read(path)
+                saved = self._read(path)
             except (UsageError, EnvironmentFault):
                 continue  # another kind of file
-            if found.plan.application == self._application and self._shows(found):
-                yield found
+            if saved.plan.application == self._application and self._shows(saved):
+                yield saved
 
     def forget(self, plan: str) -> None:
         """Delete the file of a plan; errors as for ``required``."""
@@ -167,12 +167,12 @@ class Actions:
             )
         settings = self._settings(user, Role.OPERATOR)
         editor = partial(replacement, edited.encode()) if edited and selection.message else None
-        found = planned(settings, selection, order, editor=editor)
-        if editor is not None and found.count and not found.order.edit:
+        made = planned(settings, selection, order, editor=editor)
+        if editor is not None and made.count and not made.order.edit:
             raise UsageError(f"{selection.message} is unchanged", hint="change it, or replay it")
-        if found.count:
-            SavedPlans(settings.job).save(found, user.name)
-        return self._document(SavedPlan(found, user.name), user, settings.job)
+        if made.count:
+            SavedPlans(settings.job).save(made, user.name)
+        return self._document(SavedPlan(made, user.name), user, settings.job)
 
     def text(self, user: User, selection: Selection, order: Order) -> dict[str, Any]:
         """A message as text to edit, as a replay would put it.
@@ -192,9 +192,11 @@ class Actions:
             texts.append(written_form(selection.message, content))
             return NO_EDIT
 
-        found = planned(settings, selection, order, editor=show)
+        empty_plan = planned(settings, selection, order, editor=show)
         if not texts:
-            raise UsageError(f"{selection.message} does not remain", hint="; ".join(found.notes))
+            raise UsageError(
+                f"{selection.message} does not remain", hint="; ".join(empty_plan.notes)
+            )
         if "\r" in texts[0]:
             raise UsageError(
                 f"{selection.message} has line ends that a form does not keep",
@@ -220,7 +222,9 @@ class Actions:
         with open_cluster(job.connection) as cluster:
             accepted = read_accepted(job, cluster)
         every = SavedPlans(job).every()
-        return [self._document(one, user, job) for one in every if one.plan.plan not in accepted]
+        return [
+            self._document(saved, user, job) for saved in every if saved.plan.plan not in accepted
+        ]
 
     def apply_plan(self, plan: str, user: User, purpose: str) -> dict[str, Any]:
         """Hand a plan to the job; a thread finishes that, and ``plan`` shows the progress.
@@ -350,7 +354,7 @@ def _role(user: User, saved: SavedPlan, job: JobConfiguration) -> Role:
         names = saved.plan.messages.keys()
         return (only is None or names <= only) and _may_send(scope, saved.plan.order)
 
-    return max((one for one in Role if covers(user.scope(one))), default=Role.NOBODY)
+    return max((role for role in Role if covers(user.scope(role))), default=Role.NOBODY)
 
 
 def _parts(job: JobConfiguration, selection: Selection) -> Sequence[Selection]:

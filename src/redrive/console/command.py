@@ -81,7 +81,7 @@ def console(
 
 def check_console() -> None:
     """Raise ``EnvironmentFault`` if packages are missing."""
-    missing = [one for one in _NEEDED if importlib.util.find_spec(one) is None]
+    missing = [package for package in _NEEDED if importlib.util.find_spec(package) is None]
     if missing:
         raise EnvironmentFault(
             f"the console needs packages that are not installed: {', '.join(missing)}",

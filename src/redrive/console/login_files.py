@@ -79,18 +79,18 @@ def _is_open_to_others(status: os.stat_result) -> bool:
 def read_access(path: Path, environ: Mapping[str, str] = os.environ) -> AccessFile:
     """Read roles by user and by group, and an identity provider; errors as for ``read_tokens``."""
     root = Section.whole(Document.from_file(path), environ, _ACCESS)
-    found: dict[str, dict[str, tuple[Grant, ...]]] = {"users": {}, "groups": {}}
+    grants: dict[str, dict[str, tuple[Grant, ...]]] = {"users": {}, "groups": {}}
     for entry in root.sections("roles"):
-        if not any(entry.has(kind) for kind in found):
+        if not any(entry.has(kind) for kind in grants):
             entry.missing("groups", "who has the role, or users", 'groups = ["developers"]')
-        for kind, granted in found.items():
-            names = [one for one in entry.data.get(kind, []) if one is not None]
+        for kind, granted in grants.items():
+            names = [name for name in entry.data.get(kind, []) if name is not None]
             _check_names(entry, kind, names)
             for name in names:
                 granted[name] = (*granted.get(name, ()), *_grants(entry))
     oidc = _oidc(root.section("oidc")) if root.has("oidc") else None
     _check(root)
-    return AccessFile(Grants(**found), oidc)
+    return AccessFile(Grants(**grants), oidc)
 
 
 def _oidc(section: Section) -> OidcSettings:
@@ -107,7 +107,7 @@ def _oidc(section: Section) -> OidcSettings:
         if key in section.data
     }
     if "scopes" in section.data:
-        chosen["scopes"] = tuple(one for one in section.data["scopes"] if one is not None)
+        chosen["scopes"] = tuple(scope for scope in section.data["scopes"] if scope is not None)
     return OidcSettings(
         issuer=section.text("issuer"),
         client_id=section.text("client_id"),
@@ -120,7 +120,7 @@ def _oidc(section: Section) -> OidcSettings:
 def _grants(entry: Section) -> tuple[Grant, ...]:
     if not entry.text("role"):
         return ()
-    topics = frozenset(one for one in entry.data.get("topics", ()) if one is not None)
+    topics = frozenset(topic for topic in entry.data.get("topics", ()) if topic is not None)
     # Topics with errors must not yield an unlimited role.
     scope = Scope(topics) if entry.has("topics") else EVERYTHING
     return (Grant(Role[entry.text("role").upper()], scope),)
@@ -133,11 +133,11 @@ def _check_names(entry: Section, key: str, names: list[str]) -> None:
 
 
 def _check(root: Section) -> None:
-    found = root.findings.in_order()
-    if has_errors(found):
-        count = sum(one.severity is Severity.ERROR for one in found)
+    findings = root.findings.in_order()
+    if has_errors(findings):
+        count = sum(finding.severity is Severity.ERROR for finding in findings)
         raise ConfigurationError(
             f"{counted(count, 'error')} in {root.findings.document.name}",
             hint="fix all errors; docs/console.md describes the file",
-            diagnostics=found,
+            diagnostics=findings,
         )

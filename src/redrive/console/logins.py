@@ -66,8 +66,11 @@ class Grants:
 
     def of(self, user: str, groups: frozenset[str]) -> tuple[Grant, ...]:
         """All grants of a user and the user's groups."""
-        found = [self.users.get(user, ()), *(self.groups.get(one, ()) for one in sorted(groups))]
-        return tuple(dict.fromkeys(one for granted in found for one in granted))
+        grants = [
+            self.users.get(user, ()),
+            *(self.groups.get(group, ()) for group in sorted(groups)),
+        ]
+        return tuple(dict.fromkeys(grant for granted in grants for grant in granted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class Proxy:
             values = request.headers.getlist(self.groups_header)
             if len(values) > 1:
                 return None
-            groups = frozenset(one.strip() for text in values for one in text.split(","))
+            groups = frozenset(name.strip() for text in values for name in text.split(","))
         return User(names[0], self.grants.of(names[0], groups), SignedInBy.PROXY)
 
 
@@ -117,8 +120,8 @@ class Sessions:
     def begin(self, user: User) -> str:
         """A new session; returns its id."""
         now = self.clock()
-        for one in [one for one, (_, end) in self._found.items() if end <= now]:
-            del self._found[one]
+        for session in [session for session, (_, end) in self._found.items() if end <= now]:
+            del self._found[session]
         while len(self._found) >= _MOST_SESSIONS:
             del self._found[next(iter(self._found))]
         identity = secrets.token_urlsafe(32)
@@ -149,16 +152,16 @@ class Limit:
         self._times.setdefault(key, deque(maxlen=self.most)).append(self.clock())
         if len(self._times) > _MOST_COUNTED:
             since = self.clock() - self.seconds
-            self._times = {one: found for one, found in self._times.items() if found[-1] > since}
+            self._times = {name: times for name, times in self._times.items() if times[-1] > since}
         while len(self._times) > _MOST_COUNTED:
             del self._times[next(iter(self._times))]
 
     def wait(self, key: str) -> int:
         """Seconds until another one is allowed; 0 if allowed now."""
-        found = self._times.get(key)
-        if found is None or len(found) < self.most:
+        times = self._times.get(key)
+        if times is None or len(times) < self.most:
             return 0
-        return max(0, math.ceil(found[0] + self.seconds - self.clock()))
+        return max(0, math.ceil(times[0] + self.seconds - self.clock()))
 
 
 @dataclass(slots=True)
@@ -232,14 +235,14 @@ class Logins:
         networks = (*self.forwarded_from, *(self.proxy.networks if self.proxy else ()))
         text = values[-1].rpartition(",")[2].strip() if values and _is_in(peer, networks) else peer
         try:
-            found = ipaddress.ip_address(text)
+            address = ipaddress.ip_address(text)
         except ValueError:
             return peer
-        if isinstance(found, ipaddress.IPv4Address):
-            return str(found)
-        if found.ipv4_mapped:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network(f"{found}/{_IPV6_NETWORK}", strict=False))
+        if isinstance(address, ipaddress.IPv4Address):
+            return str(address)
+        if address.ipv4_mapped:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.ip_network(f"{address}/{_IPV6_NETWORK}", strict=False))
 
     def keep(self, started: Started, seconds: float) -> str:
         """A pending sign-in as an encrypted text for its browser, which ``take`` takes once.
@@ -334,14 +337,18 @@ class _SignInRoutes:
         address = self._logins.address(request)
         started = self._logins.take(request.cookies.get(_STARTED_COOKIE, ""))
         try:
-            found = await self._logins.provider.finish(started, dict(request.query_params))
+            identified = await self._logins.provider.finish(started, dict(request.query_params))
         except SignInRefused as refusal:
             _log.warning("%s: %s", address, refusal.message)
             return self._form(request, refusal.message, HTTPStatus.UNAUTHORIZED)
-        user = User(found.name, self._logins.grants.of(found.name, found.groups), SignedInBy.OIDC)
+        user = User(
+            identified.name,
+            self._logins.grants.of(identified.name, identified.groups),
+            SignedInBy.OIDC,
+        )
         if user.role is Role.NOBODY:
             _log.warning("%s: %s has no role", address, user.name)
-            groups = sorted(one for one in found.groups if is_name(one))[:_SHOWN]
+            groups = sorted(group for group in identified.groups if is_name(group))[:_SHOWN]
             content = {"name": user.name, "groups": groups}
             return self._page(request, "no_role.html", content, HTTPStatus.FORBIDDEN)
         return self._begin_session(request, user)

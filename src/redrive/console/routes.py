@@ -189,7 +189,7 @@ class Planned(Chosen):
         to, target = parse_target(self.queue if self.to == "queue" else self.to)
         rate = parse_rate(self.rate) if self.rate else None
         lines = (text.splitlines() for text in (self.set_headers, self.drop_headers))
-        headers, dropped = ([one.strip() for one in it if one.strip()] for it in lines)
+        headers, dropped = ([name.strip() for name in line if name.strip()] for line in lines)
         patch = self.json_patch.strip()
         read = patch_of(patch.encode(), "the JSON Patch", "it") if patch else None
         edit = read_edit(headers, dropped, read)
@@ -301,14 +301,14 @@ def _add_pages(app: FastAPI, console: Console) -> None:
 
     def groups(chosen: Annotated[Chosen, Query()], scope: Seen) -> dict[str, Any]:
         """What ``redrive groups --json`` prints, with the trend of each group."""
-        found = within(scope).groups(chosen.selection(), chosen.limit)
-        return {**found, "chosen": chosen.parameters()}
+        groups = within(scope).groups(chosen.selection(), chosen.limit)
+        return {**groups, "chosen": chosen.parameters()}
 
     def messages(chosen: Annotated[ListedPage, Query()], scope: Seen) -> dict[str, Any]:
         """What ``redrive ls --json`` prints."""
-        found = within(scope).messages(chosen.selection(), chosen.limit, chosen.page)
+        messages = within(scope).messages(chosen.selection(), chosen.limit, chosen.page)
         before = (chosen.page - 1) * chosen.limit
-        return {**found, "page": chosen.page, "before": before, "chosen": chosen.parameters()}
+        return {**messages, "page": chosen.page, "before": before, "chosen": chosen.parameters()}
 
     def acknowledgements(scope: Seen) -> dict[str, Any]:
         """What ``redrive ack --list --json`` prints."""
@@ -329,8 +329,8 @@ def _add_pages(app: FastAPI, console: Console) -> None:
             chosen: Annotated[Chosen, Depends(options)], scope: Seen, request: Request
         ) -> dict[str, Any]:
             if "HX-Request" in request.headers or "whole" in request.query_params:
-                found: dict[str, Any] = document(chosen, scope)
-                return found
+                content: dict[str, Any] = document(chosen, scope)
+                return content
             return {**within(scope).outline(), "chosen": chosen.parameters()}
 
         return outline_or_list
@@ -376,8 +376,8 @@ def _add_pages_of_work(app: FastAPI, console: Console) -> None:
 
     def table(handler: str, scope: Seen, ran: str = "") -> dict[str, Any]:
         """The table of a handler, or an earlier one, with what ``redrive check`` reports."""
-        found = console.tables.within(scope)
-        return found.ran(handler, ran) if ran else found.one(handler)
+        tables = console.tables.within(scope)
+        return tables.ran(handler, ran) if ran else tables.table(handler)
 
     def difference(old: str, new: str, scope: Seen, handler: str = "") -> dict[str, Any]:
         """What ``redrive diff --json`` prints about two earlier tables."""
@@ -446,26 +446,26 @@ def _add_plan_actions(app: FastAPI, console: Console) -> None:
     def make_plan(request: Request, form: Annotated[Planned, Form()]) -> Response:
         """Make a plan; nothing is done with the messages yet."""
         edited = unix(form.edited)
-        found = actions.make_plan(current_user(request), form.selection(), form.order(), edited)
-        if found["count"] or not wants_page(request):
-            return done(request, found, f"/plans/{found['plan']}")
-        return console.page(request, "plan.html", {"plan": found, "replay": None})
+        plan = actions.make_plan(current_user(request), form.selection(), form.order(), edited)
+        if plan["count"] or not wants_page(request):
+            return done(request, plan, f"/plans/{plan['plan']}")
+        return console.page(request, "plan.html", {"plan": plan, "replay": None})
 
     @app.post("/api/plans/text", **allowed_for(Role.OPERATOR, Depends(refuse_forgery)))
     def text(request: Request, form: Annotated[OneMessage, Form()]) -> Response:
         """One message as text to edit, for a plan."""
         console.audit.write(current_user(request), "look at a message", form.message)
-        found = actions.text(current_user(request), form.selection(), form.order())
+        content = actions.text(current_user(request), form.selection(), form.order())
         if not wants_page(request):
-            return as_json(found)
+            return as_json(content)
         kept = form.model_dump(exclude_defaults=True, exclude={"edited"})
-        return console.page(request, "edit.html", {**found, "chosen": kept})
+        return console.page(request, "edit.html", {**content, "chosen": kept})
 
     @app.post("/api/plans/{identity}/apply", **allowed("apply"))
     def apply_plan(identity: str, request: Request, form: Annotated[Because, Form()]) -> Response:
         """Hands a plan to the job."""
-        found = actions.apply_plan(identity, current_user(request), form.because)
-        return done(request, found, f"/plans/{identity}")
+        content = actions.apply_plan(identity, current_user(request), form.because)
+        return done(request, content, f"/plans/{identity}")
 
     @app.post("/api/plans/{identity}/discard", **allowed("discard"))
     def discard_plan(identity: str, request: Request) -> Response:
@@ -488,10 +488,10 @@ def _add_acknowledgement_actions(app: FastAPI, console: Console) -> None:
     @app.post("/api/acknowledgements", **allowed("acknowledge"))
     def acknowledge(request: Request, form: Annotated[Acknowledged, Form()]) -> Response:
         """Acknowledge remaining messages, to suppress alerts about them."""
-        found = actions.acknowledge(
+        content = actions.acknowledge(
             current_user(request), form.selection(), until=form.until, note=form.note
         )
-        return done(request, found, "/groups")
+        return done(request, content, "/groups")
 
     @app.post("/api/acknowledgements/{identity}/undo", **allowed("undo an acknowledgement"))
     def take_back(identity: str, request: Request) -> Response:
@@ -535,7 +535,7 @@ def _add_table_actions(app: FastAPI, console: Console) -> None:
         handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
     ) -> Response:
         """What ``redrive check`` says of a text."""
-        return shown(request, console.tables.within(scope).one(handler, unix(form.text)))
+        return shown(request, console.tables.within(scope).table(handler, unix(form.text)))
 
     @app.post("/api/tables/{handler}/try", **tried)
     def try_table(
@@ -551,12 +551,12 @@ def _add_table_actions(app: FastAPI, console: Console) -> None:
         """Activate a table by a reload of the job; its trial returns ``confirm``."""
         user, because = current_user(request), printable(form.because.strip())
         console.audit.write(user, "put live", handler, because)
-        found = console.tables.within(scope).put_live(
+        content = console.tables.within(scope).put_live(
             handler,
             unix(form.text),
             confirm=form.confirm,
             operator=f"{user.name} ({because})" if because else "",
         )
-        handlers = ", ".join(found["handlers"])
+        handlers = ", ".join(content["handlers"])
         _log.info("%s activated a table of %s: %s", user.name, handlers, because)
-        return done(request, found, "/tables")
+        return done(request, content, "/tables")

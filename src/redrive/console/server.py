@@ -265,7 +265,7 @@ def _describe(error: Exception) -> tuple[int, str, str]:
     if isinstance(error, StarletteHTTPException):
         return error.status_code, str(error.detail), ""
     if isinstance(error, RequestValidationError):
-        names = ", ".join(str(one["loc"][-1]) for one in error.errors())
+        names = ", ".join(str(detail["loc"][-1]) for detail in error.errors())
         return HTTPStatus.BAD_REQUEST, f"missing or wrong: {names}", "complete the form"
     assert isinstance(error, RedriveError)
     return _status(error), error.message, error.hint
