@@ -8,7 +8,7 @@ one table each.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
@@ -214,19 +214,12 @@ def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
     if as_json:
         print_json({"handlers": [document_of_table(answer) for answer in answers]})
         return
-    print_lines(_lines(answers))
+    for answer in answers:
+        print_lines([*lines_of_table(answer), ""])
+    print_lines(["nothing was written, and all positions are unchanged"])
     print_notes(dict.fromkeys(note for answer in answers for note in answer.notes))
     if job.topology:
         print_notes([_PUTS])
-
-
-def _lines(answers: list[WhatIf]) -> Iterator[str]:
-    for number, answer in enumerate(answers):
-        if number:
-            yield ""
-        yield from lines_of_table(answer)
-    yield ""
-    yield "nothing was written, and all positions are unchanged"
 
 
 def _without_file(table: Path, topic: str, bootstrap_server: str) -> Settings:

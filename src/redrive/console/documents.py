@@ -40,8 +40,6 @@ from redrive.outcomes.history import History, last_of
 from redrive.outcomes.inventory import Inventory, Selection, State, group_of
 from redrive.outcomes.open_letters import OPEN
 from redrive.outcomes.rows import Row
-from redrive.rules import explain as explain_message
-from redrive.rules.analysis import hidden_field
 from redrive.settings import Settings, read_settings
 
 _BARS: Final = 48
@@ -311,30 +309,21 @@ def _group(answer: History | None) -> str:
 
 
 def _why(
-    settings: Settings, answer: History | None, stored_record: StoredRecord | Lost
+    settings: Settings, answer: History | None, stored: StoredRecord | Lost
 ) -> dict[str, Any] | None:
     """What the handler's table does with a message, rule by rule; None without its fields."""
-    if isinstance(stored_record, Lost):
+    if isinstance(stored, Lost):
         return None
-    names = [handler_.identity.name for handler_ in settings.job.handlers]
-    topics = [handler_.identity.topic for handler_ in settings.job.handlers]
-    name = answer.last["handler"] if answer else ""
-    if name in names:
-        handler = settings.job.handlers[names.index(name)]
-    elif stored_record.lane.topic in topics:
-        handler = settings.job.handlers[topics.index(stored_record.lane.topic)]
-    else:
+    job, name = settings.job, answer.last["handler"] if answer else ""
+    by_name = [handler for handler in job.handlers if handler.identity.name == name]
+    by_topic = [handler for handler in job.handlers if handler.identity.topic == stored.lane.topic]
+    handler = next(iter(by_name or by_topic), None)
+    if handler is None:
         return None
     rules = table_of(handler)
-    record = WrittenRecord(
-        stored_record.key, stored_record.value, stored_record.headers, stored_record.timestamp
-    )
-    fields, problem = message_fields(record, settings.job.scheme_table, rules)
+    record = WrittenRecord(stored.key, stored.value, stored.headers, stored.timestamp)
+    fields, problem = message_fields(record, job.scheme_table, rules)
     if problem:
         return {"problem": problem, "rules": [], "turns": []}
-    shown = {key: hidden_field(settings.mask, key, field) for key, field in fields.items()}
-    explanation = explain_message(rules, fields)
-    document = explanation_document(
-        rules, shown, explanation, settings.mask, settings.job.group_topic
-    )
+    document = explanation_document(rules, fields, settings.mask, job.group_topic)
     return {"problem": "", "handler": handler.identity.name, **document}
