@@ -22,10 +22,19 @@ from tests.conformance.vectors import Vector, load
 from tests.topology.mqe.notation import read_topology
 
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.message import Conditions, ExpireAfter, ExpireAt, Message, is_expired
 from redrive.topology.mqe.reader import read_network
 from redrive.topology.mqe.resolver import MqeResolver, TriggerTransmission
-from redrive.topology.mqe.results import Delivered, Expired, Failed, Failure
+from redrive.topology.mqe.results import (
+    Conditions,
+    Delivered,
+    ExpireAfter,
+    ExpireAt,
+    Expired,
+    Failed,
+    Failure,
+    Message,
+    is_expired,
+)
 from redrive.topology.names import Names
 
 OWN_VECTORS = Path(__file__).parents[1] / "vectors"
@@ -72,7 +81,7 @@ def transmitting(manager_rule: Veto, *queue_rules: Veto) -> list[str]:
         return []
     allowed = [name for name, rule in zip(names, queue_rules, strict=True) if rule.ask()]
     stored = [resolver.resolve("QM", Names(queue=name, queue_manager="Far")) for name in allowed]
-    moved = [resolver.follow(one, TriggerTransmission("QM")).end for one in stored]
+    moved = [resolver.follow(message, TriggerTransmission("QM")).end for message in stored]
     assert all(isinstance(end, Delivered) for end in moved)
     return allowed
 

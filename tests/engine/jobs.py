@@ -25,8 +25,7 @@ from redrive.engine.sources import PartitionRecords
 from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.outcomes.rows import Row, row_of
-from redrive.topology.files import SourceText
-from redrive.topology.layout import topics_of
+from redrive.topology.layout import SourceText, topics_of
 
 NOW: Final = 90_000
 """Milliseconds: the time of all decisions."""
@@ -57,9 +56,11 @@ class Decided(NamedTuple):
 
 def _decision_of(members: dict[str, Any], decisions: Iterable[Decision]) -> Decision:
     """The decision of an outcome, by its members; those of a single put are none of them."""
-    told = {decision: json.loads(f"{{{decision.members}}}") for decision in decisions}
-    fitting = [one for one in told if told[one].items() <= members.items()]
-    return max(fitting, key=lambda decision: len(told[decision]))
+    members_of = {decision: json.loads(f"{{{decision.members}}}") for decision in decisions}
+    fitting = [
+        decision for decision in members_of if members_of[decision].items() <= members.items()
+    ]
+    return max(fitting, key=lambda decision: len(members_of[decision]))
 
 
 @dataclass
@@ -99,10 +100,10 @@ class MemoryJob:
     def part(self, topic: str, records: Sequence[OutputRecord], first: int = 0) -> PartitionRecords:
         """Records of one topic as the job reads them, from one partition and an offset on."""
         read = Records(
-            [one.key for one in records],
-            [one.value for one in records],
-            [one.headers or [] for one in records],
-            [one.timestamp for one in records],
+            [record.key for record in records],
+            [record.value for record in records],
+            [record.headers or [] for record in records],
+            [record.timestamp for record in records],
             list(range(first, first + len(records))),
         )
         return PartitionRecords(TopicPartition(topic, 0), *self.deciders[topic], read)
@@ -118,12 +119,12 @@ class MemoryJob:
         work = Slice([part], DeadLetterDecoder(), self.facts, settings)
         decided: list[Decided] = []
         written: list[OutputRecord] = []
-        for _, one in (cluster or self.cluster).decided(work):
-            if one.topic != _OUTCOMES:
-                written.append(one)
+        for _, record in (cluster or self.cluster).decided(work):
+            if record.topic != _OUTCOMES:
+                written.append(record)
                 continue
-            decision = _decision_of(json.loads(one.value or b""), work._context.decisions)
-            row = row_of(one.value, NOW, 0, len(decided))
+            decision = _decision_of(json.loads(record.value or b""), work._context.decisions)
+            row = row_of(record.value, NOW, 0, len(decided))
             decided.append(Decided(records[len(decided)], decision, row, written))
             written = []
         assert len(decided) == len(records), "every record has an outcome"
@@ -132,17 +133,19 @@ class MemoryJob:
     def replay(self, copies: Sequence[OutputRecord], replay: Replay) -> list[Decided]:
         """What the job decides about instructions to replay messages that remain."""
         instructions = [
-            one._replace(headers=[*(one.headers or []), (own.REPLAY, replay.plan.encode())])
-            for one in copies
+            copy._replace(headers=[*(copy.headers or []), (own.REPLAY, replay.plan.encode())])
+            for copy in copies
         ]
-        remaining = {one.key or b"": offset for offset, one in enumerate(copies)}
+        remaining = {copy.key or b"": offset for offset, copy in enumerate(copies)}
         cluster = replace(self.cluster, copies=remaining, replays={replay.plan: replay})
         return self.decide("replay", instructions, cluster)
 
     def follow(self, intake: str, puts: Sequence[OutputRecord]) -> list[list[Decided]]:
         """Of each put on an intake, what the job decides until the message rests."""
         topology = topology_of(self.definitions)
-        moving = {one.topic for one in topics_of(topology) if one.is_read and one.is_running}
+        moving = {
+            topic.topic for topic in topics_of(topology) if topic.is_read and topic.is_running
+        }
         moving |= {
             decider.identity.retry_topic
             for decider, _ in self.deciders.values()
@@ -152,9 +155,9 @@ class MemoryJob:
         waiting = {intake: list(puts)}
         while waiting:
             topic, records = waiting.popitem()
-            for one in self.decide(topic, records):
-                steps.setdefault(one.row["message"], []).append(one)
-                for written in one.written:
+            for outcome in self.decide(topic, records):
+                steps.setdefault(outcome.row["message"], []).append(outcome)
+                for written in outcome.written:
                     if written.topic in moving:
                         waiting.setdefault(written.topic, []).append(written)
         return [steps[f"{intake}:0:{offset}"] for offset in range(len(puts))]

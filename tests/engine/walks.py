@@ -9,17 +9,17 @@ from typing import Final
 from tests.conformance.decided_network import put_deciders
 from tests.conformance.mq_notation import Topology as Notation
 from tests.engine.known_cluster import KnownCluster
+from tests.topology.mq.routes import PutMessage
 
 from redrive.engine.facts import Facts
 from redrive.engine.walk import Hop, walk
 from redrive.messages import Headers, OutputRecord, mqmd_headers
 from redrive.messages.fields import DEADLINE
 from redrive.topology.bindings import Bindings, QueueBinding, QueueManagerBinding
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import SHARED_TRANSMISSION_QUEUE
-from redrive.topology.mq.results import OpenRequest, PutMessage
+from redrive.topology.mq.results import OpenRequest
 from redrive.topology.names import Names, put_topic, topic_name, transmission_topic
 
 NOW: Final = 1_000_000_000
@@ -62,7 +62,7 @@ class MqWalk:
             ("redrive.oqm", request.queue_manager.encode()),
             ("redrive.oq", request.queue.encode()),
         ]
-        given = mqmd_headers({name: one for name, one in fields.items() if one != ""})
+        given = mqmd_headers({name: field for name, field in fields.items() if field != ""})
         headers: Headers = [*names, *given.items()]
         record = OutputRecord(put_topic(at), b"key", bytes(message.length), headers, NOW)
         self._follow(record, request.seed)
@@ -83,9 +83,9 @@ class MqWalk:
             }
         )
         topology = Topology(mq=self.notation.network(), bindings=bindings)
-        told = list(told_of_elsewhere(topology.mq))
-        self.places = {one.topic: one for one in [*topics_of(topology), *told]}
-        deciders = put_deciders(topology, told)
+        elsewhere = list(told_of_elsewhere(topology.mq))
+        self.places = {topic.topic: topic for topic in [*topics_of(topology), *elsewhere]}
+        deciders = put_deciders(topology, elsewhere)
         depths = {
             topic_name(queue=queue, queue_manager=name): number
             for name, queues in self.depths.items()
@@ -119,8 +119,10 @@ class MqWalk:
 def told_of_elsewhere(network: Network) -> Iterator[QueueTopic]:
     """Topics of what the notation tells that no script can: known routes, and sharing groups."""
     for manager in network.queue_managers.values():
-        routes = [*manager.known_routes, *(one.route for one in manager.known_instances)]
-        ways = [(network.transmission_queue(manager, one), one.queue_manager) for one in routes]
+        routes = [*manager.known_routes, *(instance.route for instance in manager.known_instances)]
+        ways = [
+            (network.transmission_queue(manager, route), route.queue_manager) for route in routes
+        ]
         if manager.queue_sharing_group:
             members = manager.queue_sharing_group.members
             ways += [(SHARED_TRANSMISSION_QUEUE, name) for name in members if name != manager.name]

@@ -453,7 +453,7 @@ def test_records_that_are_gone_stop_the_start_unless_allowed(jobs: Jobs) -> None
     assert isinstance(refused.error, ConfigurationError)
     assert f"{dlq}:0 holds offsets 3 to 4, but the job stands at 1" in str(refused.error)
     assert "redrive handler resume" in str(refused.error.hint)
-    allowed = jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE))
+    allowed = jobs.start(replace(configuration, on_data_loss=DataLoss.CONTINUE))
     allowed.join()
     assert allowed.records == 1
 
@@ -516,7 +516,7 @@ def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(jobs: Jobs) -
     eventually(lambda: not refused.is_alive, "the start was refused")
     assert isinstance(refused.error, ConfigurationError)
     assert "recreated" in str(refused.error)
-    allowed = jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE))
+    allowed = jobs.start(replace(configuration, on_data_loss=DataLoss.CONTINUE))
     allowed.join()
     assert allowed.records == 5
 

@@ -46,9 +46,9 @@ from redrive.topology.files import (
     SUFFIXES,
     YAML_SUFFIXES,
     Source,
-    Topology,
     read_topology,
 )
+from redrive.topology.layout import Topology
 from redrive.topology.mq.reader import is_mqsc
 from redrive.topology.names import Names
 
@@ -278,7 +278,7 @@ class _Broker:
                 table_of(handler),
                 handler.rules,
                 self.targets,
-                keeps=handler.timestamps is TimestampMode.KEEP,
+                keeps=handler.timestamp is TimestampMode.KEEP,
                 name=handler.rules_name,
             )
 

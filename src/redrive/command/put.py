@@ -27,16 +27,17 @@ from redrive.operations.definitions import read_definitions
 from redrive.operations.network import Network, read_network
 from redrive.operations.put import NewMessage, checked_put_topic, putting_user
 from redrive.operations.put import put as put_message
-from redrive.operations.put_trace import assuming_tracer, cluster_tracer
-from redrive.topology.mq.results import Bind, OpenOption, OpenRequest
-from redrive.topology.names import NO_NAMES, Names
-from redrive.topology.trace import (
+from redrive.operations.put_trace import (
     MOVES,
     ResolutionTrace,
     TraceStep,
+    assuming_tracer,
+    cluster_tracer,
     trace_moves,
     trace_open,
 )
+from redrive.topology.mq.results import Bind, OpenOption, OpenRequest
+from redrive.topology.names import NO_NAMES, Names
 
 _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
 _LONGEST: Final = 1 << 30

@@ -28,11 +28,9 @@ from redrive.operations.definitions import read_definitions
 from redrive.operations.depths import NO_DEPTH, Depth, depths_of
 from redrive.operations.network import Network, read_network
 from redrive.operations.states import with_states
-from redrive.operations.topics import TopicCreation
+from redrive.operations.topics import PlannedTopic, TopicCreation, TopicPlan, TopicState
 from redrive.printable import counted
-from redrive.topology.dot import DEFAULT_QUEUES, dot
-from redrive.topology.overview import Overview, QueueOverview, overview_of
-from redrive.topology.plan import PlannedTopic, TopicPlan, TopicState
+from redrive.topology.overview import DEFAULT_QUEUES, Overview, QueueOverview, dot, overview_of
 
 _STYLES: Final = {
     TopicState.MISSING: "green",
