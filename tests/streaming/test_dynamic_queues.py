@@ -14,7 +14,7 @@ from redrive.operations import dynamic_queues
 from redrive.operations.dynamic_queues import close_dynamic_queue, open_dynamic_queue
 from redrive.operations.network import Network
 from redrive.operations.states import with_states
-from redrive.topology.files import SourceText
+from redrive.topology.layout import SourceText
 from redrive.topology.names import put_topic
 
 ASKING = b"""ALTER QMGR DEADQ(DEAD.Q)

@@ -29,8 +29,7 @@ from redrive.engine.names import remaining_topic
 from redrive.kafka.cluster import Cluster
 from redrive.messages import MQMD, DeadLetterHeader, TopicPartition, decode_dead_letter
 from redrive.operations.states import write_states
-from redrive.topology.files import SourceText
-from redrive.topology.layout import topics_of
+from redrive.topology.layout import SourceText, topics_of
 from redrive.topology.names import put_topic, topic_name, transmission_topic
 
 _numbers = itertools.count(1)
