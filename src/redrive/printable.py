@@ -68,4 +68,4 @@ def shortened(text: str, longest: int) -> str:
 
 def _columns(text: str) -> int:
     """Columns of a terminal; a character of East Asia takes two."""
-    return len(text) + sum(unicodedata.east_asian_width(one) in "WF" for one in text)
+    return len(text) + sum(unicodedata.east_asian_width(character) in "WF" for character in text)

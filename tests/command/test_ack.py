@@ -36,8 +36,8 @@ def test_what_is_acknowledged_is_marked_until_that_is_undone() -> None:
     assert listed == made
     assert listed["selection"] == """--rule 1 --where 'origin <> '"'"'***'"'"''"""
     letters = told("ls")["dead_letters"]
-    assert {one["rule_line"] for one in letters if one["acknowledged"]} == {1}
-    assert sum(one["acknowledged"] for one in told("groups")["groups"]) == 1
+    assert {letter["rule_line"] for letter in letters if letter["acknowledged"]} == {1}
+    assert sum(group["acknowledged"] for group in told("groups")["groups"]) == 1
     [handler] = told("status")["handlers"]
     assert (handler["remaining"]["number"], handler["acknowledged"]) == (3, 1)
     for command, column in (("ls", "acknowledged"), ("groups", "acknowledged")):
@@ -45,7 +45,7 @@ def test_what_is_acknowledged_is_marked_until_that_is_undone() -> None:
     assert made["id"] in redrive("ack", "--list").stdout
     redrive("ack", "--undo", made["id"], code=0)
     assert redrive("ack", "--list").stdout == "Nothing is acknowledged.\n"
-    assert not any(one["acknowledged"] for one in told("ls")["dead_letters"])
+    assert not any(dead_letter["acknowledged"] for dead_letter in told("ls")["dead_letters"])
     redrive("ack", "--undo", made["id"], code=2)
 
 

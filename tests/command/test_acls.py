@@ -59,7 +59,7 @@ def test_targets_may_be_named_and_may_begin_alike() -> None:
     """A star at the end is a prefix, and the note is not needed."""
     result = acls("--target", "orders.*", "--principal", "User:CN=job", "--json")
     assert result.stderr == ""
-    found = [one for one in orjson.loads(result.stdout) if one["name"] == "orders."]
+    found = [load for load in orjson.loads(result.stdout) if load["name"] == "orders."]
     assert [(one["operation"], one["pattern"]) for one in found] == [
         ("Write", "prefixed"),
         ("DescribeConfigs", "prefixed"),
@@ -83,7 +83,7 @@ def test_topics_of_groups_are_made_and_written_to(target: str, form: str, prefix
     name = form.format(topic="orders", group="billing")
     assert granted(rights, Resource.TOPIC, name, "Create")
     assert granted(rights, Resource.TOPIC, name, "Write")
-    assert [one.name for one in rights if "topics of groups" in one.purpose][:1] == [prefix]
+    assert [right.name for right in rights if "topics of groups" in right.purpose][:1] == [prefix]
 
 
 def test_somebody_has_to_be_named() -> None:
@@ -120,7 +120,7 @@ def test_the_names_are_those_that_the_job_uses() -> None:
 
 def granted(rights: tuple[Right, ...], resource: Resource, name: str, operation: str) -> bool:
     return any(
-        (one.resource, one.operation) == (resource, operation)
-        and (name.startswith(one.name) if one.is_prefix else name == one.name)
-        for one in rights
+        (right.resource, right.operation) == (resource, operation)
+        and (name.startswith(right.name) if right.is_prefix else name == right.name)
+        for right in rights
     )

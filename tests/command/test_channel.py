@@ -207,7 +207,7 @@ def test_a_channel_without_a_receiver_tries_again(name: str, retries: str, state
 def test_a_home_server_queue_is_pulled_on_trigger_by_default(name: str) -> None:
     """Its channel belongs to the manager that pulls, by the name of the one it pulls from."""
     result = redrive("channel", "status", f"{name}MOON", "--json")
-    states = {(one["queue"], one["channel"]): one["state"] for one in json.loads(result.stdout)}
+    states = {(load["queue"], load["channel"]): load["state"] for load in json.loads(result.stdout)}
     assert states == {
         ("ORDERS", f"{name}SUN"): "running",
         ("HOME", f"{name}SUN"): "pulled on trigger",
@@ -229,7 +229,7 @@ def test_names_are_checked_against_the_definitions(
     name: str, arguments: list[str], said: str
 ) -> None:
     """A name that nothing has is a usage error, and nothing is written."""
-    result = redrive(*(one.format(name) for one in arguments), code=2)
+    result = redrive(*(argument.format(name) for argument in arguments), code=2)
     assert said.format(name) in result.stderr
 
 

@@ -145,7 +145,7 @@ def test_places_for_code_scanning(bad: Path) -> None:
     log = json.loads(check("--format", "sarif", bad).output)
     assert log["version"] == "2.1.0"
     (run,) = log["runs"]
-    assert [it["id"] for it in run["tool"]["driver"]["rules"]] == ["BAD_VALUE", "COMBINATION"]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["BAD_VALUE", "COMBINATION"]
     first = run["results"][0]
     assert (first["ruleId"], first["level"]) == ("BAD_VALUE", "error")
     (location,) = first["locations"]
@@ -194,8 +194,8 @@ def test_a_finding_is_told_once(folder: Path, order: list[str]) -> None:
     for arguments in (["redrive.toml"], order):
         found = [
             finding["code"]
-            for one in json.loads(check("--json", *arguments).stdout)
-            for finding in one["findings"]
+            for load in json.loads(check("--json", *arguments).stdout)
+            for finding in load["findings"]
         ]
         assert sorted(found) == ["NOTHING_AFTER_RETRY", "NO_CATCH_ALL"]
 

@@ -85,7 +85,7 @@ def test_a_sound_topology_has_nothing_to_report(write: Write) -> None:
 def test_files_on_one_command_line_are_one_topology(write: Write) -> None:
     """A definition leads to a queue in another file, and nowhere without that file."""
     write(QM1="DEF QR(R) RNAME(PAY) RQMNAME(QM2)\nDEF QR(G) RNAME(GONE) RQMNAME(QM2)\n")
-    assert [one["code"] for one in findings("QM1.mqsc", "QM2.mqsc")] == ["UNDELIVERABLE"]
+    assert [finding["code"] for finding in findings("QM1.mqsc", "QM2.mqsc")] == ["UNDELIVERABLE"]
     assert findings("QM2.mqsc") == []
 
 
@@ -183,7 +183,7 @@ def test_what_files_say_together_is_checked(write: Write, case: str) -> None:
     found = findings()
     place = ("code", "severity", "file", "line")
     assert sorted(tuple(one[name] for name in place) for one in found) == sorted(
-        one[:4] for one in expected
+        record[:4] for record in expected
     )
     assert all(any(words in one["message"] for one in found) for *_, words in expected)
 
@@ -227,7 +227,7 @@ def test_one_name_for_managers_of_both_kinds_is_found(write: Write) -> None:
     """Their queues would be on the same topics."""
     write(SHOP="DEF QL(Q)\n")
     assert ("DUPLICATE_QUEUE_MANAGER", "shops.yaml", 3) in [
-        (one["code"], one["file"], one["line"]) for one in findings()
+        (finding["code"], finding["file"], finding["line"]) for finding in findings()
     ]
 
 
@@ -306,7 +306,11 @@ def test_lesser_findings_can_be_left_out(
     """``--fail-on`` says from which severity on findings count; ``--quiet`` shows only those."""
     write(QM1="DISPLAY QMGR\nDEF QA(B) TARGET(NONE)\nDEF QL(A) MAXDEPTH(x)\n")
     result = check("--fail-on", level, "--quiet", "--json", ".", code=exit_code)
-    found = [one["code"] for document in json.loads(result.output) for one in document["findings"]]
+    found = [
+        finding["code"]
+        for document in json.loads(result.output)
+        for finding in document["findings"]
+    ]
     assert sorted(found) == sorted(codes)
     write(QM1="DISPLAY QMGR\n")
     check("--fail-on", "warning", "--quiet", ".", code=0)
@@ -316,7 +320,7 @@ def test_a_finding_about_a_shared_script_is_shown_once(write: Write) -> None:
     """One script for two managers: what is wrong with it is not said twice."""
     write()
     Path("uni.mqsc").write_text("DISPLAY QMGR\nDEF QL(A) MAXDEPTH(x)\n")
-    codes = [one["code"] for one in findings("A=uni.mqsc", "B=uni.mqsc")]
+    codes = [finding["code"] for finding in findings("A=uni.mqsc", "B=uni.mqsc")]
     assert sorted(codes) == ["BAD_VALUE", "IGNORED", "UNREACHABLE", "UNREACHABLE"]
 
 

@@ -169,9 +169,9 @@ def test_a_message_is_edited_and_sent_or_is_unchanged_and_stays(
         assert selection.message == "dlq:0:1"
         return plan_with(more["editor"](ORDER), order)
 
-    def applied(job: object, found: ReplayPlan, purpose: str, **_: object) -> None:
+    def applied(job: object, replay_plan: ReplayPlan, purpose: str, **_: object) -> None:
         assert purpose == "a ticket"
-        sent.append(found.order.edit)
+        sent.append(replay_plan.order.edit)
 
     monkeypatch.setattr(replay, "planned", planned)
     monkeypatch.setattr(replay, "plan_and_apply", applied)

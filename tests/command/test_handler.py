@@ -38,7 +38,7 @@ def test_a_stopped_handler_is_listed_and_resumed(kafka: KafkaClient, folder: Pat
     with ControlTopic(cluster, job.control_topic) as entries:
         entries.set_lost({lane: lost})
     assert "payments is stopped: it is gone\nhint: find out why" in handler("list")
-    states = {one["handler"]: one["is_stopped"] for one in json.loads(handler("list", "--json"))}
+    states = {load["handler"]: load["is_stopped"] for load in json.loads(handler("list", "--json"))}
     assert states == {"orders": False, "payments": True}
     assert "is not stopped" in handler("resume", "orders", code=2)
     assert "did you mean payments" in handler("resume", "payment", code=2)

@@ -96,7 +96,10 @@ def test_every_table_that_ran_is_listed_and_what_cannot_be_read_is_never_none(
     first, second = ran(small_job, KEPT, now)
     listed = small_job.told("tables")
     assert listed["complete"]
-    told = [(it["hash"], it["current"], it["last_by"], it["hits"]) for it in listed["tables"]]
+    told = [
+        (table["hash"], table["current"], table["last_by"], table["hits"])
+        for table in listed["tables"]
+    ]
     assert told == [(second, True, "ann@mars", None), (first, False, "ann@mars", None)]
     shown = small_job.run("tables").stdout
     assert first[:12] in shown
@@ -127,7 +130,7 @@ def test_hits_are_counted_by_rule_though_comments_moved_its_line(small_job: Smal
     listed = small_job.told("tables", "--hits")["tables"]
     assert [one["hits"]["count"] for one in listed] == [3]
     shown = small_job.told("tables", "show", same)
-    assert [(it["line"], it["count"]) for it in shown["rules"]] == [(4, 1), (5, 0), (6, 2)]
+    assert [(rule["line"], rule["count"]) for rule in shown["rules"]] == [(4, 1), (5, 0), (6, 2)]
     assert shown["text"] == moved
     lines = small_job.run("tables", "show", same).stdout.splitlines()
     assert lines[-1].split()[0] == "2", "the number stands beside its rule"

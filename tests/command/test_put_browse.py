@@ -132,7 +132,9 @@ def test_what_cannot_be_put_is_told_before_anything_is_written(
     kafka: KafkaClient, manager: str, arguments: list[str], said: str
 ) -> None:
     """A command line that is wrong has exit code 2."""
-    result = redrive("put", *(one.format(manager) for one in arguments), typed="x", code=2)
+    result = redrive(
+        "put", *(argument.format(manager) for argument in arguments), typed="x", code=2
+    )
     assert said in result.stderr
     assert kafka.read(f"{manager}--redrive-put") == []
 
@@ -192,7 +194,7 @@ def test_a_partition_without_a_leader_is_left_out_and_named(
     without_leader(f"{topic}:1")
     for place in ([manager, "ORDERS"], [topic]):
         result = redrive("browse", *place, "--from", start, "--json")
-        assert [one["body"] for one in json.loads(result.stdout)] == ["here"]
+        assert [load["body"] for load in json.loads(result.stdout)] == ["here"]
         assert f"without a leader: {topic}:1" in result.stderr
 
 
@@ -391,7 +393,7 @@ def test_a_channel_shows_what_its_receiver_could_put_nowhere(undelivered: str) -
     """It is the head of its transmission queue in every view."""
     queue = f"{undelivered}B"
     status = redrive("channel", "status", undelivered, "--json")
-    assert [(one["remaining"], one["waiting"]) for one in json.loads(status.stdout)] == [(1, 1)]
+    assert [(load["remaining"], load["waiting"]) for load in json.loads(status.stdout)] == [(1, 1)]
     (head,) = browsed(undelivered, queue)
     assert (head["body"], head["is_undeliverable"]) == ("two chairs", True)
     assert "no queue accepted it" in redrive("browse", undelivered, queue).stdout

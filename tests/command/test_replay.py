@@ -85,10 +85,10 @@ def test_a_replay_that_left_messages_behind_says_how_to_see_why(
 ) -> None:
     """By a command that can be copied; where they were to remain there is nothing to explain."""
     show_status(status(results, to=to))
-    told = re.search(r"why some remain: (redrive groups .*)", capsys.readouterr().out)
-    assert (told is not None) is shown
-    if told is not None:
-        assert told[1] == "redrive groups --status remaining --where \"replay = '5f2a'\""
+    match = re.search(r"why some remain: (redrive groups .*)", capsys.readouterr().out)
+    assert (match is not None) is shown
+    if match is not None:
+        assert match[1] == "redrive groups --status remaining --where \"replay = '5f2a'\""
 
 
 def test_a_plan_that_was_accepted_before_says_when_by_whom_and_why() -> None:

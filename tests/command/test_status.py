@@ -215,7 +215,7 @@ def test_what_waits_is_in_sight_while_a_table_is_broken(config: Path, kafka: Kaf
     for table in ("ACTION(RETRY)\n", "ACTION(TRY)\n"):
         Path("orders.rul").write_text(table)
         told = json.loads(status("--json").stdout)
-        assert [one["topic"] for one in told["handlers"]] == [first]
+        assert [handler["topic"] for handler in told["handlers"]] == [first]
         assert note in told["notes"]
         assert first in redrive("handler", "list", code=0).stdout
 

@@ -62,7 +62,7 @@ def test_a_failure_shows_both_sides(folder: Path) -> None:
         "t.yaml: 1 passed, 1 failed\n"
     )
     (document,) = json.loads(run("--json", "t.yaml").output)
-    assert [it["passed"] for it in document["tests"]] == [False, True]
+    assert [test["passed"] for test in document["tests"]] == [False, True]
 
 
 def test_update_writes_what_is_and_leaves_the_rest(folder: Path) -> None:

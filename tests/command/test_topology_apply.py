@@ -80,10 +80,10 @@ def test_the_plan_as_json_says_what_was_created(run: Callable[..., Result], mana
     """One object with every topic and the names of new ones."""
     document = json.loads(run("--yes", "--json").stdout)
     assert document["created"] == [f"{manager}--redrive-put", f"{manager}--DLQ"]
-    assert {one["state"] for one in document["topics"]} == {"missing"}
+    assert {topic["state"] for topic in document["topics"]} == {"missing"}
     document = json.loads(run("--json").stdout)
     assert document["created"] == []
-    assert {one["state"] for one in document["topics"]} == {"exists"}
+    assert {topic["state"] for topic in document["topics"]} == {"exists"}
 
 
 def test_a_binding_to_a_missing_topic_stops_everything(

@@ -195,7 +195,7 @@ def test_the_audit_holds_one_line_for_each_action_whatever_a_name_holds(
 
 def findings(error: ConfigurationError) -> str:
     """All findings of a file, with their places."""
-    return "\n".join(one.render() for one in error.diagnostics)
+    return "\n".join(diagnostic.render() for diagnostic in error.diagnostics)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,9 @@ class Mock:
         self.change(found.header, found.claims)
         if found.header["alg"] == "none":
             parts = (json.dumps(one).encode() for one in (found.header, found.claims))
-            return ".".join([*(urlsafe_b64encode(one).rstrip(b"=").decode() for one in parts), ""])
+            return ".".join(
+                [*(urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts), ""]
+            )
         key = self.key or RSAKey.import_key(own)
         return jwt.encode(found.header, found.claims, key, algorithms=[found.header["alg"]])
 
@@ -373,12 +375,16 @@ def test_no_secret_of_a_sign_in_is_written_or_shown(
             pages.append(browser.get("/sign-in").text)
     parameters = parse_qs(urlsplit(back).query)
     hidden = [SECRET, *provider.tokens, parameters["code"][0], parameters["state"][0]]
-    hidden += [one["code_verifier"] for one in provider.forms]
-    logs = [it.getMessage() for it in caplog.records if it.name.startswith(("redrive", "httpx"))]
+    hidden += [form["code_verifier"] for form in provider.forms]
+    logs = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.startswith(("redrive", "httpx"))
+    ]
     # What the test itself asks for, in the place of a browser, is in no log of the console.
-    logs = [it for it in logs if "/oauth2/authorize" not in it and "https://here/" not in it]
-    assert any("the audience" in it for it in logs)
-    assert any("/oauth2/token" in it for it in logs)
+    logs = [log for log in logs if "/oauth2/authorize" not in log and "https://here/" not in log]
+    assert any("the audience" in log for log in logs)
+    assert any("/oauth2/token" in log for log in logs)
     for text in (*pages, *logs, json.dumps(audited()), repr(provider.settings)):
         assert not [one for one in hidden if one in text]
 

@@ -127,7 +127,7 @@ def append_letter(number: int, topic: str, error: str | None, **more: Any) -> No
 
 def by_example(groups: list[Any]) -> list[Any]:
     """Groups in an order of their own: equally large ones have none."""
-    return sorted(groups, key=lambda one: str(one["example"]))
+    return sorted(groups, key=lambda group: str(group["example"]))
 
 
 def test_every_figure_is_that_of_the_command(browser: TestClient, topic: str) -> None:
@@ -144,7 +144,7 @@ def test_every_figure_is_that_of_the_command(browser: TestClient, topic: str) ->
             {name: one[name] for name in one if name not in {"condition", "trend"}}
             for one in by_example(shown["groups"])
         ]
-        assert all(sum(one["trend"]) == one["count"] for one in shown["groups"])
+        assert all(sum(group["trend"]) == group["count"] for group in shown["groups"])
         listed = command("ls", "--status", state)
         assert listed["dead_letters"] == api(browser, "/messages", status=state)["dead_letters"]
     place = f"{topic}:0:1"
@@ -249,7 +249,7 @@ def test_every_choice_of_messages_is_that_of_the_command(
     browser: TestClient, found: dict[str, str]
 ) -> None:
     """Any filters together: the same messages, the same groups, the same counts."""
-    options = [it for one in found.items() for it in (f"--{one[0].replace('_', '-')}", one[1])]
+    options = [it for item in found.items() for it in (f"--{item[0].replace('_', '-')}", item[1])]
     shown = api(browser, "/messages", **found)
     told = command("ls", *options)
     assert told == {name: shown[name] for name in told}
@@ -259,11 +259,11 @@ def test_every_choice_of_messages_is_that_of_the_command(
     shown = api(browser, "/groups", **found)
     told = command("groups", *options)
     assert told["total"] == shown["total"]
-    assert sorted(one["count"] for one in told["groups"]) == sorted(
-        one["count"] for one in shown["groups"]
+    assert sorted(group["count"] for group in told["groups"]) == sorted(
+        group["count"] for group in shown["groups"]
     )
     is_cut = len(shown["groups"]) == int(found.get("limit", "0"))
-    assert is_cut or sum(one["count"] for one in shown["groups"]) == shown["total"]
+    assert is_cut or sum(group["count"] for group in shown["groups"]) == shown["total"]
 
 
 def test_a_list_is_asked_for_by_its_page(browser: TestClient, topic: str) -> None:
@@ -310,18 +310,18 @@ def test_a_list_that_fails_says_why_in_its_place(browser: TestClient) -> None:
 
 def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(browser: TestClient) -> None:
     groups = api(browser, "/groups")["groups"]
-    assert sorted((one["count"], bool(one["condition"])) for one in groups) == [
+    assert sorted((group["count"], bool(group["condition"])) for group in groups) == [
         (1, False), (2, True)
     ]  # fmt: skip
-    for one in groups:
-        if one["condition"]:
-            found = api(browser, "/messages", where=one["condition"])
-            assert found["total"] == one["count"]
+    for group in groups:
+        if group["condition"]:
+            found = api(browser, "/messages", where=group["condition"])
+            assert found["total"] == group["count"]
 
 
 def test_a_message_leads_to_all_with_its_cause(browser: TestClient, topic: str) -> None:
     """Not from one whose cause has a secret."""
-    groups = {one["count"]: one for one in api(browser, "/groups")["groups"]}
+    groups = {group["count"]: group for group in api(browser, "/groups")["groups"]}
     found = api(browser, f"/messages/{topic}:0:1")["group"]
     assert found == groups[2]["condition"]
     assert api(browser, "/messages", where=found)["total"] == 2
@@ -386,7 +386,7 @@ TEMPLATES = [one for one in files("redrive.console").joinpath("templates").iterd
              if "<table" in one.read_text()]  # fmt: skip
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda one: one.name)
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda template: template.name)
 def test_rows_of_every_list_are_cards(template: Traversable) -> None:
     """On a narrow screen, where columns would be beyond its edge."""
     text = template.read_text()
@@ -539,7 +539,7 @@ def test_a_wrong_form_says_what_is_wrong(
 def test_what_is_acknowledged_is_marked(browser: TestClient) -> None:
     done = post(browser, "/api/acknowledgements", until="7d", note="audit", status="open")
     assert done.headers["Location"] == "/groups"
-    assert sum(one["acknowledged"] for one in api(browser, "/groups")["groups"]) == 3
+    assert sum(group["acknowledged"] for group in api(browser, "/groups")["groups"]) == 3
     (one,) = command("ack", "--list")
     assert (one["operator"], one["note"]) == ("ann", "audit")
     (shown,) = api(browser, "/acknowledgements")["acknowledgements"]
@@ -560,7 +560,10 @@ def test_an_acknowledgement_leads_to_the_messages_of_its_selection(browser: Test
     for more in ({}, {"where": "detail <> 'secret'"}):
         done = post(browser, "/api/acknowledgements", **chosen | more, **form)
         assert done.status_code == 303, done.text
-    found = [one["chosen"] for one in api(browser, "/acknowledgements")["acknowledgements"]]
+    found = [
+        acknowledgement["chosen"]
+        for acknowledgement in api(browser, "/acknowledgements")["acknowledgements"]
+    ]
     assert sorted(found, key=bool) == [None, chosen]
     assert api(browser, "/messages", **chosen)["total"] == 3
 
@@ -590,7 +593,7 @@ def test_a_condition_is_completed_by_columns_and_their_values(
     """Values are those of the ledger, without secrets."""
     found = api(browser, "/completions", where=where)["completions"]
     quoted = HOSTILE.replace("'", "''")
-    assert found == [f"{where}{quoted}'" if one == "HOSTILE" else one for one in expected]
+    assert found == [f"{where}{quoted}'" if record == "HOSTILE" else record for record in expected]
     for one in found[:1]:
         if one.endswith("'"):
             assert api(browser, "/messages", where=one)["total"] > 0
@@ -673,9 +676,9 @@ def test_one_message_is_edited_as_a_text(
 
 def page_text(page: str) -> str:
     """What stands in the text area of a page."""
-    found = re.search(r"<textarea[^>]*>\n(.*?)</textarea>", page, re.DOTALL)
-    assert found is not None, page
-    return html.unescape(found[1])
+    match = re.search(r"<textarea[^>]*>\n(.*?)</textarea>", page, re.DOTALL)
+    assert match is not None, page
+    return html.unescape(match[1])
 
 
 def test_a_body_that_is_no_text_is_shown_in_hexadecimal(
@@ -693,7 +696,7 @@ def test_a_job_without_queue_managers_has_the_ways_of_its_dead_letters(
 ) -> None:
     found = api(browser, "/network")
     assert found["handlers"] == {topic: "orders"}
-    assert sum(one["count"] for one in found["ways"]) == command("groups")["total"]
+    assert sum(way["count"] for way in found["ways"]) == command("groups")["total"]
     page = browser.get("/network")
     assert "This job has no queue managers" in page.text
     assert browser.get("/resolve?put=A").status_code == 400
@@ -772,14 +775,14 @@ def test_channels_and_puts_are_stopped_and_started(
         assert post(clerk, f"/api/queues/{word}", **names).status_code == 303
         assert api(clerk, "/resolve", put="OLD", at=manager)["is_good"] is is_good
         (found,) = command("topology", "show", "--queue-manager", manager)["queue_managers"]
-        (orders,) = (one for one in found["queues"] if one["name"] == "ORDERS")
+        (orders,) = (queue for queue in found["queues"] if queue["name"] == "ORDERS")
         assert orders["put_enabled"] is is_good
     wrong = post(clerk, "/api/channels/stop", queue_manager=manager, name="TO.C")
     assert wrong.status_code == 400
     assert "has no channel TO.C" in wrong.text
     lines = (read_settings(CONFIG).job.directory / "console-audit.jsonl").read_text().splitlines()
     entries = [json.loads(line) for line in lines]
-    told = [(one["action"], one["about"]) for one in entries]
+    told = [(entry["action"], entry["about"]) for entry in entries]
     assert told[:2] == [(f"{it} a channel", f"TO/B of {manager}") for it in ("stop", "start")]
 
 
@@ -862,5 +865,5 @@ def test_groups_that_differ_in_an_empty_field_only_are_shown(
     append_letter(7, topic, None)
     append_letter(8, topic, "")
     assert browser.get("/groups").status_code == 200
-    found = [one for one in api(browser, "/groups")["groups"] if not one["error_class"]]
+    found = [group for group in api(browser, "/groups")["groups"] if not group["error_class"]]
     assert [one["count"] for one in found] == [1, 1]

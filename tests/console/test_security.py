@@ -73,7 +73,7 @@ async def ask(*hosts: bytes) -> int:
 
     scope = {
         "type": "http", "method": "GET", "path": "/static/icon.svg", "raw_path": b"", "scheme":
-        "http", "query_string": b"", "headers": [(b"host", one) for one in hosts],
+        "http", "query_string": b"", "headers": [(b"host", host) for host in hosts],
         "client": ("192.0.2.1", 1), "server": ("here", 80), "http_version": "1.1", "root_path": "",
     }  # fmt: skip
     application = console_application(CONFIG, access=SomeUser(), hosts={"here", "::1"})
@@ -212,9 +212,11 @@ def test_what_a_path_holds_begins_no_header_and_no_line_of_a_log(
     with caplog.at_level("DEBUG"):
         for path in (f"/api/plans/{evil}/discard", f"/api/tables/{evil}/check", f"/{evil}"):
             found = script.post(path, data={"text": ""}, headers={"Accept": "text/html"})
-            assert not [one for one in found.headers.values() if "\n" in one or "\r" in one]
+            assert not [
+                header for header in found.headers.values() if "\n" in header or "\r" in header
+            ]
             assert "x" not in found.cookies
-    lines = [one.getMessage() for one in caplog.records if one.name.startswith("redrive")]
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("redrive")]
     assert all(line.isprintable() for line in lines)
 
 
@@ -333,7 +335,7 @@ def topics_of_two(kafka: KafkaClient, folder: Path) -> tuple[str, str]:
     kafka.create(job.outcomes_topic)
     kafka.produce(
         job.outcomes_topic,
-        [{"value": json.dumps(it).encode()} for it in letters],
+        [{"value": json.dumps(letter).encode()} for letter in letters],
     )
     ensure_topics(job)
     kept = [
@@ -344,7 +346,7 @@ def topics_of_two(kafka: KafkaClient, folder: Path) -> tuple[str, str]:
         )
         for one in job.handlers
     ]  # fmt: skip
-    tables = [{"key": one.key.encode(), "value": one.entry()} for one in kept]
+    tables = [{"key": record.key.encode(), "value": record.entry()} for record in kept]
     kafka.produce(job.tables_topic, tables)
     report(supervision_file(job), told_of(other))
     # The last one is on the topic only, where the ledger has not read it yet.
@@ -407,9 +409,9 @@ def test_no_route_shows_what_is_out_of_scope(
         page = found.removeprefix("/api").replace("/status", "/")
         for address in (found, page):
             answer, whole = browser.get(address), chief.get(address)
-            if any(one in whole.text for one in MARKS):
+            if any(mark in whole.text for mark in MARKS):
                 shown.append(address)
-            assert not [one for one in MARKS if one in answer.text], address
+            assert not [mark for mark in MARKS if mark in answer.text], address
             if "{" not in path:
                 assert other not in answer.text, address
                 assert "billing" not in answer.text, address
@@ -437,7 +439,7 @@ def test_what_is_out_of_scope_is_answered_as_what_does_not_exist(
     tried = 0
     for path, methods in api(browser, "/openapi.json")["paths"].items():
         for method in methods if "{" in path else ():
-            prefix = next(one for one in pairs if path.startswith(one))
+            prefix = next(pair for pair in pairs if path.startswith(pair))
             name, *values = pairs[prefix]
             answers = []
             for value in values:
@@ -453,7 +455,7 @@ def test_what_is_out_of_scope_is_answered_as_what_does_not_exist(
     both = "/api/difference?old={}&new=oooo"
     assert chief.get(both.format("bbbb"), headers=SCRIPT).status_code == 200
     tables = [browser.get(both.format(one), headers=SCRIPT) for one in ("bbbb", "cccc")]
-    assert [one.status_code for one in tables] == [400, 400]
+    assert [table.status_code for table in tables] == [400, 400]
     assert tables[0].text.replace("bbbb", "?") == tables[1].text.replace("cccc", "?")
     ran = [browser.get(f"/api/tables/orders?ran={one}", headers=SCRIPT) for one in ("oooo", "bbbb")]
     assert [one.status_code for one in ran] == [200, 400]
@@ -522,7 +524,7 @@ def test_a_look_at_the_job_serves_those_who_see_the_same_of_it(
     async def look() -> None:
         found = live.Live(Some())  # type: ignore[arg-type]
         scopes = [EVERYTHING, Scope(frozenset({"a"})), Scope(frozenset({"a"})), EVERYTHING]
-        assert [(await found.status(one))["scope"] for one in scopes] == scopes
+        assert [(await found.status(scope))["scope"] for scope in scopes] == scopes
 
     asyncio.run(look())
     assert asked == [EVERYTHING, Scope(frozenset({"a"}))]
@@ -677,7 +679,7 @@ def test_plans_have_messages_and_targets_in_scope_only(
     elsewhere = post(
         chief, "/api/plans", status="open", handler="orders", to="queue", queue="orders.repair"
     ).headers["Location"]
-    found = {f"/plans/{one['plan']}": one for one in api(browser, "/plans")["plans"]}
+    found = {f"/plans/{plan['plan']}": plan for plan in api(browser, "/plans")["plans"]}
     assert found.keys() == {made.headers["Location"], elsewhere}
     assert found[made.headers["Location"]]["refusal"] == ""
     assert "not an operator of all topics" in found[elsewhere]["refusal"]
@@ -691,8 +693,10 @@ def test_replays_are_those_of_the_handlers_in_scope(
 ) -> None:
     """Their progress, too; nor are others cancelled, or those of several handlers."""
     job = read_settings(CONFIG).job
-    topics = {one.identity.name: one.identity.replay_topic for one in job.handlers}
-    admin.create_topics([NewTopic(one, 1, 1) for one in topics.values()], wait_for_metadata=True)
+    topics = {handler.identity.name: handler.identity.replay_topic for handler in job.handlers}
+    admin.create_topics(
+        [NewTopic(topic, 1, 1) for topic in topics.values()], wait_for_metadata=True
+    )
     mine, other, both = "0" * 12, "1" * 12, "2" * 12
     about = {mine: ["orders"], other: ["billing"], both: ["orders", "billing"]}
     replays = [
@@ -702,15 +706,15 @@ def test_replays_are_those_of_the_handlers_in_scope(
         )
         for plan, names in about.items()
     ]  # fmt: skip
-    write_states(job, [one.entry() for one in replays])
-    assert {one["plan"] for one in api(chief, "/plans")["replays"]} == {*about}
-    assert [one["plan"] for one in api(browser, "/plans")["replays"]] == [mine]
+    write_states(job, [replay.entry() for replay in replays])
+    assert {replay["plan"] for replay in api(chief, "/plans")["replays"]} == {*about}
+    assert [replay["plan"] for replay in api(browser, "/plans")["replays"]] == [mine]
     assert api(browser, f"/plans/{mine}")["replay"]["planned"] == 3
     for plan in (other, both):
         assert browser.get(f"/plans/{plan}").status_code == 400
         assert post(browser, f"/api/plans/{plan}/cancel").status_code == 400
     assert post(browser, f"/api/plans/{mine}/cancel").status_code == 303
-    states = {it["plan"]: it["cancelled_by"] for it in api(chief, "/plans")["replays"]}
+    states = {replay["plan"]: replay["cancelled_by"] for replay in api(chief, "/plans")["replays"]}
     assert states == {mine: "ann", other: "", both: ""}
 
 
@@ -738,10 +742,10 @@ def test_within_its_scope_a_user_sees_and_tries_what_others_do(
             one.get("/")
             word = {"X-Redrive-Form": one.cookies["redrive-form"]}
             answers.append(one.post(path, data=form, headers={**SCRIPT, **word}))
-        assert [one.status_code for one in answers] == [200, 200], answers[0].text
+        assert [answer.status_code for answer in answers] == [200, 200], answers[0].text
         mine, whole = (
-            {name: it for name, it in one.json().items() if name != "trials"}
-            for one in answers  # less what tells how long it took
+            {name: it for name, it in answer.json().items() if name != "trials"}
+            for answer in answers  # less what tells how long it took
         )
         assert mine == whole
 
@@ -798,9 +802,9 @@ def sent(action: str, handler: str = "orders", user: SomeUser = ADMIN, **form: s
 @pytest.mark.parametrize("handler", ["orders", "billing"])
 def test_trial_covers_every_handler_of_the_file(handler: str) -> None:
     tried = sent("try", handler, text=OTHER).json()
-    assert {one["handler"] for one in tried["trials"]} == {"orders", "billing"}
+    assert {trial["handler"] for trial in tried["trials"]} == {"orders", "billing"}
     assert (tried["changed"], tried["messages"]) == (120, 400)
-    assert sorted(one["what_if"]["changed"] for one in tried["trials"]) == [0, 120]
+    assert sorted(trial["what_if"]["changed"] for trial in tried["trials"]) == [0, 120]
 
 
 @pytest.mark.usefixtures("shared")
@@ -890,7 +894,7 @@ def test_trial_covers_every_queue_of_a_handler(shared: list[str]) -> None:
     CONFIG.write_text(f"{text[:start]}[[handlers]]\n{some}")
     names = ["mine.dlq", "other.dlq", "third.dlq"]
     tried = sent("try", "third.dlq", text=OTHER).json()
-    assert sorted(one["handler"] for one in tried["trials"]) == names
+    assert sorted(trial["handler"] for trial in tried["trials"]) == names
     done = sent("live", "third.dlq", text=OTHER, confirm=tried["confirm"], because="x")
     assert done.json()["handlers"] == names
     assert Path("orders.rul").read_text() == OTHER
@@ -901,7 +905,7 @@ def test_trial_covers_no_handler_out_of_scope(shared: list[str]) -> None:
     """What it confirms is not put live: somebody else's messages were not tried."""
     user = SomeUser(scope=Scope(frozenset({"mine.*"})))
     tried = sent("try", user=user, text=OTHER).json()
-    assert [one["handler"] for one in tried["trials"]] == ["orders"]
+    assert [trial["handler"] for trial in tried["trials"]] == ["orders"]
     form = {"text": OTHER, "confirm": tried["confirm"], "because": "x"}
     assert sent("live", user=user, **form).status_code == 403
     assert sent("live", **form).status_code == 400

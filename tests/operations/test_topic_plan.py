@@ -67,7 +67,9 @@ def test_a_topic_takes_the_longest_body_with_its_headers_and_keeps_it() -> None:
         "retention.bytes": "-1",
         "max.message.bytes": str(1000 + 65_536),
     }
-    lengths = {topic: int(one["max.message.bytes"]) - 65_536 for topic, one in settings.items()}
+    lengths = {
+        topic: int(setting["max.message.bytes"]) - 65_536 for topic, setting in settings.items()
+    }
     assert lengths["QM1--redrive-put"] == 5000
     assert lengths["QM1--QM2"] == 5000
     assert lengths["MOON--SMALL"] == 10
@@ -80,7 +82,7 @@ def test_a_topic_that_would_lose_or_refuse_messages_differs() -> None:
     bad = {"retention.ms": "604800000", "max.message.bytes": "1000"}
     found = {"QM1--ORDERS": FoundTopic(3, bad), "QM1--QM2": FoundTopic(1, good)}
     plan = plan_topics(topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2), found, partitions=1)
-    by_topic = {one.topic: one for one in plan.topics}
+    by_topic = {topic.topic: topic for topic in plan.topics}
     assert by_topic["QM1--QM2"].state is TopicState.EXISTS
     assert by_topic["QM1--ORDERS"].state is TopicState.DIFFERS
     assert by_topic["QM1--ORDERS"].partitions == 3
@@ -96,7 +98,7 @@ def test_topics_of_queues_that_are_gone_are_listed() -> None:
     names = ("QM1--OLD", "QM1--X--redrive-to-QM9", "QM9--OLD", "orders", "redrive-app-control")
     found = {name: FoundTopic(1, {}) for name in names}
     plan = plan_topics(topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2), found, partitions=1)
-    unknown = [one.topic for one in plan.topics if one.state is TopicState.UNKNOWN]
+    unknown = [topic.topic for topic in plan.topics if topic.state is TopicState.UNKNOWN]
     assert unknown == ["QM1--OLD", "QM1--X--redrive-to-QM9"]
 
 

@@ -65,7 +65,7 @@ def test_a_secret_is_used_and_shown_nowhere(folder: Path) -> None:
     assert PASSWORD not in f"{found!r} {found.describe()}"
     with pytest.raises(ConfigurationError) as caught:
         read({**SIGN_IN, "REDRIVE_KAFKA__SASL_USERNAME": ""})
-    assert PASSWORD not in "".join(one.render() for one in caught.value.diagnostics)
+    assert PASSWORD not in "".join(diagnostic.render() for diagnostic in caught.value.diagnostics)
 
 
 def test_a_path_is_relative_to_the_working_directory(
@@ -75,8 +75,8 @@ def test_a_path_is_relative_to_the_working_directory(
     Path("other").mkdir()
     monkeypatch.chdir("other")
     path = Path("../redrive.toml")
-    found = read_settings(path, environ={"REDRIVE_LEDGER__PATH": "ledger"})
-    assert found.job.ledger.path == (folder / "other" / "ledger")
+    settings = read_settings(path, environ={"REDRIVE_LEDGER__PATH": "ledger"})
+    assert settings.job.ledger.path == (folder / "other" / "ledger")
 
 
 @pytest.mark.parametrize(

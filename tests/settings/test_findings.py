@@ -587,7 +587,7 @@ def test_client_credentials_are_checked_before_the_start(
     finding, *others = check(text)
     assert finding.code == code
     assert said in finding.render()
-    assert {one.code for one in others} <= {"MISSING_FILE"}
+    assert {other.code for other in others} <= {"MISSING_FILE"}
     assert "hunter2" not in finding.render()
 
 

@@ -207,8 +207,8 @@ def test_settings_tell_what_to_mask(folder: Path) -> None:
     """For commands and for the log."""
     text = GOOD + '\n[mask]\npatterns = ["[0-9]{16}"]\nheaders = ["authorization"]\n'
     (folder / "redrive.toml").write_text(text)
-    found = read_settings(folder / "redrive.toml")
-    assert found.mask == found.log.mask == Mask(("[0-9]{16}",), ("authorization",))
+    settings = read_settings(folder / "redrive.toml")
+    assert settings.mask == settings.log.mask == Mask(("[0-9]{16}",), ("authorization",))
 
 
 PLACES = "error.message = 'my-error'\norigin.topic = 'from'"

@@ -53,5 +53,5 @@ def test_settings_tell_where_the_registry_is(folder: Path) -> None:
 def test_what_is_wrong_is_told(text: str, code: str, check: Check) -> None:
     """Such as no address, no password, a password for all to read, two ways to sign in."""
     findings = check(f"{GOOD}\n[schema_registry]\n{text}\n")
-    assert [one.code for one in findings] == [code]
-    assert PASSWORD not in "".join(one.render() for one in findings)
+    assert [finding.code for finding in findings] == [code]
+    assert PASSWORD not in "".join(finding.render() for finding in findings)

@@ -463,7 +463,7 @@ def test_held_keys_are_written_if_a_table_holds_any(folder: Path) -> None:
     text = GOOD.replace("[[handlers]]", "[[handlers]]\nheld_keys = true")
     with pytest.raises(ConfigurationError) as raised:
         read(text)
-    assert [one.code for one in raised.value.diagnostics] == ["NEEDS_ORDER"]
+    assert [diagnostic.code for diagnostic in raised.value.diagnostics] == ["NEEDS_ORDER"]
     Path("orders.rul").write_text("DIALECT(KAFKA) ORDER(KEY)\nACTION(RETRY)\n")
     assert read(text).job.handlers[0].held_keys
 
@@ -485,7 +485,7 @@ def test_a_handler_has_breakers_if_its_settings_say_so(
     del folder
     settings = read(GOOD.replace("[[handlers]]", f"[[handlers]]\n{lines}"))
     assert settings.job.handlers[0].breaker == expected
-    warned = [found.code for found in settings.warnings]
+    warned = [warning.code for warning in settings.warnings]
     assert warned == (["WITHOUT_EFFECT"] if lines == "probe_interval = 5" else [])
 
 
@@ -498,7 +498,7 @@ def test_several_queues_share_one_table(folder: Path) -> None:
     """Each name of a list is a handler of its own; an expression waits for topics."""
     del folder
     job = read_settings(_written(FLEET), asks=False).job
-    assert [one.identity.name for one in job.handlers] == ["plain"]
+    assert [handler.identity.name for handler in job.handlers] == ["plain"]
     (subscription,) = job.subscriptions
     assert subscription.name == "/.*[.]dlq/"
     existing = [
@@ -511,8 +511,8 @@ def test_several_queues_share_one_table(folder: Path) -> None:
         "__x.dlq",
     ]
     fresh = job.with_topics(existing)
-    assert [one.identity.topic for one in fresh.handlers] == ["plain", "a.dlq", "b_c.dlq"]
-    assert {one.rules for one in fresh.handlers} == {job.handlers[0].rules}
+    assert [handler.identity.topic for handler in fresh.handlers] == ["plain", "a.dlq", "b_c.dlq"]
+    assert {handler.rules for handler in fresh.handlers} == {job.handlers[0].rules}
     assert fresh.with_topics([*existing, "other"]) is fresh
     assert fresh.with_topics(["plain"]) == job
 
@@ -525,7 +525,7 @@ def test_a_topic_that_is_gone_keeps_its_handler_while_messages_may_wait(folder: 
     ).job
     waiting = HandlerIdentity.of("orders", "z_z.dlq").remaining_topic
     fresh = job.with_topics(["b.dlq", "a.dlq", waiting])
-    assert [one.identity.topic for one in fresh.handlers] == ["plain", "z_z.dlq", "a.dlq"]
+    assert [handler.identity.topic for handler in fresh.handlers] == ["plain", "z_z.dlq", "a.dlq"]
     assert job.subscriptions[0].handlers("orders", ["b.dlq", "a.dlq", waiting])[1] == ("b.dlq",)
 
 
@@ -542,7 +542,7 @@ def test_a_cluster_that_does_not_answer_leaves_subscriptions_without_topics(fold
     """A command that reads the ledger works; one that needs the broker says so itself."""
     del folder
     text = FLEET.replace("localhost:9092", "127.0.0.1:1")
-    assert [one.identity.name for one in read(text).job.handlers] == ["plain"]
+    assert [handler.identity.name for handler in read(text).job.handlers] == ["plain"]
 
 
 @pytest.mark.parametrize(

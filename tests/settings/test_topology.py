@@ -112,8 +112,8 @@ def test_equal_queues_of_two_managers_have_two_handlers() -> None:
     """Their names differ by default, and so do their topics."""
     two = "".join(HANDLER + f'queue_manager = "{name}"\n' for name in ("QM1", "QM2"))
     job = read(BASE + two + topology("net/QM1.mqsc", "QM2=net/second.mqsc")).job
-    assert [one.identity.topic for one in job.handlers] == ["QM1--DLQ", "QM2--DLQ"]
-    assert len({one.identity.retry_topic for one in job.handlers}) == 2
+    assert [handler.identity.topic for handler in job.handlers] == ["QM1--DLQ", "QM2--DLQ"]
+    assert len({handler.identity.retry_topic for handler in job.handlers}) == 2
 
 
 BOTH = ("net/QM1.mqsc", "QM2=net/second.mqsc")

@@ -69,9 +69,11 @@ def test_a_mistake_is_found_in_its_place(text: str, code: str, line: int, column
     """One finding, located; and no bindings, so that nothing is half applied."""
     result = read_bindings(text, "b.yaml")
     assert result.bindings is None
-    found = [(one.code, one.line, one.column) for one in result.diagnostics]
+    found = [
+        (diagnostic.code, diagnostic.line, diagnostic.column) for diagnostic in result.diagnostics
+    ]
     assert (code, line, column) in found
-    assert all(one.file == "b.yaml" for one in result.diagnostics)
+    assert all(diagnostic.file == "b.yaml" for diagnostic in result.diagnostics)
 
 
 def test_all_mistakes_are_found_at_once() -> None:
@@ -80,7 +82,7 @@ def test_all_mistakes_are_found_at_once() -> None:
         HEAD + "    dead_letter_header: x\n    queues:\n      A: {topc: a}\n      B: {topic: '.'}\n"
     )
     result = read_bindings(text)
-    assert [one.line for one in result.diagnostics] == [4, 6, 7]
+    assert [diagnostic.line for diagnostic in result.diagnostics] == [4, 6, 7]
     assert result.diagnostics[1].hint == "did you mean topic?"
 
 

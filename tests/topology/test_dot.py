@@ -59,12 +59,12 @@ def test_a_graph_is_well_formed_whatever_names_there_are(overview: Overview, mos
         root = ET.fromstring(label)  # noqa: S314 - our own text
         ports |= {f"{node}:{cell.attrib['port']}" for cell in root.iter("td")} | {node}
         words += " ".join(root.itertext())
-    assert len([one for one in ports if ":" not in one]) == len(overview.queue_managers)
+    assert len([port for port in ports if ":" not in port]) == len(overview.queue_managers)
     edges = re.findall(r"^  (\S+) -> (\S+)", text, re.MULTILINE)
     assert {end for edge in edges for end in edge if not re.fullmatch(r"c\d", end)} <= ports
     for manager in overview.queue_managers:
         shown = [manager.name, *(queue.name for queue in manager.queues[:most])]
-        for name in (*shown, *(one.name for one in manager.connections)):
+        for name in (*shown, *(connection.name for connection in manager.connections)):
             legal = re.sub("[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "�", name)
             assert legal in words
 

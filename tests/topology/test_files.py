@@ -69,7 +69,7 @@ def test_one_bad_file_is_one_finding_and_nothing_is_applied(
         (write / name).write_bytes(content)
     result = read(write, "moon.yaml", name, "QM1.mqsc")
     assert result.topology is None
-    assert [one.code for one in result.diagnostics] == [code]
+    assert [diagnostic.code for diagnostic in result.diagnostics] == [code]
     assert result.diagnostics[0].file == str(write / name)
 
 
@@ -78,7 +78,7 @@ def test_findings_about_the_topology_come_last(write: Path) -> None:
     (write / "QM2.mqsc").write_text("DEF QA(X) TARGET(GONE)\nDISPLAY QMGR\n")
     result = read(write, "QM2.mqsc", "QM1.mqsc")
     assert result.topology is not None
-    assert [one.code for one in result.diagnostics] == [
+    assert [diagnostic.code for diagnostic in result.diagnostics] == [
         "IGNORED",
         "UNREACHABLE",
         "UNREACHABLE",
@@ -111,11 +111,13 @@ def test_one_script_serves_every_manager_of_a_uniform_cluster(tmp_path: Path) ->
     assert result.diagnostics == ()
     assert result.topology is not None
     managers = result.topology.mq.queue_managers
-    assert [str(channel) for one in managers.values() for channel in one.channels.values()] == [
+    assert [
+        str(channel) for manager in managers.values() for channel in manager.channels.values()
+    ] == [
         "CHANNEL(UNI_U1)",
         "CHANNEL(UNI_U2)",
     ]
-    assert [one.attributes.repository_cluster for one in managers.values()] == ["UNI", ""]
+    assert [manager.attributes.repository_cluster for manager in managers.values()] == ["UNI", ""]
     assert managers["U2"].channels["UNI_U2"].connection == "host2(1414)"
     assert len(result.topology.mq.instances(managers["U1"], "Q1")) == 1
 
@@ -142,7 +144,9 @@ def test_the_scripts_of_a_folder_are_those_of_the_manager_that_is_named(tmp_path
     assert list(result.topology.mq.queue_managers) == ["QM7"]
     # Without a name each is a manager of its own, and the second one changes what it has not.
     apart = read_topology(named_sources("config", lambda name: tmp_path / name).sources)
-    assert [one.code for one in apart.diagnostics if one in apart.failures] == ["NOT_FOUND"]
+    assert [
+        diagnostic.code for diagnostic in apart.diagnostics if diagnostic in apart.failures
+    ] == ["NOT_FOUND"]
 
 
 def test_what_a_failed_command_leaves_is_the_topology(tmp_path: Path) -> None:
@@ -154,7 +158,10 @@ def test_what_a_failed_command_leaves_is_the_topology(tmp_path: Path) -> None:
     result = read(tmp_path, "QM1.mqsc")
     assert result.topology is not None
     assert list(result.topology.mq.queue_managers["QM1"].queues) == ["A", "C"]
-    assert [(one.severity.value, one.line, one.code) for one in result.diagnostics] == [
+    assert [
+        (diagnostic.severity.value, diagnostic.line, diagnostic.code)
+        for diagnostic in result.diagnostics
+    ] == [
         ("error", 2, "NOT_FOUND"),
         ("error", 3, "BAD_VALUE"),
         ("note", 4, "NOT_FOUND"),
@@ -166,7 +173,9 @@ def test_what_a_failed_command_leaves_is_the_topology(tmp_path: Path) -> None:
         "6 MQSC commands read. One command has a syntax error. "
         "One valid MQSC command could not be processed."
     )
-    assert [one.severity.value for one in result.accepting_failures()][:2] == ["warning"] * 2
+    assert [failure.severity.value for failure in result.accepting_failures()][:2] == [
+        "warning"
+    ] * 2
 
 
 def test_findings_about_all_files_are_shown_beside_an_error_in_one(write: Path) -> None:
@@ -177,7 +186,7 @@ def test_findings_about_all_files_are_shown_beside_an_error_in_one(write: Path) 
     (write / "bad.yaml").write_text("kind: mqe\nqueue_managers: 5\n")
     result = read(write, "QM1.mqsc", "bad.yaml", "bind.yml")
     assert result.topology is None
-    codes = [one.code for one in result.diagnostics]
+    codes = [diagnostic.code for diagnostic in result.diagnostics]
     assert codes == ["WRONG_TYPE", "ALIAS_TARGET"]
 
 
@@ -198,4 +207,4 @@ def test_other_json_of_a_folder_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "QM1.json").write_text(COMMANDS)
     (tmp_path / "QM2.mqsc").write_text("DEF QL(A)")
     named = named_sources(str(tmp_path))
-    assert [one.path.name for one in named.sources] == ["QM1.json", "QM2.mqsc"]
+    assert [source.path.name for source in named.sources] == ["QM1.json", "QM2.mqsc"]

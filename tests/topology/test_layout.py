@@ -23,16 +23,16 @@ def topics() -> dict[str, QueueTopic]:
     files = [SourceText("QM1.mqsc", SENDER), SourceText("QM2.mqsc", RECEIVER)]
     found = read_topology(files).topology
     assert found is not None
-    return {one.topic: one for one in topics_of(found)}
+    return {topic.topic: topic for topic in topics_of(found)}
 
 
 def test_a_transmission_queue_with_get_disabled_has_a_channel_that_does_not_run() -> None:
     """Its own and the clusters' one; whoever starts the channel lets it run."""
-    held = [name for name, one in topics().items() if not one.is_running]
+    held = [name for name, topic in topics().items() if not topic.is_running]
     assert held == ["QM1--QM2", "QM1--SYSTEM.CLUSTER.TRANSMIT.QUEUE--redrive-to-QM2"]
 
 
 def test_the_dead_letter_queue_that_comes_with_a_manager_has_a_topic() -> None:
     """DEADQ names it without a DEFINE; others that come with a manager have none."""
-    system = {one.queue for one in topics().values() if one.queue.startswith("SYSTEM.")}
+    system = {topic.queue for topic in topics().values() if topic.queue.startswith("SYSTEM.")}
     assert system == {"SYSTEM.CLUSTER.TRANSMIT.QUEUE", "SYSTEM.DEAD.LETTER.QUEUE"}

@@ -181,18 +181,18 @@ def _is_open_to_others(status: os.stat_result) -> bool:
 def read_access(path: Path, environ: Mapping[str, str] = os.environ) -> AccessFile:
     """Read roles by user and by group, and an identity provider; errors as for ``read_tokens``."""
     root = Section.whole(Document.from_file(path), environ, _ACCESS)
-    found: dict[str, dict[str, tuple[Grant, ...]]] = {"users": {}, "groups": {}}
+    grants: dict[str, dict[str, tuple[Grant, ...]]] = {"users": {}, "groups": {}}
     for entry in root.inners(root.value.roles, "roles"):
-        if not any(entry.has(kind) for kind in found):
+        if not any(entry.has(kind) for kind in grants):
             entry.missing("groups", "who has the role, or users", 'groups = ["developers"]')
-        for kind, granted in found.items():
+        for kind, granted in grants.items():
             names = getattr(entry.value, kind)
             _check_names(entry, kind, names)
             for name in names:
                 granted[name] = (*granted.get(name, ()), *_grants(entry))
     oidc = _oidc(root.inner(root.value.oidc, "oidc")) if root.has("oidc") else None
     _check(root)
-    return AccessFile(Grants(**found), oidc)
+    return AccessFile(Grants(**grants), oidc)
 
 
 def _oidc(section: Section[_Oidc]) -> OidcSettings:

@@ -266,7 +266,7 @@ def _follow_move(
 
 def _visits(resolution: MqeResolution, at: str, names: Names) -> tuple[Visit, ...]:
     """One visit for each manager of the steps, at least that of the put."""
-    grouped = groupby(resolution.steps, key=lambda one: one.queue_manager)
+    grouped = groupby(resolution.steps, key=lambda step: step.queue_manager)
     visits = [
         Visit(manager, str(found[0].before), tuple(map(_mqe_step, found)))
         for manager, steps in grouped

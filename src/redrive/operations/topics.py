@@ -73,7 +73,7 @@ class TopicPlan:
     @property
     def missing(self) -> tuple[PlannedTopic, ...]:
         """The topics to create."""
-        return tuple(one for one in self.topics if one.state is TopicState.MISSING)
+        return tuple(topic for topic in self.topics if topic.state is TopicState.MISSING)
 
 
 def plan_topics(
@@ -87,56 +87,63 @@ def plan_topics(
         partitions: Partitions of a new topic; several keep the order by key, not that of the queue.
     """
     wanted = topics_of(topology)
-    planned = [_planned_topic(topology, one, found.get(one.topic), partitions) for one in wanted]
-    names = {one.topic for one in wanted}
-    managers = {one.queue_manager for one in wanted}
+    planned = [
+        _planned_topic(topology, topic, found.get(topic.topic), partitions) for topic in wanted
+    ]
+    names = {topic.topic for topic in wanted}
+    managers = {topic.queue_manager for topic in wanted}
     unknown = [
         PlannedTopic(
-            topic=name, state=TopicState.UNKNOWN, purpose="", partitions=one.partitions, settings={}
+            topic=name,
+            state=TopicState.UNKNOWN,
+            purpose="",
+            partitions=item.partitions,
+            settings={},
         )
-        for name, one in sorted(found.items())
+        for name, item in sorted(found.items())
         if name not in names and "--" in name and unescape(name.partition("--")[0]) in managers
     ]
     problems = (
         binding.location.finding(
             Severity.ERROR,
             "MISSING_TOPIC",
-            f"{one.queue}@{one.queue_manager} is bound to topic {one.topic}, which is missing",
+            f"{topic.queue}@{topic.queue_manager} is bound to topic {topic.topic}, which is"
+            " missing",
             hint="create the topic, correct its name, or remove the binding",
         )
-        for one in wanted
-        if one.topic not in found and (binding := _binding(topology, one))
+        for topic in wanted
+        if topic.topic not in found and (binding := _binding(topology, topic))
     )
     return TopicPlan((*planned, *unknown), tuple(problems))
 
 
-def topic_settings(topology: Topology, one: QueueTopic) -> dict[str, str]:
+def topic_settings(topology: Topology, queue_topic: QueueTopic) -> dict[str, str]:
     """The Kafka settings of a new topic of the topology.
 
     Nothing is deleted by age or size, and a body of MAXMSGL with its headers is accepted.
     """
-    return {**_KEPT, _MAX_MESSAGE_BYTES: str(_longest_body(topology, one) + HEADER_ROOM)}
+    return {**_KEPT, _MAX_MESSAGE_BYTES: str(_longest_body(topology, queue_topic) + HEADER_ROOM)}
 
 
 def _planned_topic(
-    topology: Topology, one: QueueTopic, found: FoundTopic | None, partitions: int
+    topology: Topology, queue_topic: QueueTopic, found_topic: FoundTopic | None, partitions: int
 ) -> PlannedTopic:
-    settings = topic_settings(topology, one)
-    differences = tuple(_differences(settings, found.settings)) if found else ()
+    settings = topic_settings(topology, queue_topic)
+    differences = tuple(_differences(settings, found_topic.settings)) if found_topic else ()
     state = TopicState.DIFFERS if differences else TopicState.EXISTS
     return PlannedTopic(
-        topic=one.topic,
-        state=state if found else TopicState.MISSING,
-        purpose=_purpose(one),
-        partitions=found.partitions if found else partitions,
+        topic=queue_topic.topic,
+        state=state if found_topic else TopicState.MISSING,
+        purpose=_purpose(queue_topic),
+        partitions=found_topic.partitions if found_topic else partitions,
         settings=settings,
         differences=differences,
     )
 
 
-def _differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
+def _differences(wanted: Mapping[str, str], actual: Mapping[str, str]) -> Iterator[str]:
     for name, value in wanted.items():
-        present = found.get(name)
+        present = actual.get(name)
         if present is None or present == value:
             continue
         if name != _MAX_MESSAGE_BYTES:
@@ -145,35 +152,41 @@ def _differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterato
             yield f"{name} is {present}, less than {value}"
 
 
-def _purpose(one: QueueTopic) -> str:
-    match one.role:
+def _purpose(queue_topic: QueueTopic) -> str:
+    match queue_topic.role:
         case TopicRole.PUTS:
-            return f"puts to {one.queue_manager}"
+            return f"puts to {queue_topic.queue_manager}"
         case TopicRole.QUEUE:
-            return f"queue {one.queue}@{one.queue_manager}"
+            return f"queue {queue_topic.queue}@{queue_topic.queue_manager}"
         case TopicRole.TRANSMISSION:
-            to = f", to {one.to}" if one.to else ""
-            return f"transmission queue {one.queue}@{one.queue_manager}{to}"
+            to = f", to {queue_topic.to}" if queue_topic.to else ""
+            return f"transmission queue {queue_topic.queue}@{queue_topic.queue_manager}{to}"
 
 
-def _longest_body(topology: Topology, one: QueueTopic) -> int:
+def _longest_body(topology: Topology, queue_topic: QueueTopic) -> int:
     for manager in topology.mq.queue_managers.values():
-        if one.queue_manager not in {manager.name, manager.holder_of(one.queue)}:
+        if queue_topic.queue_manager not in {manager.name, manager.holder_of(queue_topic.queue)}:
             continue
-        queue = manager.every_queue.get(one.queue)
+        queue = manager.every_queue.get(queue_topic.queue)
         held = queue if isinstance(queue, LocalQueue) else manager.attributes
         return held.max_message_length
-    far = topology.mqe.queue_manager(one.queue_manager) if topology.mqe else None
+    far = topology.mqe.queue_manager(queue_topic.queue_manager) if topology.mqe else None
     lengths = (
-        it.maximum_message_size for it in (far.queues if far else ()) if it.name == one.queue
+        queue.maximum_message_size
+        for queue in (far.queues if far else ())
+        if queue.name == queue_topic.queue
     )
     return next((length for length in lengths if length is not None), UNLIMITED_LENGTH)
 
 
-def _binding(topology: Topology, one: QueueTopic) -> QueueBinding | None:
-    binding = topology.bindings.queue(queue=one.queue, queue_manager=one.queue_manager)
-    is_default = one.topic == topic_name(queue=one.queue, queue_manager=one.queue_manager)
-    return binding if binding and binding.topic == one.topic and not is_default else None
+def _binding(topology: Topology, queue_topic: QueueTopic) -> QueueBinding | None:
+    binding = topology.bindings.queue(
+        queue=queue_topic.queue, queue_manager=queue_topic.queue_manager
+    )
+    is_default = queue_topic.topic == topic_name(
+        queue=queue_topic.queue, queue_manager=queue_topic.queue_manager
+    )
+    return binding if binding and binding.topic == queue_topic.topic and not is_default else None
 
 
 @dataclass(frozen=True, slots=True)

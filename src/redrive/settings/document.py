@@ -125,7 +125,7 @@ class Document:
 
     def without(self, key: str) -> Document:
         """The document without one of its tables."""
-        return replace(self, data={name: one for name, one in self.data.items() if name != key})
+        return replace(self, data={name: value for name, value in self.data.items() if name != key})
 
     def has(self, path: KeyPath) -> bool:
         """Whether there is a value at a path."""

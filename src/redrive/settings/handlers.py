@@ -63,7 +63,7 @@ class HandlersReader:
 
     def _check_list(self, section: Section[HandlerTable]) -> None:
         queues = section.value.queue
-        is_open = any(expression_of(one) is not None for one in queues)
+        is_open = any(expression_of(queue) is not None for queue in queues)
         if (is_open or len(queues) > 1) and section.has("name"):
             section.bad_value(
                 "name",

@@ -115,11 +115,11 @@ def check_rules(
             findings.append(_unknown("TRANSFORM", place, rule.transform, transforms))
         if rule.forward_cluster and rule.forward_cluster not in clusters:
             findings.append(_unknown("FWDT", place, rule.forward_cluster, clusters))
-    looping = {one.line for one in findings if one.subject in {"FWDQ", "FWDT"}}
+    looping = {finding.line for finding in findings if finding.subject in {"FWDQ", "FWDT"}}
     of_parser = (
-        one
-        for one in result.diagnostics
-        if not (one.code == _LINTED_INPUT_QUEUE and one.line in looping)
+        diagnostic
+        for diagnostic in result.diagnostics
+        if not (diagnostic.code == _LINTED_INPUT_QUEUE and diagnostic.line in looping)
     )
     return (*of_parser, *findings)
 
@@ -130,9 +130,9 @@ def _place(source: RulesSource, table: RulesTable, index: int, keyword: str) -> 
     starts = [*(rule.line for rule in table.rules), len(lines) + 1]
     for number in range(starts[index], starts[index + 1]):
         text = lines[number - 1]
-        found = re.search(rf"\b{keyword}\s*\([^)]*\)?", text, re.IGNORECASE)
-        if found and not text.lstrip(" \t").startswith("*"):
-            return SourceLocation(source.name, number, found.start() + 1, len(found[0]), text)
+        match = re.search(rf"\b{keyword}\s*\([^)]*\)?", text, re.IGNORECASE)
+        if match and not text.lstrip(" \t").startswith("*"):
+            return SourceLocation(source.name, number, match.start() + 1, len(match[0]), text)
     return SourceLocation(source.name, starts[index], source_line=lines[starts[index] - 1])
 
 

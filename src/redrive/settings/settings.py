@@ -141,7 +141,11 @@ def read_settings_for_topic(path: Path) -> tuple[Settings, str]:
             settings = settings_of(document, without_tables=True)
         except ConfigurationError:
             raise error from None
-        first = next(it.message for it in error.diagnostics if it.severity is Severity.ERROR)
+        first = next(
+            diagnostic.message
+            for diagnostic in error.diagnostics
+            if diagnostic.severity is Severity.ERROR
+        )
         return settings, f"{path} has errors that do not matter here, such as: {first}"
 
 
@@ -153,9 +157,9 @@ def _with_topics(settings: Settings) -> Settings:
 
     with (
         suppress(EnvironmentFault, TransientFault),
-        Cluster.open(settings.job.connection, timeout=_ANSWER) as one,
+        Cluster.open(settings.job.connection, timeout=_ANSWER) as cluster,
     ):
-        return replace(settings, job=settings.job.with_topics(one.topics()))
+        return replace(settings, job=settings.job.with_topics(cluster.topics()))
     return settings
 
 

@@ -43,7 +43,7 @@ class TopologySettings(TopologyTable):
             return manager.attributes.dead_letter_queue
         network = self.definitions.mqe
         in_mqe = network.queue_manager(queue_manager) if network else None
-        return next((one.name for one in in_mqe.dead_letter_queues), "") if in_mqe else ""
+        return next((queue.name for queue in in_mqe.dead_letter_queues), "") if in_mqe else ""
 
 
 def local_queues(topology: Topology, queue_manager: str) -> list[str]:
@@ -88,7 +88,9 @@ def read_topology(section: Section[TopologyTable]) -> TopologySettings:
     accepts = table.failed_commands == "accept"
     diagnostics = result.accepting_failures() if accepts else result.diagnostics
     # Notes are for redrive check.
-    section.findings.extend(one for one in diagnostics if one.severity is not Severity.NOTE)
+    section.findings.extend(
+        diagnostic for diagnostic in diagnostics if diagnostic.severity is not Severity.NOTE
+    )
     if result.topology is not None and texts:
         _check_kind(section, result.topology)
     unused: dict[str, Any] = {"queue_managers": None, "dead_letter_queue": ""}
@@ -100,7 +102,7 @@ def read_topology(section: Section[TopologyTable]) -> TopologySettings:
 def _check_kind(section: Section[TopologyTable], topology: Topology) -> None:
     kind = section.value.kind
     defined = {"mq": bool(topology.mq.queue_managers), "mqe": bool(topology.mqe_managers)}
-    kinds = [one for one, is_there in defined.items() if is_there]
+    kinds = [kind for kind, is_there in defined.items() if is_there]
     if not kinds:
         section.error("files", "NO_QUEUE_MANAGER", "the files define no queue manager")
     elif kind in defined and kinds != [kind]:

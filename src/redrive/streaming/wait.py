@@ -48,7 +48,9 @@ class WaitRule:
 def wait_rule(configuration: JobConfiguration) -> WaitRule:
     """The WAIT of a job's tables, beginning now."""
     waits: dict[str, float | None] = {}
-    subscribed = (one.handler for one in configuration.subscriptions)  # topics may appear later
+    subscribed = (
+        subscription.handler for subscription in configuration.subscriptions
+    )  # topics may appear later
     for handler in (*configuration.handlers, *subscribed):
         seconds = table_of(handler).control.wait.seconds
         waits[handler.identity.name] = None if seconds is None else float(seconds)

@@ -67,8 +67,10 @@ class TopologyResult:
     def accepting_failures(self) -> tuple[Diagnostic, ...]:
         """All findings, with failed commands as warnings."""
         return tuple(
-            replace(one, severity=Severity.WARNING) if one in self.failures else one
-            for one in self.diagnostics
+            replace(diagnostic, severity=Severity.WARNING)
+            if diagnostic in self.failures
+            else diagnostic
+            for diagnostic in self.diagnostics
         )
 
 
@@ -130,7 +132,9 @@ class _Files:
         self.managers[name] = result.queue_manager
         self.findings += result.diagnostics
         self.counts[file] = result.counts
-        self.failures.update(one for one in result.diagnostics if one.severity is Severity.ERROR)
+        self.failures.update(
+            diagnostic for diagnostic in result.diagnostics if diagnostic.severity is Severity.ERROR
+        )
 
     def _read_yaml(self, text: str, file: str) -> None:
         data = read_document(text, file).data
@@ -166,10 +170,11 @@ def named_sources(text: str, path_of: Callable[[str], Path] = Path) -> NamedSour
         path = path_of(name)
     if not path.is_dir():
         return NamedSources(path, (Source(path, queue_manager),))
-    found = sorted(filter(_holds_definitions, path.iterdir()))
+    files = sorted(filter(_holds_definitions, path.iterdir()))
     # QM= may name a folder of scripts of one queue manager; networks name theirs themselves.
     sources = (
-        Source(one, "" if one.suffix.lower() in YAML_SUFFIXES else queue_manager) for one in found
+        Source(file, "" if file.suffix.lower() in YAML_SUFFIXES else queue_manager)
+        for file in files
     )
     return NamedSources(path, tuple(sources))
 
@@ -197,13 +202,15 @@ def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
             files with ``kind: mqe`` or ``kind: bindings``.
     """
     files = _Files()
-    loaded = [files.load(one) if isinstance(one, Source) else one for one in sources]
-    texts = [one for one in loaded if one is not None]
+    loaded = [files.load(source) if isinstance(source, Source) else source for source in sources]
+    texts = [text for text in loaded if text is not None]
     # The inserts of a qm.ini apply to all scripts, whatever their order.
-    for text in sorted(texts, key=lambda one: one.suffix != CONFIGURATION_SUFFIX):
+    for text in sorted(texts, key=lambda source: source.suffix != CONFIGURATION_SUFFIX):
         files.read(text)
     is_whole = all(
-        one in files.failures for one in files.findings if one.severity is Severity.ERROR
+        finding in files.failures
+        for finding in files.findings
+        if finding.severity is Severity.ERROR
     )
     topology = Topology(
         mq=Network(files.managers.values()),

@@ -102,9 +102,12 @@ class Topology:
         """The topology with remote definitions that queue discovery created."""
         definitions = [
             everyplace.Discovered(
-                one.at, everyplace.RemoteQueue(name=one.queue, queue_manager=one.queue_manager)
+                definition.at,
+                everyplace.RemoteQueue(
+                    name=definition.queue, queue_manager=definition.queue_manager
+                ),
             )
-            for one in discovered
+            for definition in discovered
         ]
         if self.mqe is None or not definitions:
             return self
@@ -179,17 +182,19 @@ def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
     """
     bound = topology.bindings.queue_managers.items()
     on_other_cluster = {name for name, binding in bound if binding.bootstrap_servers}
-    found: dict[str, QueueTopic] = {}
+    topics: dict[str, QueueTopic] = {}
     for manager in topology.mq.queue_managers.values():
         if manager.name not in on_other_cluster:
-            for one in _topics_in_mq(topology, manager):
-                is_received = one.to not in on_other_cluster
-                found.setdefault(one.topic, one if is_received else _held_for_other_cluster(one))
+            for topic in _topics_in_mq(topology, manager):
+                is_received = topic.to not in on_other_cluster
+                topics.setdefault(
+                    topic.topic, topic if is_received else _held_for_other_cluster(topic)
+                )
     for manager_of_mqe in topology.mqe_managers:
         if manager_of_mqe.name not in on_other_cluster:
-            for one in _topics_in_mqe(topology, manager_of_mqe):
-                found.setdefault(one.topic, one)
-    return tuple(found.values())
+            for topic in _topics_in_mqe(topology, manager_of_mqe):
+                topics.setdefault(topic.topic, topic)
+    return tuple(topics.values())
 
 
 def _held_for_other_cluster(topic: QueueTopic) -> QueueTopic:
@@ -245,7 +250,7 @@ def _transmission(topology: Topology, name: str, queue: mq.LocalQueue) -> QueueT
     link = topology.mq.link(queue=queue.name, queue_manager=name)
     channels = senders(topology.mq.queue_managers[name])
     serving = (link.sender if link else None) or next(
-        (one for one in channels if one.transmission_queue == queue.name), None
+        (channel for channel in channels if channel.transmission_queue == queue.name), None
     )
     resting = None
     if link is None:
@@ -356,7 +361,7 @@ def _store_topic(
 
 def _via(manager: everyplace.QueueManager, connection: str) -> tuple[tuple[str, str], ...]:
     _, *further = connections_on_way(Tables(manager), connection)
-    return tuple((manager.name, one) for one in further)
+    return tuple((manager.name, channel) for channel in further)
 
 
 def _store_and_forward_topic(
@@ -367,7 +372,7 @@ def _store_and_forward_topic(
 ) -> QueueTopic:
     """The messages of a store-and-forward queue for one target: pushed if possible, else pulled."""
     pushed = _store_topic(manager, queue.name, target, queue.queue_manager)
-    if any(one.name == queue.queue_manager for one in manager.connections):
+    if any(connection.name == queue.queue_manager for connection in manager.connections):
         return pushed
     puller = topology.mqe.queue_manager(target) if topology.mqe else None
     for pulling in puller.queues if puller else ():

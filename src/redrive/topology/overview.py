@@ -134,19 +134,21 @@ def overview_of(topology: Topology) -> Overview:
     """Describe the queue managers of a topology, those of IBM MQ first, and its clusters."""
     topics: dict[tuple[str, str], tuple[str, ...]] = {}
     resting: dict[tuple[str, str], Resting] = {}
-    for one in topics_of(topology):
-        if one.resting is not None:
-            resting[one.channel] = one.resting
-        if one.queue:
-            key = (one.queue_manager, one.queue)
-            topics[key] = (*topics.get(key, ()), one.topic)
+    for topic in topics_of(topology):
+        if topic.resting is not None:
+            resting[topic.channel] = topic.resting
+        if topic.queue:
+            key = (topic.queue_manager, topic.queue)
+            topics[key] = (*topics.get(key, ()), topic.topic)
     managers = [
         _in_mq(topology.mq, manager, topics, resting)
         for manager in topology.mq.queue_managers.values()
     ]
     if topology.mqe is not None:
         tables = NetworkTables(topology.mqe)
-        managers += [_in_mqe(tables, one, topics) for one in topology.mqe.queue_managers]
+        managers += [
+            _in_mqe(tables, queue_manager, topics) for queue_manager in topology.mqe.queue_managers
+        ]
     return Overview(queue_managers=tuple(managers), clusters=tuple(_clusters(managers)))
 
 
@@ -157,7 +159,7 @@ def _clusters(managers: Collection[QueueManagerOverview]) -> Iterator[ClusterOve
         }
         yield ClusterOverview(
             name=name,
-            queue_managers=tuple(one.name for one in managers if name in one.clusters),
+            queue_managers=tuple(manager.name for manager in managers if name in manager.clusters),
             queues=tuple(sorted(queues)),
         )
 
@@ -187,8 +189,10 @@ def _in_mq(
         clusters=tuple(sorted(joined)),
         queues=tuple(_mq_queue(manager, queue, topics) for queue in queues.values()),
         connections=tuple(
-            _channel(network, manager, one, resting.get((manager.name, one.name), _NOT_RESTING))
-            for one in manager.channels.values()
+            _channel(
+                network, manager, channel, resting.get((manager.name, channel.name), _NOT_RESTING)
+            )
+            for channel in manager.channels.values()
         ),
     )
 
@@ -256,7 +260,9 @@ def _in_mqe(
         kind="mqe",
         dead_letter_queue=dead.name if dead else "",
         queues=tuple(_mqe_queue(manager, queue, topics) for queue in manager.queues),
-        connections=tuple(_connection(tables, manager, one) for one in manager.connections),
+        connections=tuple(
+            _connection(tables, manager, connection) for connection in manager.connections
+        ),
     )
 
 
@@ -356,7 +362,9 @@ def dot(overview: Overview, *, queues: int = DEFAULT_QUEUES) -> str:
     for at, (cluster, colour) in enumerate(zip(overview.clusters, cycle(_COLOURS), strict=False)):
         style = f'shape=ellipse, color="{colour}"'
         lines.append(f"  c{at} [label=<cluster {_text(cluster.name)}>, {style}]")
-        members = (one.name for one in overview.queue_managers if cluster.name in one.clusters)
+        members = (
+            manager.name for manager in overview.queue_managers if cluster.name in manager.clusters
+        )
         lines += (f'  c{at} -> {nodes[name]} [dir=none, color="{colour}"]' for name in members)
     return "\n".join([*lines, "}\n"])
 
@@ -374,9 +382,9 @@ def _node(node: str, manager: QueueManagerOverview, most: int) -> Iterator[str]:
         yield _row(f"q{at}", _queue(queue, manager.name))
     if len(manager.queues) > most:
         yield _row("more", f"... and {len(manager.queues) - most} more queues")
-    for at, one in enumerate(manager.connections):
-        leads = f" → {one.queue_manager}" if one.queue_manager else ""
-        yield _row(f"c{at}", f"{one.name} · {one.kind}{leads}")
+    for at, connection in enumerate(manager.connections):
+        leads = f" → {connection.queue_manager}" if connection.queue_manager else ""
+        yield _row(f"c{at}", f"{connection.name} · {connection.kind}{leads}")
     yield "  </table>>]"
 
 
@@ -386,7 +394,8 @@ def _row(port: str, text: str) -> str:
 
 def _queue(queue: QueueOverview, owner: str) -> str:
     targets = (
-        one.queue if one.queue_manager == owner and one.queue else str(one) for one in queue.targets
+        target.queue if target.queue_manager == owner and target.queue else str(target)
+        for target in queue.targets
     )
     leads = f" → {', '.join(targets)}" if queue.targets else ""
     return f"{queue.name} · {queue.kind}{leads}" + ("" if queue.put_enabled else " · PUT(DISABLED)")

@@ -81,13 +81,13 @@ def receiving_queue_managers(
     """
     network = topology.mqe
     resolver = MqeResolver(network) if network else None
-    found: dict[str, MqReceivingQueueManager | MqeReceivingQueueManager] = {}
+    receivers: dict[str, MqReceivingQueueManager | MqeReceivingQueueManager] = {}
     for name, source in sources.items():
         if _receiver_name(source) in topology.mq:
-            found[name] = MqReceivingQueueManager(topology, source)
+            receivers[name] = MqReceivingQueueManager(topology, source)
         elif resolver is not None:
-            found[name] = MqeReceivingQueueManager(resolver, topology, source, stopped)
-    return found
+            receivers[name] = MqeReceivingQueueManager(resolver, topology, source, stopped)
+    return receivers
 
 
 def resolver_of(
@@ -236,8 +236,10 @@ class MqeReceivingQueueManager:
         if isinstance(answer, Refusal) or not resolution.discovered:
             return answer
         discovered = tuple(
-            Discovered(one.queue_manager, one.names.queue, one.names.queue_manager)
-            for one in resolution.discovered
+            Discovered(
+                definition.queue_manager, definition.names.queue, definition.names.queue_manager
+            )
+            for definition in resolution.discovered
         )
         return replace(answer, discovered=discovered)
 

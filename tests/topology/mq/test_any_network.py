@@ -99,7 +99,7 @@ def managers(draw: st.DrawFn, name: str = "QM1") -> QueueManager:
 def opens(draw: st.DrawFn) -> tuple[QueueManager, OpenRequest]:
     """A manager and two names, which it mostly knows."""
     manager = draw(managers())
-    queues = [*manager.queues, *(one.name for one in manager.known_instances)]
+    queues = [*manager.queues, *(instance.name for instance in manager.known_instances)]
     return manager, OpenRequest(
         queue_manager=draw(st.sampled_from(["", "", "QM1", *manager.queues, *MANAGERS, "SQ1"])),
         queue=draw(st.sampled_from([*queues, *queues, *QUEUES, ""])),

@@ -39,8 +39,8 @@ def found(*scripts: str, bindings: Bindings = NO_BINDINGS) -> list[tuple[str, st
         assert result.diagnostics == ()
         managers.append(result.queue_manager)
     findings = check_together(Topology(mq=Network(managers), bindings=bindings))
-    assert all(one.message and one.render() for one in findings)
-    return [(one.code, one.file, one.line) for one in findings]
+    assert all(finding.message and finding.render() for finding in findings)
+    return [(finding.code, finding.file, finding.line) for finding in findings]
 
 
 def of(script: str) -> QueueManager:
@@ -138,7 +138,7 @@ def test_a_definition_replaced_or_copied_stands_where_it_was_made() -> None:
 def test_a_reply_to_alias_is_no_failing_put(line: str, code: str) -> None:
     """It is only noted; a name that no queue here has stays a warning."""
     findings = found(f"{OK}{line}\n", PEER)
-    assert {one for one in findings if one[2] == 9} == {(code, "QM1.mqsc", 9)}
+    assert {finding for finding in findings if finding[2] == 9} == {(code, "QM1.mqsc", 9)}
 
 
 def test_an_alias_loop_is_found_at_both_aliases() -> None:
@@ -206,7 +206,7 @@ def test_what_mq_would_accept_is_no_error() -> None:
     """A definition that leads nowhere does not keep a job from starting."""
     manager = read_mqsc("DEF QA(A) TARGET(GONE)", queue_manager="QM1").queue_manager
     findings = check_topology(Network([manager]))
-    assert [one.severity for one in findings] == [Severity.WARNING]
+    assert [finding.severity for finding in findings] == [Severity.WARNING]
     assert "2082 MQRC_UNKNOWN_ALIAS_BASE_Q" in findings[0].message
 
 
@@ -276,5 +276,5 @@ def test_a_member_that_finds_no_full_repository_is_noted(
             script += f"DEF CHL({senders[name]}) CHLTYPE(CLUSSDR) CLUSTER(C) CONNAME(h)\n"
         managers.append(read_mqsc(script, queue_manager=name).queue_manager)
     notes = check_topology(Network(managers))
-    assert {(one.code, one.severity) for one in notes} <= {("NO_REPOSITORY_CHANNEL", "note")}
-    assert [one.message.split(" leads")[0].rsplit(" ", 1)[1] for one in notes] == unconnected
+    assert {(note.code, note.severity) for note in notes} <= {("NO_REPOSITORY_CHANNEL", "note")}
+    assert [note.message.split(" leads")[0].rsplit(" ", 1)[1] for note in notes] == unconnected

@@ -56,7 +56,7 @@ def test_a_put_at_a_member_reaches_the_topic_of_the_group(
 
 
 def test_a_shared_queue_has_one_topic_and_each_pair_of_members_a_way() -> None:
-    topics = [one.topic for one in topics_of(Topology(mq=MEMBERS, bindings=Bindings()))]
+    topics = [topic.topic for topic in topics_of(Topology(mq=MEMBERS, bindings=Bindings()))]
     assert sorted(set(topics)) == [
         "QM1--OWN", "QM1--SYSTEM.QSG.TRANSMIT.QUEUE--redrive-to-QM2", "QM1--redrive-put",
         "QM2--OWN", "QM2--redrive-put", "SQ1--IN",
@@ -79,7 +79,7 @@ def test_bindings_name_the_group_of_a_shared_queue() -> None:
 
 def test_a_shared_queue_is_disabled_for_all_members() -> None:
     for known in (MEMBERS.with_put_enabled({(name, "IN"): False}) for name in ("QM1", "QM2")):
-        shared = [one.shared_queues["IN"] for one in known.queue_managers.values()]
+        shared = [manager.shared_queues["IN"] for manager in known.queue_managers.values()]
         assert [one.put_enabled for one in shared] == [False, False]
 
 

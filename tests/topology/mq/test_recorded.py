@@ -25,8 +25,8 @@ NEEDED = {
 def refusals(*commands: str) -> dict[str, str]:
     """The commands among some that are refused, each with the code of the error."""
     result = read_mqsc("\n".join(commands), queue_manager="QM1")
-    errors = [one for one in result.diagnostics if one.severity == "error"]
-    return {commands[one.line - 1]: one.code for one in errors}
+    errors = [diagnostic for diagnostic in result.diagnostics if diagnostic.severity == "error"]
+    return {commands[error.line - 1]: error.code for error in errors}
 
 
 def channel(kind: mq.ChannelType, given: str = "") -> str:

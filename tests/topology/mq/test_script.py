@@ -18,7 +18,9 @@ def read(text: str) -> MqscResult:
 
 
 def errors(result: MqscResult) -> list[Diagnostic]:
-    return [one for one in result.diagnostics if one.severity is Severity.ERROR]
+    return [
+        diagnostic for diagnostic in result.diagnostics if diagnostic.severity is Severity.ERROR
+    ]
 
 
 def description(result: MqscResult, name: str) -> str:
@@ -164,7 +166,9 @@ def test_a_wrong_command_is_one_finding_in_its_place(
 ) -> None:
     """The finding has class, line and column, and the next command is still carried out."""
     result = read(f"{text}\nDEF QL(NEXT)")
-    assert [(one.code, one.line, one.column) for one in errors(result)] == [(code, line, column)]
+    assert [(error.code, error.line, error.column) for error in errors(result)] == [
+        (code, line, column)
+    ]
     finding = errors(result)[0]
     assert finding.file == "qm1.mqsc"
     assert finding.source_line == text.split("\n")[line - 1]
@@ -203,7 +207,9 @@ def test_a_misspelt_word_is_recognised() -> None:
 def test_commands_that_do_not_concern_resolution_are_noted(text: str) -> None:
     """They are read, change nothing, and are reported as a note."""
     result = read(text)
-    assert [(one.severity, one.code) for one in result.diagnostics] == [(Severity.NOTE, "IGNORED")]
+    assert [(diagnostic.severity, diagnostic.code) for diagnostic in result.diagnostics] == [
+        (Severity.NOTE, "IGNORED")
+    ]
     assert result.queue_manager == read("").queue_manager
 
 
@@ -218,7 +224,7 @@ def test_definitions_remember_where_they_were_written() -> None:
 def test_a_physical_line_over_the_limit_is_a_warning() -> None:
     """The command is carried out, and the finding says that runmqsc would refuse the line."""
     result = read("DEF QL(A) DESCR('" + "x" + " " * 2048 + "')")
-    assert [(one.severity, one.code) for one in result.diagnostics] == [
+    assert [(diagnostic.severity, diagnostic.code) for diagnostic in result.diagnostics] == [
         (Severity.WARNING, "LINE_TOO_LONG")
     ]
     assert "A" in result.queue_manager.queues
@@ -227,7 +233,7 @@ def test_a_physical_line_over_the_limit_is_a_warning() -> None:
 def test_findings_come_in_the_order_of_the_script() -> None:
     """Whatever noticed them, findings are sorted by line."""
     result = read("FOO\n" + "DEF QL(A) DESCR('" + "x" + " " * 2048 + "')\nBAR")
-    assert [one.line for one in result.diagnostics] == [1, 2, 3]
+    assert [diagnostic.line for diagnostic in result.diagnostics] == [1, 2, 3]
 
 
 DUMP = """\
@@ -365,7 +371,7 @@ def test_what_is_seen_in_the_wild_is_read() -> None:
     names = {*result.queue_manager.queues, *result.queue_manager.channels}
     assert names == {"APP.QUEUE.1", "APP.BACKOUT", "QM2", "FAR", "APP.SVRCONN", "TO.QM2"}
     assert list(result.queue_manager.topics) == ["APP.BASE"]
-    assert sum(one.code == "IGNORED" for one in result.diagnostics) == 7
+    assert sum(diagnostic.code == "IGNORED" for diagnostic in result.diagnostics) == 7
 
 
 def test_alter_leaves_what_it_does_not_name() -> None:

@@ -62,7 +62,7 @@ def _queue_manager(draw: st.DrawFn, name: str) -> mqe.QueueManager:
             )
         ),
         queues=tuple(draw(st.lists(st.sampled_from(_QUEUE_POOL), min_size=1, max_size=4))),
-        connections=tuple({one.name: one for one in connections}.values()),
+        connections=tuple({connection.name: connection for connection in connections}.values()),
         aliases=tuple(draw(st.lists(st.sampled_from(_ALIAS_POOL), max_size=1))),
     )
 
@@ -91,11 +91,11 @@ def sound_networks() -> st.SearchStrategy[mqe.Network]:
 def _with_names_once(network: mqe.Network) -> mqe.Network:
     managers = (
         replace(
-            one,
-            queues=tuple({queue.name: queue for queue in one.queues}.values()),
-            aliases=tuple(alias for alias in one.aliases if alias.name != alias.of),
+            manager,
+            queues=tuple({queue.name: queue for queue in manager.queues}.values()),
+            aliases=tuple(alias for alias in manager.aliases if alias.name != alias.of),
         )
-        for one in network.queue_managers
+        for manager in network.queue_managers
     )
     return replace(network, queue_managers=tuple(managers))
 

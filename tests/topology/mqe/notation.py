@@ -153,5 +153,9 @@ def read_topology(lines: Iterable[str], *, maxmsg_counts: bool = False) -> Topol
 
 
 def _answers_to(manager: mqe.QueueManager) -> set[str]:
-    nulls = {one.name for one in manager.connections if isinstance(one, mqe.NullConnection)}
+    nulls = {
+        connection.name
+        for connection in manager.connections
+        if isinstance(connection, mqe.NullConnection)
+    }
     return nulls | {alias.name for alias in manager.aliases if alias.of == manager.name}

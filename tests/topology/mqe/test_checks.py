@@ -65,4 +65,7 @@ def test_every_finding_says_what_to_do() -> None:
     findings = check_network(
         network_of("- {name: QM, aliases: [{name: A, of: A}, {name: B, of: Gone}]}")
     )
-    assert [(one.subject, bool(one.hint)) for one in findings] == [("A", True), ("B", True)]
+    assert [(finding.subject, bool(finding.hint)) for finding in findings] == [
+        ("A", True),
+        ("B", True),
+    ]

@@ -34,7 +34,9 @@ def test_the_network_of_the_page_is_a_sound_one() -> None:
     (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     result = read_network(text)
     assert result.network is not None
-    assert [one.render() for one in result.diagnostics if one.severity != "note"] == []
+    assert [
+        diagnostic.render() for diagnostic in result.diagnostics if diagnostic.severity != "note"
+    ] == []
 
 
 def test_every_reading_names_a_place_that_exists() -> None:

@@ -95,7 +95,9 @@ def test_a_network_is_read_exactly_when_its_check_finds_no_error(network: Networ
     codes = [finding.code for finding in check_network(network) if finding.severity == "error"]
     assert result.network == (None if codes else network)
     if codes:
-        found = [one.code for one in result.diagnostics if one.severity == "error"]
+        found = [
+            diagnostic.code for diagnostic in result.diagnostics if diagnostic.severity == "error"
+        ]
         assert sorted(found) == sorted(codes)
 
 
@@ -141,7 +143,9 @@ def test_all_findings_come_at_once_and_in_order() -> None:
 def test_a_finding_shows_its_line_with_a_caret_and_what_would_be_right() -> None:
     """The rendered finding is all a person needs."""
     result = read_network("kind: mqe\nqueue_managers:\n- {nam: QM}\n", "net.yaml")
-    finding = next(one for one in result.diagnostics if one.code == "UNKNOWN_KEY")
+    finding = next(
+        diagnostic for diagnostic in result.diagnostics if diagnostic.code == "UNKNOWN_KEY"
+    )
     assert finding.render() == (
         "net.yaml:3:4: error: a queue manager has no key nam [UNKNOWN_KEY]\n"
         "    - {nam: QM}\n"
@@ -234,7 +238,9 @@ def test_a_rule_is_refused_as_removed() -> None:
 def test_no_text_makes_the_reader_raise(text: str | bytes) -> None:
     """Whatever is read gives a network or an error with a line that exists."""
     result = read_network(text)
-    assert (result.network is None) is any(one.severity == "error" for one in result.diagnostics)
+    assert (result.network is None) is any(
+        diagnostic.severity == "error" for diagnostic in result.diagnostics
+    )
     assert all(finding.line >= 1 for finding in result.diagnostics)
 
 
@@ -245,4 +251,6 @@ def test_no_damage_to_a_good_text_makes_the_reader_raise(data: st.DataObject) ->
     start = data.draw(st.integers(0, len(EVERYTHING)))
     end = data.draw(st.integers(start, min(len(EVERYTHING), start + 20)))
     result = read_network(EVERYTHING[:start] + data.draw(_PIECES) + EVERYTHING[end:])
-    assert (result.network is None) is any(one.severity == "error" for one in result.diagnostics)
+    assert (result.network is None) is any(
+        diagnostic.severity == "error" for diagnostic in result.diagnostics
+    )

@@ -47,6 +47,6 @@ def test_e15_traffic_follows_an_alias_that_is_moved_to_another_connection(server
         f"MOBILE0058QM conn {server} direct",
         f"{server} exact LQ SERVICEXQ",
     ]
-    found = Names(queue="SERVICEXQ", queue_manager=server)
-    assert str(resolution.end) == str(found)
-    assert [one.names for one in resolution.discovered] == [found]
+    names = Names(queue="SERVICEXQ", queue_manager=server)
+    assert str(resolution.end) == str(names)
+    assert [one.names for one in resolution.discovered] == [names]

@@ -84,9 +84,9 @@ def told_and_taken(example: str) -> tuple[list[str], list[str]]:
     """
     topology, _, rest = example.partition("put ")
     put, *told = rest.splitlines()
-    found = _EXAMPLE.fullmatch(put)
-    assert found is not None, put
-    queue, queue_manager, at, length, then = found.groups()
+    match = _EXAMPLE.fullmatch(put)
+    assert match is not None, put
+    queue, queue_manager, at, length, then = match.groups()
     resolution = carry_out(
         read_topology(re.split(r"[;\n]", topology.strip())),
         {"at": at, "destQM": queue_manager, "destQ": queue, "length": length or 0, "then": then},

@@ -124,8 +124,8 @@ def stored_differs(expected: str | None, resolution: Resolution) -> str:
         return f"expected nothing stored, got {end}" if isinstance(end, Stored) else ""
     if not isinstance(end, Stored):
         return f"expected stored {expected}, got {end}"
-    found = re.match(r"(\S+)\s+(\S+).*?\s(?:on|at|of)\s+(\S+)", expected)
-    kind, name, manager = found.groups() if found else ("", "", "")
+    match = re.match(r"(\S+)\s+(\S+).*?\s(?:on|at|of)\s+(\S+)", expected)
+    kind, name, manager = match.groups() if match else ("", "", "")
     is_definition = isinstance(end.queue, RemoteQueue)
     kinds = ("RQD",) if is_definition else ("SAF", "S&F")
     name_here = f"{end.queue.name}@{end.queue.queue_manager}"

@@ -333,16 +333,16 @@ def check_clusters(network: Network) -> Iterator[Diagnostic]:
     for cluster, members in sorted(_members_by_cluster(network).items()):
         if len(members) < 2:  # noqa: PLR2004 - alone it has nobody to learn from
             continue
-        if not any(one.is_full for one in members):
+        if not any(member.is_full for member in members):
             message = f"no queue manager here holds a full repository of cluster {cluster}"
             hint = (
                 "in IBM MQ its members would not know each other (2085, 2189), here they do;"
                 " set REPOS on two of them, or add the definitions of those that have it"
             )
             yield _note(_joined_at(members[0]), "NO_FULL_REPOSITORY", message, hint)
-        elif any(one.senders for one in members):
-            for one in members:
-                yield from _unconnected_member(cluster, one, members)
+        elif any(member.senders for member in members):
+            for member in members:
+                yield from _unconnected_member(cluster, member, members)
 
 
 def _joined_at(member: _Member) -> SourceLocation:
@@ -350,7 +350,7 @@ def _joined_at(member: _Member) -> SourceLocation:
 
 
 def _members_by_cluster(network: Network) -> dict[str, list[_Member]]:
-    found: dict[str, list[_Member]] = defaultdict(list)
+    members: dict[str, list[_Member]] = defaultdict(list)
     for manager in network.queue_managers.values():
         attributes = manager.attributes
         full = manager.clusters_of(attributes.repository_cluster, attributes.repository_namelist)
@@ -360,8 +360,8 @@ def _members_by_cluster(network: Network) -> dict[str, list[_Member]]:
                 for name, channel in _channels(manager, mq.ChannelType.CLUSSDR)
                 if name == cluster
             )
-            found[cluster].append(_Member(manager, receiver, cluster in full, senders))
-    return found
+            members[cluster].append(_Member(manager, receiver, cluster in full, senders))
+    return members
 
 
 def _channels(manager: QueueManager, kind: mq.ChannelType) -> Iterator[tuple[str, mq.Channel]]:
@@ -376,7 +376,9 @@ def _unconnected_member(
 ) -> Iterator[Diagnostic]:
     name = member.manager.name
     others = {
-        one.receiver.name for one in members if one.is_full and one.manager is not member.manager
+        other.receiver.name
+        for other in members
+        if other.is_full and other.manager is not member.manager
     }
     if not others or others & member.senders:
         return

@@ -71,7 +71,7 @@ class Network:
             Names(queue=channel.transmission_queue, queue_manager=name): link
             for name, manager in self.queue_managers.items()
             # If several channels name a queue, the alphabetically first one serves it.
-            for channel in sorted(senders(manager), key=lambda one: one.name, reverse=True)
+            for channel in sorted(senders(manager), key=lambda sender: sender.name, reverse=True)
             if (link := self._link_of(name, channel)) is not None
         }
         self._links = links_by_queue | self._given_links
@@ -93,15 +93,15 @@ class Network:
         same name takes precedence.
         """
         made = []
-        for one in opened:
-            manager = self.queue_managers.get(one.queue_manager)
-            if manager is None or manager.queue(one.queue) is not None:
+        for definition in opened:
+            manager = self.queue_managers.get(definition.queue_manager)
+            if manager is None or manager.queue(definition.queue) is not None:
                 continue
-            model = manager.queue(one.model)
+            model = manager.queue(definition.model)
             if not isinstance(model, mq.ModelQueue):
-                model = mq.ModelQueue(name=one.model)
-            queue = replace(model.make(one.queue), is_temporary=one.until is not None)
-            made.append((one.queue_manager, queue))
+                model = mq.ModelQueue(name=definition.model)
+            queue = replace(model.make(definition.queue), is_temporary=definition.until is not None)
+            made.append((definition.queue_manager, queue))
         return self._with_queues(made)
 
     def _with_queues(self, queues: Iterable[tuple[str, mq.Queue]]) -> Network:
@@ -141,10 +141,10 @@ class Network:
 
     def routes(self, at: QueueManager, queue_manager: str) -> list[ClusterRoute]:
         """The cluster channels over which a manager reaches another one; may be empty."""
-        found = [route for route in _known_routes(at) if route.queue_manager == queue_manager]
+        routes = [route for route in _known_routes(at) if route.queue_manager == queue_manager]
         for cluster in self._clusters_of(at):
-            found += self._routes[cluster].get(queue_manager, ())
-        return found
+            routes += self._routes[cluster].get(queue_manager, ())
+        return routes
 
     def instances(
         self, at: QueueManager, name: str, *, aliases: bool = False
@@ -153,17 +153,17 @@ class Network:
 
         With ``aliases``, instances of a cluster queue manager alias instead of a queue.
         """
-        found = [instance for instance in at.known_instances if instance.name == name]
-        seen = {instance.route.queue_manager for instance in found}
+        instances = [instance for instance in at.known_instances if instance.name == name]
+        seen = {instance.route.queue_manager for instance in instances}
         for cluster in self._clusters_of(at):
-            found += (
+            instances += (
                 instance
                 for instance in self._instances.get(cluster, {}).get(name, ())
                 if instance.route.queue_manager not in seen
             )
         return [
             instance
-            for instance in found
+            for instance in instances
             if instance.is_queue_manager_alias is aliases
             and instance.route.queue_manager != at.name
         ]
@@ -217,24 +217,24 @@ class Network:
 
     def reached(self) -> frozenset[str]:
         """Names of the managers that another one reaches by a channel or in a cluster."""
-        found = {
+        reached = {
             link.queue_manager
             for names, link in self._links.items()
             if names.queue_manager != link.queue_manager
         }
         for members in self._routes.values():
             if len(members) > 1:
-                found.update(members)
+                reached.update(members)
         for manager in self.queue_managers.values():
-            found.update(route.queue_manager for route in _known_routes(manager))
-            found.update(self.group_of(manager))
-        return frozenset(found)
+            reached.update(route.queue_manager for route in _known_routes(manager))
+            reached.update(self.group_of(manager))
+        return frozenset(reached)
 
     def group_of(self, manager: QueueManager) -> tuple[str, ...]:
         """The other members of a manager's queue-sharing group that the network has."""
         group = manager.queue_sharing_group
         members = group.members if group else ()
-        return tuple(one for one in members if one != manager.name and one in self)
+        return tuple(member for member in members if member != manager.name and member in self)
 
     def receivers(self, sender: str, channel: mq.Channel) -> list[tuple[str, mq.Channel]]:
         """Managers with a receiver or requester channel of a sender's name, and that channel."""
@@ -245,12 +245,12 @@ class Network:
         ]
 
     def _receivers_by_name(self) -> Mapping[str, list[tuple[str, mq.Channel]]]:
-        found: dict[str, list[tuple[str, mq.Channel]]] = defaultdict(list)
+        receivers: dict[str, list[tuple[str, mq.Channel]]] = defaultdict(list)
         for name, manager in self.queue_managers.items():
             for channel in manager.channels.values():
                 if channel.channel_type in _RECEIVERS:
-                    found[channel.name].append((name, channel))
-        return found
+                    receivers[channel.name].append((name, channel))
+        return receivers
 
     def _link_of(self, sender: str, channel: mq.Channel) -> Link | None:
         """Where a sender channel leads.
@@ -270,7 +270,7 @@ class Network:
         serving = [channel for channel in channels if channel.transmission_queue == queue]
         if not serving:
             return f"no channel serves transmission queue {queue} of {queue_manager}"
-        channel = min(serving, key=lambda one: one.name)
+        channel = min(serving, key=lambda candidate: candidate.name)
         if several := ", ".join(name for name, _ in self.receivers(queue_manager, channel)):
             return f"channel {channel.name} of {queue_manager} may lead to any of {several}"
         return f"no queue manager has a receiver for channel {channel.name} of {queue_manager}"
@@ -283,19 +283,22 @@ def _in_groups(queue_managers: Iterable[QueueManager]) -> Iterator[QueueManager]
     """
     managers = list(queue_managers)
     groups: dict[str, list[QueueManager]] = defaultdict(list)
-    for one in managers:
-        if one.queue_sharing_group is None and one.attributes.queue_sharing_group:
-            groups[one.attributes.queue_sharing_group].append(one)
+    for member in managers:
+        if member.queue_sharing_group is None and member.attributes.queue_sharing_group:
+            groups[member.attributes.queue_sharing_group].append(member)
     for manager in managers:
         members = groups.get(manager.attributes.queue_sharing_group, [])
         if manager not in members:
             yield manager
             continue
         group = QueueSharingGroup(
-            name=manager.attributes.queue_sharing_group, members=tuple(one.name for one in members)
+            name=manager.attributes.queue_sharing_group,
+            members=tuple(member.name for member in members),
         )
         shared = {
-            queue.name: queue for one in reversed(members) for queue in one.shared_queues.values()
+            queue.name: queue
+            for member in reversed(members)
+            for queue in member.shared_queues.values()
         }
         yield replace(manager, queue_sharing_group=group, shared_queues=shared)
 

@@ -189,7 +189,7 @@ class ModelQueue(HoldingQueue):
 
     def make(self, name: str) -> LocalQueue:
         """A dynamic queue with the attributes of this model."""
-        taken = {one.name: getattr(self, one.name) for one in fields(HoldingQueue)}
+        taken = {field.name: getattr(self, field.name) for field in fields(HoldingQueue)}
         return LocalQueue(
             **{**taken, "name": name},
             is_shared=self.dynamic_type == "SHAREDYN",
@@ -305,9 +305,9 @@ _NOT_ON_MODELS: Final = {"DEFBIND", "CLUSTER", "CLUSNL", "CLWLRANK", "CLWLPRTY"}
 
 ATTRIBUTES: Final[Mapping[type[Definition], Mapping[str, Attribute]]] = {
     kind: {
-        keyword: Attribute(one.name, one.metadata["form"])
-        for one in fields(kind)
-        if (keyword := one.metadata.get(_KEYWORD))
+        keyword: Attribute(field.name, field.metadata["form"])
+        for field in fields(kind)
+        if (keyword := field.metadata.get(_KEYWORD))
         and not (kind is ModelQueue and keyword in _NOT_ON_MODELS)
     }
     for kind in (

@@ -103,10 +103,10 @@ class QueueManager:
 
     def queue(self, name: str) -> mq.Queue | None:
         """The queue of any kind with this name: private, shared, or created with the manager."""
-        found = self.queues.get(name) or self.shared_queues.get(name) or SYSTEM_QUEUES.get(name)
-        if found is None and name == mq.SHARED_TRANSMISSION_QUEUE and self.queue_sharing_group:
+        queue = self.queues.get(name) or self.shared_queues.get(name) or SYSTEM_QUEUES.get(name)
+        if queue is None and name == mq.SHARED_TRANSMISSION_QUEUE and self.queue_sharing_group:
             return mq.LocalQueue(name=name, is_transmission_queue=True)
-        return found
+        return queue
 
     def topic(self, name: str) -> mq.Definition | None:
         """The topic object with this name: defined, or created with the manager."""
@@ -118,10 +118,10 @@ class QueueManager:
         All members of a group have one topic for a shared queue. A shared transmission queue counts
         as each member's own, and a private queue takes precedence over a shared one of its name.
         """
-        found = self.queue(queue)
-        if self.queue_sharing_group is None or found is not self.shared_queues.get(queue):
+        definition = self.queue(queue)
+        if self.queue_sharing_group is None or definition is not self.shared_queues.get(queue):
             return self.name
-        is_own = found is None or found.is_transmission_queue
+        is_own = definition is None or definition.is_transmission_queue
         return self.name if is_own else self.queue_sharing_group.name
 
     @property

@@ -61,11 +61,11 @@ _TYPOGRAPHIC_QUOTE: Final = re.compile("[\u2018\u2019\u201c\u201d]")
 
 def verb_of(command: Command) -> tuple[str, int]:
     """The verb of a command in full, and the offset after it."""
-    found = _VERB.match(command.text)
-    word = found[1] if found else command.text.strip()[:1]
+    match = _VERB.match(command.text)
+    word = match[1] if match else command.text.strip()[:1]
     verb = VERBS.get(word.upper())
-    if found and verb:
-        return verb, found.end()
+    if match and verb:
+        return verb, match.end()
     hint = did_you_mean(word.upper(), VERBS)
     if word.startswith(("#", "*", "//", "--")):
         hint = "a comment is a line that starts with * in its first column"
@@ -74,7 +74,7 @@ def verb_of(command: Command) -> tuple[str, int]:
     raise ScriptProblem(
         "UNKNOWN_COMMAND",
         f"{word} is not an MQSC command",
-        found.start(1) if found else len(command.text) - len(command.text.lstrip()),
+        match.start(1) if match else len(command.text) - len(command.text.lstrip()),
         length=len(word),
         expected="a command such as DEFINE, ALTER or DELETE",
         hint=hint,
@@ -86,9 +86,9 @@ def check_quotes(command: Command) -> None:
     if command.text.isascii():
         return
     outside = _QUOTED.sub(lambda quoted: " " * len(quoted[0]), command.text)
-    if found := _TYPOGRAPHIC_QUOTE.search(outside):
+    if quote := _TYPOGRAPHIC_QUOTE.search(outside):
         message = "a typographic quote does not quote"
-        raise ScriptProblem("SYNTAX", message, found.start(), expected="'")
+        raise ScriptProblem("SYNTAX", message, quote.start(), expected="'")
 
 
 class Given:
@@ -224,19 +224,19 @@ class DefinitionStore:
 
     def find(self, kind: type[mq.Definition], name: str) -> mq.Definition | None:
         """The object of this kind and name, including the product's own."""
-        found: mq.Definition | None = self.of_kind(kind).get(name)
+        definition: mq.Definition | None = self.of_kind(kind).get(name)
         if issubclass(kind, mq.Queue):
             shared_queues = self._objects["shared_queues"]
-            found = found or shared_queues.get(name) or SYSTEM_QUEUES.get(name)
+            definition = definition or shared_queues.get(name) or SYSTEM_QUEUES.get(name)
         else:
-            found = found or SYSTEM_OBJECTS.get(kind, {}).get(name)
-        return found if type(found) is kind else None
+            definition = definition or SYSTEM_OBJECTS.get(kind, {}).get(name)
+        return definition if type(definition) is kind else None
 
     def existing(self, kind: type[mq.Definition], subject: Parameter) -> mq.Definition:
         """The object that a command names; raises ``CommandFailed`` (AMQ8147E) without one."""
         name = object_name(kind, subject)
-        if (found := self.find(kind, name)) is not None:
-            return found
+        if (definition := self.find(kind, name)) is not None:
+            return definition
         hint = "another script may define it: QM=FOLDER reads several in order"
         hint = did_you_mean(name, self.of_kind(kind)) or hint
         if kind is mq.Channel and self.find(mq.ClientChannel, name):
@@ -397,8 +397,8 @@ class CommandCounts:
         return f"{_plural(self.read, 'MQSC command', 'MQSC commands', 'read')}. {wrong}. {failed}."
 
 
-def _plural(number: int, one: str, many: str, rest: str) -> str:
-    return f"One {one} {rest}" if number == 1 else f"{number or 'No'} {many} {rest}"
+def _plural(number: int, single: str, many: str, rest: str) -> str:
+    return f"One {single} {rest}" if number == 1 else f"{number or 'No'} {many} {rest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +458,9 @@ def is_mqsc(text: str) -> bool:
 
 
 def _is_client(parameters: Iterable[Parameter]) -> bool:
-    return any((one.keyword, (one.value or "").upper()) in _CLIENT for one in parameters)
+    return any(
+        (parameter.keyword, (parameter.value or "").upper()) in _CLIENT for parameter in parameters
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,7 +518,7 @@ class _Reader:
         check_quotes(command)
         parameters = list(command.parameters(offset))
         if "+" in command.text:
-            parameters = [with_inserts(one, self._inserts) for one in parameters]
+            parameters = [with_inserts(parameter, self._inserts) for parameter in parameters]
         if not parameters:
             message, expected = f"{verb} needs an object", "such as QLOCAL(NAME)"
             raise ScriptProblem("SYNTAX", message, offset - 1, expected=expected)
@@ -536,7 +538,10 @@ class _Reader:
             action(_Call(command, verb, kind, subject, parameters))
         except CommandFailed as problem:
             # With IGNSTATE(YES) the requested state may exist already.
-            ignores = any(one.keyword == "IGNSTATE" and one.value == "YES" for one in parameters)
+            ignores = any(
+                parameter.keyword == "IGNSTATE" and parameter.value == "YES"
+                for parameter in parameters
+            )
             if not (ignores and problem.code in _STATES):
                 raise
             self.report(Severity.NOTE, command, problem)

@@ -121,9 +121,15 @@ class Opening:
         equal = [candidate for candidate in candidates if _preference(candidate) == best]
         if len(equal) == 1:
             return equal[0]
-        equal.sort(key=lambda one: (one.route.queue_manager, one.route.channel, one.route.cluster))
+        equal.sort(
+            key=lambda choice: (
+                choice.route.queue_manager,
+                choice.route.channel,
+                choice.route.cluster,
+            )
+        )
         equal = equal[: self.manager.attributes.cluster_channels_used]
-        total = sum(one.route.weight for one in equal)
+        total = sum(choice.route.weight for choice in equal)
         point = draw(self.request.seed, self.manager.name, equal[0].name) % total
         for candidate in equal:
             point -= candidate.route.weight
@@ -167,7 +173,7 @@ class Opening:
     def limits(self, queue: mq.LocalQueue) -> QueueLimits:
         """The limits of a put to a queue, with those of all objects on the path."""
         return QueueLimits(
-            put_enabled=all([one.put_enabled for one in self.path]),  # noqa: C419 - twice as fast
+            put_enabled=all([queue.put_enabled for queue in self.path]),  # noqa: C419 - twice as fast
             max_message_length=queue.max_message_length,
             max_depth=queue.max_depth,
             queue_manager_max_message_length=self.manager.attributes.max_message_length,
@@ -196,9 +202,9 @@ class Opening:
             resolved = NO_NAMES
         attributes = self.first_object() or first
         caps = [
-            one.cap_expiry
-            for one in self.path
-            if isinstance(one, mq.Queue) and one.cap_expiry is not None
+            queue.cap_expiry
+            for queue in self.path
+            if isinstance(queue, mq.Queue) and queue.cap_expiry is not None
         ]
         return Resolution(
             opened_at=self.manager.name,

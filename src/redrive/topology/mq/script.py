@@ -107,7 +107,7 @@ class Command:
 
     def _pieces(self, file: str) -> list[tuple[int, SourceLocation]]:
         """The positions of the command's pieces, computed only for findings."""
-        found = []
+        parameters = []
         start = -self.start
         for piece, index, at_first_nonblank in _pieces(self.lines, self.first, self.end):
             line = self.lines[index]
@@ -115,9 +115,9 @@ class Command:
             if start + len(piece) > 0 or index == self.end - 1:
                 cut = max(0, -start)
                 location = SourceLocation(file, index + 1, column + cut, len(piece) - cut, line)
-                found.append((start + cut, location))
+                parameters.append((start + cut, location))
             start += len(piece)
-        return found
+        return parameters
 
     def location(self, file: str, offset: int = 0, length: int = 1) -> SourceLocation:
         """The location of characters of the command; cut at the end of the physical line."""
@@ -126,8 +126,8 @@ class Command:
     def parameters(self, offset: int) -> Iterator[Parameter]:
         """Read the parameters from an offset to the end."""
         text, end = self.text, offset
-        while found := _PARAMETER.match(text, end):
-            keyword, plain, quoted, listed = found.groups()
+        while match := _PARAMETER.match(text, end):
+            keyword, plain, quoted, listed = match.groups()
             if plain is not None:
                 value: str | None = plain.upper()
                 source = plain
@@ -137,8 +137,8 @@ class Command:
             else:
                 source = (listed or "").strip()
                 value = None if listed is None else source.upper()
-            yield Parameter(keyword.upper(), value, source, found)
-            end = found.end()
+            yield Parameter(keyword.upper(), value, source, match)
+            end = match.end()
         if text[end:].strip(_SEPARATORS):
             raise self._syntax_problem(end)
 
@@ -202,8 +202,8 @@ def _physical_lines(text: str) -> list[str]:
 
 def manager_name(text: str) -> str:
     """The queue manager that the header comment of ``dmpmqcfg`` names; empty without one."""
-    found = _MANAGER_NAME.search(text, 0, _HEADER_LENGTH)
-    return found[1] if found else ""
+    match = _MANAGER_NAME.search(text, 0, _HEADER_LENGTH)
+    return match[1] if match else ""
 
 
 def split_script(text: str) -> Iterator[Command]:
@@ -236,10 +236,10 @@ def split_script(text: str) -> Iterator[Command]:
 def _commands(joined: str) -> Iterator[tuple[int, str]]:
     start = 0
     if ";" in joined:
-        for found in _PIECE.finditer(joined):
-            if found[0] == ";":
-                yield start, joined[start : found.start()]
-                start = found.end()
+        for match in _PIECE.finditer(joined):
+            if match[0] == ";":
+                yield start, joined[start : match.start()]
+                start = match.end()
     yield start, joined[start:]
 
 
@@ -352,8 +352,10 @@ def read_configuration(text: str, file: str) -> tuple[Configuration, list[Diagno
                 cluster = name
             else:
                 repositories.append(name)
-    found = Configuration(cluster=cluster, repositories=tuple(repositories), variables=variables)
-    return found, findings
+    configuration = Configuration(
+        cluster=cluster, repositories=tuple(repositories), variables=variables
+    )
+    return configuration, findings
 
 
 def _attributes(text: str, file: str) -> Iterator[tuple[str, str, str, SourceLocation]]:
@@ -362,24 +364,24 @@ def _attributes(text: str, file: str) -> Iterator[tuple[str, str, str, SourceLoc
     for number, line in enumerate(text.splitlines(), start=1):
         if line.lstrip().startswith(("#", ";")):
             continue
-        if found := _STANZA.match(line):
-            stanza = found[1].upper()
-        elif found := _ATTRIBUTE.match(line):
-            where = SourceLocation(file, number, found.start(2) + 1, max(1, len(found[2])), line)
-            yield stanza, found[1].upper(), found[2], where
+        if match := _STANZA.match(line):
+            stanza = match[1].upper()
+        elif match := _ATTRIBUTE.match(line):
+            where = SourceLocation(file, number, match.start(2) + 1, max(1, len(match[2])), line)
+            yield stanza, match[1].upper(), match[2], where
 
 
 def with_inserts(parameter: Parameter, values: Mapping[str, str]) -> Parameter:
     """A parameter with inserts replaced by their values; unknown ones are kept."""
     if parameter.value is None:
         return parameter
-    value = _INSERT.sub(lambda it: values.get(it[1].upper(), it[0]), parameter.value)
+    value = _INSERT.sub(lambda insert: values.get(insert[1].upper(), insert[0]), parameter.value)
     return parameter._replace(value=value)
 
 
 def hint_for_insert(value: str) -> str:
     """The hint about a value that still has an insert; empty if it has none."""
-    found = _INSERT.search(value)
-    if found is None:
+    match = _INSERT.search(value)
+    if match is None:
         return ""
-    return f"{found[0]} has no value: name the file of crtmqm -ii too, such as QM=qm.ini"
+    return f"{match[0]} has no value: name the file of crtmqm -ii too, such as QM=qm.ini"

@@ -129,11 +129,11 @@ def _duplicates(
     code: str, noun: str, definitions: Iterable[mqe.Definition]
 ) -> Iterator[Diagnostic]:
     seen: set[str] = set()
-    for one in definitions:
-        if one.name in seen:
-            message = f"{noun} {one.name!r} is defined before"
-            yield _error(code, one, message, "keep one of the two definitions")
-        seen.add(one.name)
+    for definition in definitions:
+        if definition.name in seen:
+            message = f"{noun} {definition.name!r} is defined before"
+            yield _error(code, definition, message, "keep one of the two definitions")
+        seen.add(definition.name)
 
 
 # Queues and their aliases
@@ -335,7 +335,7 @@ def _connection(
         yield _warning("UNKNOWN_QUEUE_MANAGER", connection, message, "add the queue manager")
     elif failure is None and isinstance(connection, mqe.DirectConnection):
         far, port = tables.of(link.receiver), connection.port
-        ports = {one.port for one in far.manager.listeners} if far else set()
+        ports = {listener.port for listener in far.manager.listeners} if far else set()
         if port is not None and ports and port not in ports:
             hint = "correct the port, or add a listener"
             message = f"no listener of {link.receiver!r} has port {port}"

@@ -266,8 +266,8 @@ class QueueManager(Definition):
     @property
     def dead_letter_queues(self) -> tuple[LocalQueue, ...]:
         """Its dead-letter queues; at most one in a valid network."""
-        queues = (one for one in self.queues if isinstance(one, LocalQueue))
-        return tuple(one for one in queues if one.role is Role.DEAD_LETTER)
+        queues = (queue for queue in self.queues if isinstance(queue, LocalQueue))
+        return tuple(queue for queue in queues if queue.role is Role.DEAD_LETTER)
 
 
 class Discovery(StrEnum):
@@ -298,17 +298,19 @@ class Network:
 
     def queue_manager(self, name: str) -> QueueManager | None:
         """The manager of that name, if the network has it."""
-        return next((one for one in self.queue_managers if one.name == name), None)
+        return next((manager for manager in self.queue_managers if manager.name == name), None)
 
     def with_discovered(self, discovered: Iterable[Discovered]) -> Network:
         """The network with discovered definitions, in which the same puts match exactly."""
         managers = {manager.name: manager for manager in self.queue_managers}
-        for one in discovered:
-            manager = managers.get(one.queue_manager)
+        for definition in discovered:
+            manager = managers.get(definition.queue_manager)
             if manager is not None and all(
-                identity(q, manager.name) != one.names for q in manager.queues
+                identity(q, manager.name) != definition.names for q in manager.queues
             ):
-                managers[manager.name] = replace(manager, queues=(*manager.queues, one.definition))
+                managers[manager.name] = replace(
+                    manager, queues=(*manager.queues, definition.definition)
+                )
         return replace(self, queue_managers=tuple(managers.values()))
 
 
@@ -341,7 +343,7 @@ def name_problem(name: str) -> str:
         return f"name {name!r} contains characters that are not ASCII"
     if not name.isprintable():
         return f"name {name!r} contains control characters"
-    found = "".join(one for one in FORBIDDEN_CHARACTERS if one in name)
-    if found:
-        return f"name {name!r} contains {' '.join(found)}, which are not allowed in names"
+    forbidden = "".join(character for character in FORBIDDEN_CHARACTERS if character in name)
+    if forbidden:
+        return f"name {name!r} contains {' '.join(forbidden)}, which are not allowed in names"
     return ""

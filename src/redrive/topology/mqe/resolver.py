@@ -112,7 +112,7 @@ class NetworkTables:
     def __init__(self, network: mqe.Network) -> None:
         self.network = network
         self.options = network.options
-        self._managers = {one.name: one for one in reversed(network.queue_managers)}
+        self._managers = {manager.name: manager for manager in reversed(network.queue_managers)}
         self._tables: dict[str, Tables] = {}
         self._answering: dict[str, set[str]] | None = None
 
