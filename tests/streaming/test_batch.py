@@ -64,31 +64,16 @@ class Frame:
         return SimpleNamespace(collect=lambda: [row])
 
 
-@dataclass
-class Committing:
-    """An emitter that commits all that it gets."""
-
-    committed: list[PositionsOnly] = field(default_factory=list)
-
-    def begin_batch(self) -> None:
-        """Nothing is open."""
-
-    def emit(self, positions: PositionsOnly) -> None:
-        self.committed.append(positions)
-
-    def take_figures(self) -> EmissionFigures:
-        return EmissionFigures()
-
-    def drop_producer(self) -> None:
-        """There is none."""
-
-
 @pytest.fixture
 def committed(monkeypatch: pytest.MonkeyPatch) -> list[PositionsOnly]:
     """What processors commit, which need no broker for it."""
-    emitter = Committing()
+    committed: list[PositionsOnly] = []
+    emitter = SimpleNamespace(
+        begin_batch=lambda: None, emit=committed.append, take_figures=EmissionFigures,
+        drop_producer=lambda: None,
+    )  # fmt: skip
     monkeypatch.setattr("redrive.streaming.emission.Emitter", lambda *_, **__: emitter)
-    return emitter.committed
+    return committed
 
 
 def processor_of(
