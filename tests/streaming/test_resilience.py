@@ -33,7 +33,7 @@ from tests.conftest import PATIENCE, RawName, eventually, read_records
 from tests.engine.failed_processing import ENVELOPE, NAMELESS, connect, envelope, spring, streams
 from tests.several_brokers import SeveralBrokers
 from tests.streaming.conftest import Jobs, RunningJob, configuration_of, letter
-from tests.streaming.test_dialect import DROPPING, failing_consumer
+from tests.streaming.test_tables import DROPPING, failing_consumer
 
 from redrive.broker import EmbeddedBroker
 from redrive.checkpoints.control import read_entries
