@@ -31,8 +31,10 @@ from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.conftest import PATIENCE, RawName, eventually, read_records
 from tests.engine.failed_processing import ENVELOPE, NAMELESS, connect, envelope, spring, streams
+from tests.outcomes.s3_server import BUCKET, S3
 from tests.several_brokers import SeveralBrokers
 from tests.streaming.conftest import Jobs, RunningJob, configuration_of, letter
+from tests.streaming.served_job import ServedJob
 from tests.streaming.test_tables import DROPPING, failing_consumer
 
 from redrive.broker import EmbeddedBroker
@@ -1591,3 +1593,60 @@ def test_a_program_that_drops_headers_has_its_rounds_and_no_more(
     assert Counter(jobs.values(orders)) == dict.fromkeys(values, 1 + 4)
     told = {message for job in (running, second) for message, _ in job.warnings}
     assert "a program drops headers" in told
+
+
+# -- a store of the ledger that is away ------------------------------------------------------------
+
+AWAY = 120.0
+"""Seconds that the store of a ledger is away."""
+
+
+@pytest.mark.parametrize("is_silent", [False, True], ids=["closes connections", "never answers"])
+def test_figures_are_right_again_after_the_store_of_the_ledger_was_away(
+    jobs: Jobs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    *,
+    is_silent: bool,
+) -> None:
+    """What the broker knows stays fresh meanwhile, and the age of the ledger's answer is told."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "writer")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-a-test")
+    dlq = jobs.topic("dlq")
+    job = ServedJob(tmp_path, jobs.bootstrap_servers)
+    request.addfinalizer(job.kill)
+
+    def figure(name: str) -> float:
+        values = re.findall(rf"^{name}(?:{{.*}})? (\S+)$", job.get("/metrics")[1], re.MULTILINE)
+        return sum(map(float, values))
+
+    def remaining() -> float:
+        return figure("redrive_remaining_messages")
+
+    with S3.running() as store:
+        returned = threading.Event()
+
+        def is_away(_method: str, _key: str) -> bool:
+            if is_silent:
+                returned.wait()
+            return not returned.is_set()
+
+        ledger = f'[ledger]\npath = "s3://{BUCKET}/x"\nendpoint = "{store.url}"\nregion = "eu"\n'
+        settings = tmp_path / "redrive.toml"
+        settings.write_text(f"{job.settings(dlq)}{ledger}allow_http = true\ninterval = 1\n")
+        (tmp_path / "orders.rul").write_text("REASON(2030) ACTION(DISCARD)\n")
+        jobs.produce(dlq, [letter(2053, "gone") for _ in range(240)])
+        job.start(settings)
+        job.says("handling the dead letters")
+        eventually(lambda: remaining() == 240, "what remains is shown")
+
+        store.dropped = is_away
+        jobs.produce(dlq, [letter(2053, "gone") for _ in range(80)])
+        away = time.time()
+        time.sleep(AWAY)
+        assert figure("redrive_broker_answer_timestamp_seconds") > away
+        assert figure("redrive_ledger_answer_timestamp_seconds") < away + AWAY / 2
+        returned.set()
+        eventually(lambda: remaining() == 320, "what remains is right again")
+        job.stopped()
