@@ -178,8 +178,11 @@ def test_changed_tables_decide_while_the_query_goes_on(jobs: Jobs, emitter: Emit
         assert late - early >= 2_000
 
 
-def test_a_missing_dead_letter_topic_is_waited_for_beside_others(jobs: Jobs) -> None:
+def test_a_missing_dead_letter_topic_is_waited_for_beside_others(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The handlers whose topic exists work; the other begins when its topic appears."""
+    monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
     here, later = jobs.topic("dlq"), jobs.unique_name("later")
     table = "ACTION(DISCARD)\n"
     job = jobs.start(jobs.configure({here: table, later: table}))
@@ -333,24 +336,6 @@ def test_an_instance_without_a_partition_is_well(jobs: Jobs) -> None:
     waiting.stop()
     working.stop()
     assert (waiting.records, waiting.warnings) == (0, [])
-
-
-def test_records_that_are_gone_stop_the_start_unless_allowed(jobs: Jobs) -> None:
-    """A handler must not skip records silently."""
-    dlq = jobs.topic("dlq")
-    configuration = jobs.configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
-    jobs.produce(dlq, [letter(1, "x")])
-    jobs.start(configuration).join()
-    jobs.produce(dlq, [letter(1, "x") for _ in range(3)])
-    jobs.admin.delete_records({TopicPartition(dlq, 0): 3})
-    refused = jobs.start(configuration)
-    eventually(lambda: not refused.is_alive, "the start was refused")
-    assert isinstance(refused.error, ConfigurationError)
-    assert f"{dlq}:0 holds offsets 3 to 4, but the job stands at 1" in str(refused.error)
-    assert "redrive handler resume" in str(refused.error.hint)
-    allowed = jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE))
-    allowed.join()
-    assert allowed.records == 1
 
 
 def test_what_is_purged_behind_an_aborted_transaction_ends_no_run(
