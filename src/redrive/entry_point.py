@@ -21,9 +21,9 @@ def imported(name: str) -> Callable[..., Any]:
     module, _, function = name.partition(":")
     hint = "the folder of the package must be on PYTHONPATH, also on Spark's workers"
     try:
-        found = getattr(importlib.import_module(module), function)
+        command = getattr(importlib.import_module(module), function)
     except Exception as error:
         raise ConfigurationError(f"{name} cannot be imported: {error}", hint=hint) from error
-    if not callable(found):
+    if not callable(command):
         raise ConfigurationError(f"{name} is not a function", hint=hint)
-    return found  # type: ignore[no-any-return]  # what is callable has no other type
+    return command  # type: ignore[no-any-return]  # what is callable has no other type

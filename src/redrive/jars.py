@@ -217,11 +217,13 @@ def _ivy_program() -> Path:
     """The Ivy that pyspark ships, found without importing pyspark."""
     pyspark = find_spec("pyspark")
     places = pyspark.submodule_search_locations if pyspark else None
-    found = sorted(path for place in places or () for path in Path(place, "jars").glob("ivy-*.jar"))
-    if not found:
+    archives = sorted(
+        path for place in places or () for path in Path(place, "jars").glob("ivy-*.jar")
+    )
+    if not archives:
         message = "no Ivy in the installed pyspark"
         raise EnvironmentFault(message, hint="reinstall Redrive: pyspark includes it")
-    return found[-1]
+    return archives[-1]
 
 
 def _ivy_settings() -> Path | None:

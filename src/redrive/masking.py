@@ -52,17 +52,17 @@ class Mask:
     def problem_with(pattern: str) -> str:
         """Why an expression cannot be used; empty if it can."""
         try:
-            found = _compiled(pattern).search(b"")
+            match = _compiled(pattern).search(b"")
         except re2.error as error:
             problem = error.args[0] if error.args else ""
             if isinstance(problem, bytes):
                 return problem.decode("utf-8", "replace")
             return str(problem)
-        return "it matches everywhere, even in an empty text" if found else ""
+        return "it matches everywhere, even in an empty text" if match else ""
 
     @cached_property
     def _expressions(self) -> list[Any]:
-        return [_compiled(one) for one in self.patterns]
+        return [_compiled(pattern) for pattern in self.patterns]
 
     @cached_property
     def _names(self) -> list[str]:
@@ -86,7 +86,7 @@ class Mask:
 
     def hides(self, name: str) -> bool:
         """Whether the whole value of a header is masked."""
-        return any(fnmatchcase(name.lower(), one) for one in self._names)
+        return any(fnmatchcase(name.lower(), pattern) for pattern in self._names)
 
     def header(self, name: str, raw: bytes | None) -> bytes | None:
         """The masked value of a header."""
@@ -116,9 +116,9 @@ class Mask:
             case bytes():
                 return self.data(value)
             case Mapping():
-                return {name: self.plain(one) for name, one in value.items()}
+                return {name: self.plain(member) for name, member in value.items()}
             case list() | tuple():
-                return [self.plain(one) for one in value]
+                return [self.plain(member) for member in value]
         return value
 
 

@@ -33,7 +33,7 @@ def _tracked_files() -> list[Path]:
 
 def _findings(pattern: re.Pattern[str]) -> list[str]:
     """Where tracked text files match a pattern."""
-    found = []
+    places = []
     for path in _tracked_files():
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
@@ -41,8 +41,8 @@ def _findings(pattern: re.Pattern[str]) -> list[str]:
             continue  # binary, deleted in the work tree, or a link to a folder listed itself
         for number, line in enumerate(lines, 1):
             if match := pattern.search(line):
-                found.append(f"{path.relative_to(ROOT)}:{number}: {match.group()}")
-    return found
+                places.append(f"{path.relative_to(ROOT)}:{number}: {match.group()}")
+    return places
 
 
 def test_no_file_names_a_registry() -> None:

@@ -42,10 +42,10 @@ def test_every_test_says_what_holds() -> None:
 
 def test_no_source_has_a_retired_word_or_a_reference_to_nowhere() -> None:
     """Plain English, and references only into docs/ or the source."""
-    found = [
+    lines = [
         f"{path.relative_to(ROOT)}:{number} {match[0]}"
         for path in sorted((ROOT / "src").rglob("*.py"))
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if (match := _RETIRED.search(line))
     ]
-    assert found == []
+    assert lines == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.checkpoints.verdicts import Verdict, verdict_of
+from redrive.checkpoints.protocol import Verdict, verdict_of
 from redrive.errors import FatalFault, FencedFault, ProtocolError, TransientFault
 from redrive.kafka.reports import FailedRecord, FailureKind, TransactionReport
 from redrive.messages import INTERNAL, Refused

@@ -72,7 +72,7 @@ def transmitting(manager_rule: Veto, *queue_rules: Veto) -> list[str]:
         return []
     allowed = [name for name, rule in zip(names, queue_rules, strict=True) if rule.ask()]
     stored = [resolver.resolve("QM", Names(queue=name, queue_manager="Far")) for name in allowed]
-    moved = [resolver.follow(one, TriggerTransmission("QM")).end for one in stored]
+    moved = [resolver.follow(message, TriggerTransmission("QM")).end for message in stored]
     assert all(isinstance(end, Delivered) for end in moved)
     return allowed
 

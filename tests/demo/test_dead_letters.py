@@ -118,7 +118,7 @@ def test_every_kind_ends_where_the_table_says(name: str) -> None:
 
 def test_payment_service_fails_as_often_as_the_message_wants() -> None:
     """Each dead letter has all headers of the record, and says where the record is."""
-    message = next(it for it in KAFKA.messages if it.failures == 2)
+    message = next(sent for sent in KAFKA.messages if sent.failures == 2)
     headers = (*message.original.headers, ("redrive.rounds", b"as it was"))
     results = [
         KAFKA.process(StoredRecord("payments", 2, offset, Record(b"k", b"v", headers)), offset)

@@ -135,7 +135,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
 
 def test_wait_lasts_as_long_as_there_is_progress(play: Play) -> None:
     """On a slow machine an hour, if need be."""
-    left = iter([[str(it) for it in range(count)] for count in range(60, -1, -1)])
+    left = iter([[str(number) for number in range(count)] for count in range(60, -1, -1)])
     play._wait_until("came", lambda: next(left))
     assert list(left) == []
 
@@ -178,7 +178,9 @@ def test_retry_before_its_time_is_early(trace: Trace, early: int) -> None:
 
 
 def test_report_says_where_each_kind_ended_and_how_late_retries_were() -> None:
-    steps = [_trace((0, "MQRC_Q_FULL", 1), (6_000 + it * 10, "", 2)) for it in range(1, 101)]
+    steps = [
+        _trace((0, "MQRC_Q_FULL", 1), (6_000 + number * 10, "", 2)) for number in range(1, 101)
+    ]
     console = Console(file=(stream := io.StringIO()), width=120)
     Report(MqDeadLetters(50, 1), steps).show(console)
     text = stream.getvalue()

@@ -54,7 +54,7 @@ def _observation() -> Observation:
     forwarded, retried, _, remaining = MESSAGES
     headers = (*forwarded.record.headers, *OWN)
     return Observation(
-        inputs=[StoredRecord("DLQ", 0, it.number, it.record) for it in MESSAGES],
+        inputs=[StoredRecord("DLQ", 0, message.number, message.record) for message in MESSAGES],
         ends=[
             ("arrived", StoredRecord("ASIDE", 0, 5, replace(forwarded.record, headers=headers))),
             ("arrived", StoredRecord("ORDERS", 0, 6, retried.original)),
@@ -155,8 +155,10 @@ def test_message_comes_back_as_often_as_its_processing_fails(returns: int, adds_
     message = replace(MESSAGES[3], failures=1)
     seen = _observation()
     again = [
-        StoredRecord("DLQ", 0, 90 + it, replace(message.record, key=b"again", timestamp=90 + it))
-        for it in range(returns)
+        StoredRecord(
+            "DLQ", 0, 90 + number, replace(message.record, key=b"again", timestamp=90 + number)
+        )
+        for number in range(returns)
     ]
     last = (*[message.record], *(stored.record for stored in again))[-1]
     ends = [("remaining", StoredRecord("DLQ", 0, 3, last))]
@@ -192,6 +194,6 @@ def test_client_knows_none_of_our_code() -> None:
     tree = ast.parse(inspect.getsource(client))
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {
-        it.name for node in ast.walk(tree) if isinstance(node, ast.Import) for it in node.names
+        name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
     }
     assert not any(str(module).startswith("redrive") for module in modules)

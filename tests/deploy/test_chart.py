@@ -76,7 +76,7 @@ def chosen(flags: Mapping[str, str]) -> tuple[str, ...]:
     ledger = "env[0].name=REDRIVE_LEDGER__PATH,env[0].value=s3://team/ledger"
     secrets = "secrets={kafka,registry.internal}"
     access = "console.access=[[roles]]"
-    return tuple(f"--set={one}" for one in (settings, needed, ledger, secrets, access))
+    return tuple(f"--set={value}" for value in (settings, needed, ledger, secrets, access))
 
 
 @pytest.fixture(scope="module")

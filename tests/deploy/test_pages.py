@@ -20,13 +20,13 @@ EVERY = sorted([*DOCS.glob("*.md"), *DOCS.parent.glob("*.md")])
 
 def commands() -> list[tuple[str, list[str]]]:
     """Every command line of the pages, with its page."""
-    found = []
+    examples = []
     for page in PAGES:
         text = (DOCS / page).read_text()
         lines = re.findall(r"^ {4,}(?:kubectl .* -- )?redrive (.*)$", text, re.MULTILINE)
         lines += re.findall(r"`redrive ([^`\n]+)`", text)
-        found += [(page, shlex.split(line, comments=True)) for line in lines]
-    return found
+        examples += [(page, shlex.split(line, comments=True)) for line in lines]
+    return examples
 
 
 def test_every_command_on_the_pages_exists_with_its_options() -> None:
@@ -89,4 +89,4 @@ def _anchors(page: Path) -> set[str]:
     """Anchors of the headings of a page, as the site and code hosts make them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
     shown = (re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", heading) for heading in headings)
-    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in shown}
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in shown}

@@ -113,7 +113,7 @@ def karafka(record: OutputRecord, offset: int, now: int) -> OutputRecord:
 
 def _with(record: OutputRecord, now: int, headers: Mapping[str, object]) -> OutputRecord:
     """The record with a library's own headers behind its own, those of an earlier failure gone."""
-    added: Headers = [(name, str(told).encode()) for name, told in headers.items()]
+    added: Headers = [(name, str(header).encode()) for name, header in headers.items()]
     before = [pair for pair in record.headers or [] if pair[0] not in headers]
     return OutputRecord("DLQ", record.key, record.value, [*before, *added], now)
 
@@ -130,8 +130,8 @@ def spring_cloud_stream(record: OutputRecord, offset: int, now: int) -> OutputRe
 
 def delayed_retry(record: OutputRecord, offset: int, now: int) -> OutputRecord:
     """Quarkus: the delayed-retry-topic."""
-    told = {"reason": "it failed", "topic": record.topic, "partition": 0, "offset": offset}
-    return _with(record, now, {f"delayed-retry-{name}": it for name, it in told.items()})
+    failure = {"reason": "it failed", "topic": record.topic, "partition": 0, "offset": offset}
+    return _with(record, now, {f"delayed-retry-{name}": value for name, value in failure.items()})
 
 
 def watermill(record: OutputRecord, offset: int, now: int) -> OutputRecord:
@@ -193,15 +193,15 @@ NAMELESS: Final = OwnScheme(
 
 def envelope(record: OutputRecord, offset: int, now: int) -> OutputRecord:
     """A dead letter of ``ENVELOPE``."""
-    told = {"failed": True, "topic": record.topic, "partition": 0, "at": offset}
-    value = orjson.dumps({**told, "payload": (record.value or b"").decode()})
+    failure = {"failed": True, "topic": record.topic, "partition": 0, "at": offset}
+    value = orjson.dumps({**failure, "payload": (record.value or b"").decode()})
     return OutputRecord("DLQ", record.key, value, record.headers, now)
 
 
 def nameless(record: OutputRecord, offset: int, now: int) -> OutputRecord:
     """A dead letter of ``NAMELESS``."""
-    told = {"nameless": True, "topic": record.topic}
-    value = orjson.dumps({**told, "payload": (record.value or b"").decode()})
+    failure = {"nameless": True, "topic": record.topic}
+    value = orjson.dumps({**failure, "payload": (record.value or b"").decode()})
     return OutputRecord("DLQ", record.key, value, record.headers, now)
 
 

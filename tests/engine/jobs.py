@@ -101,10 +101,10 @@ class MemoryJob:
     def part(self, topic: str, records: Sequence[OutputRecord], first: int = 0) -> PartitionRecords:
         """Records of one topic as the job reads them, from one partition and an offset on."""
         read = Records(
-            [one.key for one in records],
-            [one.value for one in records],
-            [one.headers or [] for one in records],
-            [one.timestamp for one in records],
+            [record.key for record in records],
+            [record.value for record in records],
+            [record.headers or [] for record in records],
+            [record.timestamp for record in records],
             list(range(first, first + len(records))),
         )
         return PartitionRecords(TopicPartition(topic, 0), *self.deciders[topic], read)
@@ -139,17 +139,19 @@ class MemoryJob:
     def replay(self, copies: Sequence[OutputRecord], replay: Replay) -> list[Decided]:
         """What the job decides about instructions to replay messages that remain."""
         instructions = [
-            one._replace(headers=[*(one.headers or []), (own.REPLAY, replay.plan.encode())])
-            for one in copies
+            copy._replace(headers=[*(copy.headers or []), (own.REPLAY, replay.plan.encode())])
+            for copy in copies
         ]
-        remaining = {one.key or b"": offset for offset, one in enumerate(copies)}
+        remaining = {copy.key or b"": offset for offset, copy in enumerate(copies)}
         cluster = replace(self.cluster, copies=remaining, replays={replay.plan: replay})
         return self.decide("replay", instructions, cluster)
 
     def follow(self, intake: str, puts: Sequence[OutputRecord]) -> list[list[Decided]]:
         """Of each put on an intake, what the job decides until the message rests."""
         topology = topology_of(self.definitions)
-        moving = {one.topic for one in topics_of(topology) if one.is_read and one.is_running}
+        moving = {
+            topic.topic for topic in topics_of(topology) if topic.is_read and topic.is_running
+        }
         moving |= {
             decider.identity.retry_topic
             for decider, _ in self.deciders.values()
@@ -159,9 +161,9 @@ class MemoryJob:
         waiting = {intake: list(puts)}
         while waiting:
             topic, records = waiting.popitem()
-            for one in self.decide(topic, records):
-                steps.setdefault(one.row["message"], []).append(one)
-                for written in one.written:
+            for outcome in self.decide(topic, records):
+                steps.setdefault(outcome.row["message"], []).append(outcome)
+                for written in outcome.written:
                     if written.topic in moving:
                         waiting.setdefault(written.topic, []).append(written)
         return [steps[f"{intake}:0:{offset}"] for offset in range(len(puts))]

@@ -46,15 +46,15 @@ class KnownCluster:
         """See ``redrive.checkpoints.protocol.Cluster``."""
         return Answers(
             {name: self.topics.get(name, TopicFacts()) for name in questions.topics},
-            {one: self.depths.get(one.topic, 0) for one in questions.depths},
-            {one: self.records.get(one, Gone("it is gone")) for one in questions.records},
+            {depth: self.depths.get(depth.topic, 0) for depth in questions.depths},
+            {record: self.records.get(record, Gone("it is gone")) for record in questions.records},
             dict.fromkeys(questions.copies, self.copies),
             {plan: self.replays.get(plan) for plan in questions.replays},
             {lane: orders_on(lane, self.replays.values()) for lane in questions.orders},
             dict.fromkeys(questions.replayed, self.replayed),
-            rounds={one: one for one in questions.rounds},
-            waiting={one: {} for one in questions.waiting},
-            puts={it: self.puts.get(it, own.NO_OWN_HEADERS) for it in questions.puts},
+            rounds={question: question for question in questions.rounds},
+            waiting={question: {} for question in questions.waiting},
+            puts={put: self.puts.get(put, own.NO_OWN_HEADERS) for put in questions.puts},
         )
 
     def decided(self, work: Slice) -> list[Entry]:

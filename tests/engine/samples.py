@@ -94,7 +94,7 @@ def record(value: bytes | None, headers: Headers, key: bytes | None = b"k") -> R
 
 def outcomes_in(outputs: Iterable[tuple[int, OutputRecord]]) -> list[dict[str, Any]]:
     """What became of each input."""
-    return [json.loads(one.value or b"") for _, one in outputs if one.topic == "OUT"]
+    return [json.loads(record.value or b"") for _, record in outputs if record.topic == "OUT"]
 
 
 def written(outputs: list[tuple[int, OutputRecord]], topic: str) -> list[OutputRecord]:

@@ -22,7 +22,7 @@ def counted(seconds: list[float], bounds: tuple[float, ...]) -> list[int]:
     """How many seconds belong to each bucket, looked at one by one."""
     edges = [*bounds, float("inf")]
     return [
-        sum(1 for one in seconds if below < one <= above)
+        sum(1 for second in seconds if below < second <= above)
         for below, above in zip([-1.0, *bounds], edges, strict=True)
     ]
 

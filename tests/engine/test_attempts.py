@@ -88,8 +88,12 @@ KEY(' ') ACTION(QUARANTINE)
 
 def with_defaults(queue_manager: str, queue: str) -> Destination | Refusal:
     """Queues with DEFPSIST(YES) and DEFPRTY(7)."""
-    found = resolve_anything(queue_manager, queue)
-    return found if isinstance(found, Refusal) else replace(found, persistence=1, priority=7)
+    resolution = resolve_anything(queue_manager, queue)
+    return (
+        resolution
+        if isinstance(resolution, Refusal)
+        else replace(resolution, persistence=1, priority=7)
+    )
 
 
 @pytest.mark.parametrize("table", [ANYTHING_BACK, ANYTHING_ON, ANYTHING_ON.replace("YES", "NO")])
@@ -428,7 +432,7 @@ def test_outcomes_have_the_messages_of_exceptions(kind: SourceKind, more: Header
     records = Records([b"k"] * 4, [b"x"] * 4, headers, [5] * 4, [*range(4)])
     for table in ("ACTION(FWD) FWDQ(Q2)", "ACTION(IGNORE)"):
         outcomes = outcomes_in(outputs_of(records, handler_of(table), kind=kind))
-        assert [one.get("error_message") for one in outcomes] == [
+        assert [outcome.get("error_message") for outcome in outcomes] == [
             "card declined", 'a "quote"\nand \ufffd', None, None
         ]  # fmt: skip
 

@@ -97,7 +97,9 @@ def test_a_breaker_is_in_the_state_that_its_puts_and_returns_make(steps: Sequenc
     for seconds, counts, state in steps:
         breakers.opened(1000 * seconds)
         breakers.learn({KEY: counts}, 1000 * seconds)
-        assert [one.state for one in breakers.states(1000 * seconds)] == [state] * bool(state)
+        assert [breaker.state for breaker in breakers.states(1000 * seconds)] == [state] * bool(
+            state
+        )
 
 
 def test_a_probe_is_due_once_for_each_interval() -> None:
@@ -177,16 +179,16 @@ def decided(
 ) -> Slice:
     """A slice of records under breakers, decided."""
     handler = handler_of(TABLE, target.resolve, breaker=BreakerSettings(N))
-    one = slice_of(records, handler, **more)  # type: ignore[arg-type]
+    work = slice_of(records, handler, **more)  # type: ignore[arg-type]
     breakers = {} if opened is None else {KEY: opened}
     settings = SliceSettings(outcomes_topic="OUT", now=90_000, breakers=breakers)
-    one = Slice(one._parts, one._decoder, one._facts, settings)
-    one.decide()
-    return one
+    work = Slice(work._parts, work._decoder, work._facts, settings)
+    work.decide()
+    return work
 
 
-def results(one: Slice) -> dict[str, int]:
-    return {kind.result: count for kind, count in one.summary().inputs.items()}
+def results(work: Slice) -> dict[str, int]:
+    return {kind.result: count for kind, count in work.summary().inputs.items()}
 
 
 REFUSED = OpenBreaker(80_000, "4 puts in a row were refused", is_tried=True)
@@ -212,33 +214,41 @@ def test_what_waits_for_an_open_breaker_uses_up_no_attempt(
     put: int,
     counted: int,
 ) -> None:
-    one = decided(letters(count), Target(is_away=is_away), opened)
-    found = results(one)
-    assert (found.get("retried", 0), found.get("parked", 0)) == (put, count - put)
-    copies = [output for _, output in one.outputs if output.topic == "RETRY"]
+    work = decided(letters(count), Target(is_away=is_away), opened)
+    results_by_name = results(work)
+    assert (results_by_name.get("retried", 0), results_by_name.get("parked", 0)) == (
+        put,
+        count - put,
+    )
+    copies = [output for _, output in work.outputs if output.topic == "RETRY"]
     failures = [own.read_own(copy.headers or []).failures for copy in copies]
     assert sum(failures) == counted
     times = [copy.timestamp for copy in copies]
     assert times == sorted(times)
     assert counted or not times or (min(times) >= 87_500 and times[-1] == 90_000)
-    counts = one.summary().breakers.get(KEY, BreakerCounts())
+    counts = work.summary().breakers.get(KEY, BreakerCounts())
     assert counts.puts == put
     assert bool(counts.refused) == is_away
 
 
 def test_a_probe_counts_no_round_and_is_known_when_it_comes_back() -> None:
-    one = decided(letters(1), Target(), RETURNED._replace(may_probe=True))
-    (there,) = [output for _, output in one.outputs if output.topic == "ORDERS"]
+    probing = decided(letters(1), Target(), RETURNED._replace(may_probe=True))
+    (there,) = [output for _, output in probing.outputs if output.topic == "ORDERS"]
     rounds = own.read_own(there.headers or []).rounds
     assert rounds is not None
-    assert one.summary().rounds == {("dlq", 1): 1}
+    assert probing.summary().rounds == {("dlq", 1): 1}
     assert (rounds.by_rule, rounds.counted, rounds.put_at) == (((0, 0),), 1, 90_000)
     again = decided(letters(1, rounds=rounds._replace(queue="DLQ")), Target(), RETURNED)
     assert again.summary().breakers[KEY].returned == {90_000: 1}
-    values = [it.value for part in (one, again) for _, it in part.outputs if it.topic == "OUT"]
+    values = [
+        output.value
+        for part in (probing, again)
+        for _, output in part.outputs
+        if output.topic == "OUT"
+    ]
     rows = [row_of(value, 0, 0, number) for number, value in enumerate(values)]
-    told = attempts_of([row for row in rows if row], parse(TABLE).required())
-    assert (told.failures, told.by_rule) == (0, ())
+    attempts = attempts_of([row for row in rows if row], parse(TABLE).required())
+    assert (attempts.failures, attempts.by_rule) == (0, ())
 
 
 def test_a_parked_message_keeps_its_failures() -> None:
@@ -246,7 +256,7 @@ def test_a_parked_message_keeps_its_failures() -> None:
     headers = [*letters(1).headers[0], (own.FAILED_RULES, b"0:2"), (own.FAILURES, b"2")]
     handler = handler_of(TABLE)
     headers.append((own.TABLE, handler.table_id.encode()))
-    one = decided(record(b"v", headers), Target(), RETURNED, kind=SourceKind.RETRIES)
-    (copy,) = [output for _, output in one.outputs if output.topic == "RETRY"]
-    mine = own.read_own(copy.headers or [])
-    assert (mine.failures, mine.failed) == (2, ((0, 2),))
+    work = decided(record(b"v", headers), Target(), RETURNED, kind=SourceKind.RETRIES)
+    (copy,) = [output for _, output in work.outputs if output.topic == "RETRY"]
+    own_headers = own.read_own(copy.headers or [])
+    assert (own_headers.failures, own_headers.failed) == (2, ((0, 2),))

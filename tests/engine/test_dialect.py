@@ -183,10 +183,10 @@ def test_a_quarantined_message_is_evaluated_by_no_later_table() -> None:
     assert [outcome["result"] for outcome in outcomes(topics)] == [
         "remains", "remains", "remains", "discarded", "remains",
     ]  # fmt: skip
-    assert [it["action"] for it in outcomes(topics)] == [
+    assert [outcome["action"] for outcome in outcomes(topics)] == [
         "QUARANTINE", "IGNORE", "QUARANTINE", "DISCARD", "QUARANTINE",
     ]  # fmt: skip
-    (last,) = [it for it in topics.topics[remaining][-1:] if it.value is not None]
+    (last,) = [record for record in topics.topics[remaining][-1:] if record.value is not None]
     assert (own.QUARANTINE, b"1") in (last.headers or [])
 
 
@@ -209,7 +209,7 @@ def test_a_rule_that_matches_only_later_has_all_its_attempts() -> None:
     times = [0, 10, 20, 3700, 3710, 3720]
     for now in times:
         driver.step(now=now)
-    assert [(it["rule_line"], it["attempt"]) for it in outcomes(topics)] == [
+    assert [(outcome["rule_line"], outcome["attempt"]) for outcome in outcomes(topics)] == [
         (3, 1), (3, 2), (3, 3), (2, 4), (2, 5), (3, 6),
     ]  # fmt: skip
     parked = topics.topics[IDENTITY.retry_topic][-1]
@@ -224,7 +224,7 @@ def attempts_of(table: str, letters: list[OutputRecord]) -> list[tuple[int, floa
     tried: list[tuple[int, float]] = []
     while driver.step(now):
         made = outcomes(topics)[len(tried) :]
-        tried += [(it["rule_line"], it["time"] / 1000) for it in made]
+        tried += [(outcome["rule_line"], outcome["time"] / 1000) for outcome in made]
         due = driver.due_at()
         if due is None:
             return tried
@@ -265,7 +265,11 @@ def test_messages_that_failed_together_come_back_apart_and_decided_again_the_sam
     topics.refuse = lambda _: 2053
     works = [driver.decided(now=0) for _ in range(2)]
     first, again = (
-        [(it.partition, it.timestamp) for _, it in work.outputs if it.topic == BACKOFF]
+        [
+            (record.partition, record.timestamp)
+            for _, record in work.outputs
+            if record.topic == BACKOFF
+        ]
         for work in works
         if work is not None
     )
@@ -293,9 +297,9 @@ def test_a_refused_put_of_one_message_goes_on_with_the_rules_of_that_message() -
     topics, driver = driven(table, [letter(watermill(message=text)) for text in ("b", "a", "c")])
     topics.refuse = lambda record: 2053 if record.topic == "orders" else None
     driver.step(now=0)
-    assert [it["result"] for it in outcomes(topics)] == ["parked", "parked", "remains"]
+    assert [outcome["result"] for outcome in outcomes(topics)] == ["parked", "parked", "remains"]
     driver.step(now=10)
-    assert [it["target_topic"] for it in outcomes(topics)[3:]] == ["b", "a"]
+    assert [outcome["target_topic"] for outcome in outcomes(topics)[3:]] == ["b", "a"]
 
 
 def test_a_message_that_is_no_dead_letter_remains() -> None:
@@ -323,12 +327,12 @@ def test_hostile_messages_have_an_outcome() -> None:
 
 def test_rules_see_what_a_scheme_of_ones_own_tells() -> None:
     """The text and the age come from the places that the settings name."""
-    mine = OwnScheme(
+    own_scheme = OwnScheme(
         name="mine",
         recognise="$.error.type",
         parts={"origin.topic": "$.topic", "error.message": "$.error.text", "failed_at": "$.at"},
     )
-    schemes = SchemeTable([mine.scheme()])
+    schemes = SchemeTable([own_scheme.scheme()])
     table = parse(
         f"{HEAD}SCHEME(mine) TOPIC(orders) ERRMSG(/^boom/) AGE(>1h) ACTION(DISCARD)\n"
     ).required()
@@ -338,6 +342,6 @@ def test_rules_see_what_a_scheme_of_ones_own_tells() -> None:
         value = json.dumps({"error": error, "topic": "orders", "at": at}).encode()
         profile = decode_dead_letter(value, [], schemes=schemes)
         message = Message(None, value, [], 0, "", "", 0, profile=profile)
-        found = matcher.match(message, 2 * HOUR)
-        assert isinstance(found, MatchedProfile)
-        assert found.candidates == candidates
+        match = matcher.match(message, 2 * HOUR)
+        assert isinstance(match, MatchedProfile)
+        assert match.candidates == candidates

@@ -69,8 +69,8 @@ operations = st.one_of(
 edits = st.builds(Edit, st.lists(operations, max_size=4).map(tuple))
 
 
-def patch(*told: dict[str, Any]) -> PatchValue:
-    return PatchValue(JsonPatch.of(list(told)))
+def patch(*operations: dict[str, Any]) -> PatchValue:
+    return PatchValue(JsonPatch.of(list(operations)))
 
 
 @given(contents, names, st.binary(max_size=4))
@@ -78,25 +78,28 @@ def test_set_then_dropped_is_dropped_and_set_twice_is_set_once(
     content: Content, name: str, value: bytes
 ) -> None:
     """Headers of other names keep their values and their order."""
-    one, drop = SetHeader(name, value), DropHeader(name)
-    assert Edit((one, drop)).applied(content) == Edit((drop,)).applied(content)
-    found = Edit((SetHeader(name, b"?"), one)).applied(content)
-    assert found == Edit((one,)).applied(content)
-    assert isinstance(found, Content)
-    assert [raw for it, raw in found.headers if it == name] == [value]
+    setting, drop = SetHeader(name, value), DropHeader(name)
+    assert Edit((setting, drop)).applied(content) == Edit((drop,)).applied(content)
+    edited = Edit((SetHeader(name, b"?"), setting)).applied(content)
+    assert edited == Edit((setting,)).applied(content)
+    assert isinstance(edited, Content)
+    assert [raw for header, raw in edited.headers if header == name] == [value]
     others = [pair for pair in content.headers if pair[0] != name]
-    assert [pair for pair in found.headers if pair[0] != name] == others
+    assert [pair for pair in edited.headers if pair[0] != name] == others
 
 
 @given(contents, contents)
-def test_a_difference_is_empty_exactly_if_nothing_changes(one: Content, other: Content) -> None:
+def test_a_difference_is_empty_exactly_if_nothing_changes(content: Content, other: Content) -> None:
     """In the outcome and in what people see, which a mask does not change."""
-    for before, after in ((one, other), (one, Content(one.value, list(one.headers)))):
+    for before, after in (
+        (content, other),
+        (content, Content(content.value, list(content.headers))),
+    ):
         is_same = before == after
         assert (changes(before, after) == "") is is_same
         for mask in (Mask(), Mask(headers=("*",)), Mask(patterns=(r".+",))):
             assert (not change_of("m", before, after, mask).lines) is is_same
-    assert (digest(one) == digest(other)) is (one == other)
+    assert (digest(content) == digest(other)) is (content == other)
 
 
 @given(edits)
@@ -141,7 +144,7 @@ LETTERS = {
         "DLQ", b"k", encode_header(DeadLetterHeader(reason=2053, dest_q_name="Q")) + BODY,
         [("trace", b"1")], 77,
     ),
-    **{one.__name__: letter_by_library(number) for number, one in enumerate(SCHEMES)},
+    **{scheme.__name__: letter_by_library(number) for number, scheme in enumerate(SCHEMES)},
 }  # fmt: skip
 
 
@@ -210,7 +213,7 @@ def test_what_the_job_puts_is_what_the_preview_showed(
         (outcome,) = outcomes_in(entries)
         assert outcome["edit"] == changes(before, after)
     assert b'"currency":"EUR"' in (fixed.value or b"")
-    assert not any(raw == b"shop" or it == "trace" for it, raw in fixed.headers)
+    assert not any(raw == b"shop" or header == "trace" for header, raw in fixed.headers)
 
 
 REFUSED: list[tuple[Operation, str]] = [
@@ -219,10 +222,10 @@ REFUSED: list[tuple[Operation, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "told"), REFUSED)
+@pytest.mark.parametrize(("operation", "text"), REFUSED)
 @pytest.mark.parametrize("to", [To.ORIGINAL, To.RULES])
 def test_an_edit_that_does_not_apply_leaves_the_message_where_it_was(
-    operation: Operation, told: str, to: To
+    operation: Operation, text: str, to: To
 ) -> None:
     """As a failed attempt, with its reason; by the rules no further attempt follows without it."""
     replay = Replay(plan="p", to=to, edit=Edit((SetHeader("a", b"1"), operation)))
@@ -234,7 +237,7 @@ def test_an_edit_that_does_not_apply_leaves_the_message_where_it_was(
     assert not any(name == "a" for name, _ in kept.headers or [])
     (outcome,) = outcomes_in(entries)
     assert (outcome["result"], outcome["reason"], outcome["attempt"]) == ("remains", 2110, 1)
-    assert told in outcome["detail"]
+    assert text in outcome["detail"]
     assert "edit" not in outcome
 
 
@@ -248,7 +251,7 @@ def test_an_edited_message_whose_target_is_full_is_not_parked_without_its_edit()
     records = instructions((ORIGINS[0], "p"))
     entries = carried_out(records, replay, handler=handler_of(resolve=refuse))
     assert not written(entries, "RETRY")
-    assert [one["result"] for one in outcomes_in(entries)] == ["remains"]
+    assert [outcome["result"] for outcome in outcomes_in(entries)] == ["remains"]
 
 
 def test_an_outcome_has_no_value_of_what_was_edited() -> None:
@@ -315,7 +318,7 @@ def test_a_rule_puts_what_its_transformation_made(action: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "reason", "told"),
+    ("change", "reason", "detail"),
     [
         (None, 2110, "the settings have no [transforms.t]"),
         (
@@ -333,7 +336,7 @@ def test_a_rule_puts_what_its_transformation_made(action: str) -> None:
     ],
 )
 def test_a_transformation_that_fails_is_a_failed_attempt(
-    change: Transform | None, reason: int, told: str
+    change: Transform | None, reason: int, detail: str
 ) -> None:
     """With its reason; the message remains as it was."""
     entries = transformed("RETRY", change)
@@ -342,7 +345,7 @@ def test_a_transformation_that_fails_is_a_failed_attempt(
     assert kept.value == BODY
     (outcome,) = outcomes_in(entries)
     assert (outcome["result"], outcome["reason"], outcome["attempt"]) == ("remains", reason, 1)
-    assert told in outcome["detail"]
+    assert detail in outcome["detail"]
 
 
 def test_an_edit_has_the_last_word_behind_a_transformation() -> None:

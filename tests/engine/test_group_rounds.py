@@ -25,67 +25,73 @@ def application(fail: Any, table: str = TABLE, group: str = "billing", **more: A
     return Application(fail, table, rounds=f"orders.{group}.retry", **more)
 
 
-def puts_of(one: Application) -> Sequence[tuple[str, int, str]]:
+def puts_of(application: Application) -> Sequence[tuple[str, int, str]]:
     """Target, rule and DESTQ of every put, as outcomes tell them."""
     return [
-        (it["target_topic"], it["rule_line"], it["fields"]["DESTQ"])
-        for it in one.outcomes
-        if it["target_topic"]
+        (outcome["target_topic"], outcome["rule_line"], outcome["fields"]["DESTQ"])
+        for outcome in application.outcomes
+        if outcome["target_topic"]
     ]
 
 
-@pytest.mark.parametrize("fail", GROUPS, ids=lambda it: it.__name__)
+@pytest.mark.parametrize("fail", GROUPS, ids=lambda fail: fail.__name__)
 def test_every_round_goes_to_the_topic_of_the_group_and_rules_see_the_original(fail: Any) -> None:
     """As often as RETRY says; the name of the topic does not grow, and patterns go on matching."""
     group = GROUPS[fail]
-    one = application(fail, group=group)
-    one.run()
+    consumers = application(fail, group=group)
+    consumers.run()
     there = f"orders.{group}.retry"
-    assert puts_of(one) == [(there, 2, "orders")] * 3 + [("orders.dead", 3, "orders")]
-    assert len(one.topics.topics["orders"]) == 1
-    rounds = one.topics.topics[there]
-    assert [(it.key, it.value, it.partition) for it in rounds] == [(b"k", b"{}", 0)] * 3
-    assert {dict(it.headers or [])[own.GROUP] for it in rounds} == {group.encode()}
-    assert {it["message"] for it in one.outcomes} == {"DLQ:0:0"}
-    (dead,) = one.topics.topics["orders.dead"]
+    assert puts_of(consumers) == [(there, 2, "orders")] * 3 + [("orders.dead", 3, "orders")]
+    assert len(consumers.topics.topics["orders"]) == 1
+    rounds = consumers.topics.topics[there]
+    assert [(put.key, put.value, put.partition) for put in rounds] == [(b"k", b"{}", 0)] * 3
+    assert {dict(put.headers or [])[own.GROUP] for put in rounds} == {group.encode()}
+    assert {outcome["message"] for outcome in consumers.outcomes} == {"DLQ:0:0"}
+    (dead,) = consumers.topics.topics["orders.dead"]
     letter = decode_dead_letter(dead.value, dead.headers or [], key=dead.key)
     assert letter.fields["DESTQ"] == letter.view.origin.topic == "orders"
 
 
-@pytest.mark.parametrize("fail", GROUPS, ids=lambda it: it.__name__)
+@pytest.mark.parametrize("fail", GROUPS, ids=lambda fail: fail.__name__)
 def test_what_remains_keeps_its_original_topic(fail: Any) -> None:
     """A copy of a dead letter from the topic of a group is decided as that dead letter was."""
     group = GROUPS[fail]
     keeps = TABLE.replace("RETRY(3)", "RETRY(1)").replace("FWD) FWDT('&TOPIC.dead')", "IGNORE)")
-    one = application(fail, keeps, group)
-    one.run()
-    assert one.topics.topics[IDENTITY.remaining_topic]
-    one.started(TABLE.replace("RETRY(3)", "RETRY(1)").replace("30s", "1s"))
-    one.run()
+    consumers = application(fail, keeps, group)
+    consumers.run()
+    assert consumers.topics.topics[IDENTITY.remaining_topic]
+    consumers.started(TABLE.replace("RETRY(3)", "RETRY(1)").replace("30s", "1s"))
+    consumers.run()
     there = f"orders.{group}.retry"
     last = [(there, 2, "orders")] * 2 + [("orders.dead", 3, "orders")]
-    assert puts_of(one) == last
+    assert puts_of(consumers) == last
 
 
 def test_the_next_rule_may_put_to_the_original_topic() -> None:
     """TO(TOPIC) after TO(GROUP): to the original, not to the topic of the group."""
     table = "DIALECT(KAFKA)\nACTION(RETRY) TO(GROUP) RETRY(2)\nACTION(RETRY) RETRY(1)\n"
-    one = application(spring, table)
-    one.run()
-    assert [target for target, _, _ in puts_of(one)] == ["orders.billing.retry"] * 2 + ["orders"]
+    consumers = application(spring, table)
+    consumers.run()
+    assert [target for target, _, _ in puts_of(consumers)] == ["orders.billing.retry"] * 2 + [
+        "orders"
+    ]
 
 
 def test_a_service_that_copies_headers_to_another_event_makes_no_round() -> None:
     """The event's dead letter comes from another topic, which is its original one."""
-    one = application(spring)
-    one.run(rounds=2)
-    copied = one.topics.topics["orders.billing.retry"][-1].headers or []
+    consumers = application(spring)
+    consumers.run(rounds=2)
+    copied = consumers.topics.topics["orders.billing.retry"][-1].headers or []
     event = OutputRecord("invoices", b"i", b"[]", copied, 5)
-    one.topics.topics["DLQ"][:] = [spring(event, 9, int(1000 * BEGIN))]
-    one.topics.committed["DLQ"] = 0
-    one.started("DIALECT(KAFKA)\nACTION(RETRY) TO(GROUP) RETRY(3)\n")
-    one.driver.step(BEGIN + 1_000)
-    (put,) = [it for it in one.outcomes if it["target_topic"] == "invoices.billing.retry"]
+    consumers.topics.topics["DLQ"][:] = [spring(event, 9, int(1000 * BEGIN))]
+    consumers.topics.committed["DLQ"] = 0
+    consumers.started("DIALECT(KAFKA)\nACTION(RETRY) TO(GROUP) RETRY(3)\n")
+    consumers.driver.step(BEGIN + 1_000)
+    (put,) = [
+        outcome
+        for outcome in consumers.outcomes
+        if outcome["target_topic"] == "invoices.billing.retry"
+    ]
     assert put["fields"]["DESTQ"] == "invoices"
     assert (put["message"], put["attempt"], put["hop"]) == ("DLQ:0:0", 1, 0)
 
@@ -97,20 +103,20 @@ def test_a_group_that_drops_redrives_headers_gets_no_longer_name() -> None:
         headers = own.without_own(record.headers or [])
         return spring(record._replace(headers=headers), offset, now)
 
-    one = application(forgetful, "DIALECT(KAFKA)\nACTION(RETRY) TO(GROUP) RETRY(2)\n")
-    one.run(rounds=5)
-    assert {target for target, _, _ in puts_of(one)} == {"orders.billing.retry"}
+    consumers = application(forgetful, "DIALECT(KAFKA)\nACTION(RETRY) TO(GROUP) RETRY(2)\n")
+    consumers.run(rounds=5)
+    assert {target for target, _, _ in puts_of(consumers)} == {"orders.billing.retry"}
 
 
-@pytest.mark.parametrize("fail", [smallrye, streams], ids=lambda it: it.__name__)
+@pytest.mark.parametrize("fail", [smallrye, streams], ids=lambda fail: fail.__name__)
 def test_a_dead_letter_without_a_group_is_a_failed_attempt(fail: Any) -> None:
     """The reason says so, and the next rule has its turn."""
-    one = application(fail)
-    one.run()
-    failed = [it for it in one.outcomes if it["reason"]]
-    assert [it["reason_name"] for it in failed] == ["MQRC_UNKNOWN_OBJECT_NAME"] * 3
+    consumers = application(fail)
+    consumers.run()
+    failed = [outcome for outcome in consumers.outcomes if outcome["reason"]]
+    assert [outcome["reason_name"] for outcome in failed] == ["MQRC_UNKNOWN_OBJECT_NAME"] * 3
     assert "names no consumer group" in failed[0]["detail"]
-    assert puts_of(one) == [("orders.dead", 3, "orders")]
+    assert puts_of(consumers) == [("orders.dead", 3, "orders")]
 
 
 @pytest.mark.parametrize("group", ["with blank", "caf\u00e9", "g" * 240], ids=ascii)
@@ -122,13 +128,15 @@ def test_a_name_that_no_topic_can_have_is_refused(group: str) -> None:
         headers = [(n, group.encode() if "group" in n else v) for n, v in letter.headers or []]
         return letter._replace(headers=headers)
 
-    one = application(fails)
-    one.run()
-    assert puts_of(one) == [("orders.dead", 3, "orders")]
-    assert "not a valid topic name" in next(it["detail"] for it in one.outcomes if it["reason"])
+    consumers = application(fails)
+    consumers.run()
+    assert puts_of(consumers) == [("orders.dead", 3, "orders")]
+    assert "not a valid topic name" in next(
+        outcome["detail"] for outcome in consumers.outcomes if outcome["reason"]
+    )
 
 
-@pytest.mark.parametrize("fail", GROUPS, ids=lambda it: it.__name__)
+@pytest.mark.parametrize("fail", GROUPS, ids=lambda fail: fail.__name__)
 def test_to_group_and_to_topic_differ_only_in_the_target(fail: Any) -> None:
     """Same delays, attempts, keys, values and headers but those that name table and target.
 
@@ -136,17 +144,19 @@ def test_to_group_and_to_topic_differ_only_in_the_target(fail: Any) -> None:
     """
 
     def told(table: str) -> list[Any]:
-        one = application(fail, table, GROUPS[fail])
-        one.run()
-        puts = [*one.topics.topics["orders"][1:], *one.topics.topics[one.rounds]]
+        consumers = application(fail, table, GROUPS[fail])
+        consumers.run()
+        puts = [*consumers.topics.topics["orders"][1:], *consumers.topics.topics[consumers.rounds]]
         vary = {own.TABLE, own.ROUNDS, own.GROUP_TOPIC}
         records = [
-            replace_headers(it, [pair for pair in it.headers or [] if pair[0] not in vary])
-            for it in puts
+            replace_headers(put, [pair for pair in put.headers or [] if pair[0] not in vary])
+            for put in puts
         ]
         names = {"table", "target_topic", "target_queue", "failed_record"}
-        outcomes = [{k: v for k, v in it.items() if k not in names} for it in one.outcomes]
-        return [one.puts, one.failures, records, outcomes]
+        outcomes = [
+            {k: v for k, v in outcome.items() if k not in names} for outcome in consumers.outcomes
+        ]
+        return [consumers.puts, consumers.failures, records, outcomes]
 
     assert told(TABLE) == told(TABLE.replace(" TO(GROUP)", ""))
 

@@ -39,30 +39,32 @@ class OrderedCluster(KnownCluster):
         answers = super().answers(questions)
         memory = self.topics_in_memory
         is_quiet = not memory.waiting("orders") and not memory.waiting("DLQ")
-        rounds = {one: one._replace(is_over=is_quiet) for one in questions.rounds}
+        rounds = {question: question._replace(is_over=is_quiet) for question in questions.rounds}
         return replace(
             answers, rounds=rounds, waiting=dict.fromkeys(questions.waiting, self._waiting())
         )
 
     def _waiting(self) -> dict[bytes, dict[Place, Waiting]]:
-        memory, found = self.topics_in_memory, defaultdict[bytes, dict[Place, Waiting]](dict)
+        memory, waiting = self.topics_in_memory, defaultdict[bytes, dict[Place, Waiting]](dict)
         backoff = IDENTITY.backoff_topic
         logs = {TopicPartition(IDENTITY.retry_topic, 0): IDENTITY.retry_topic}
-        logs |= {TopicPartition(backoff, it): f"{backoff}:{it}" for it in range(PARTITIONS)}
+        logs |= {
+            TopicPartition(backoff, number): f"{backoff}:{number}" for number in range(PARTITIONS)
+        }
         for lane, log in logs.items():
             first = memory.committed[log]
             for offset, record in enumerate(memory.waiting(log), first):
-                mine = own.read_own(record.headers or [])
-                one = Waiting(position_of(mine.identity), record.timestamp)
-                found[record.key or b""][Place(lane, offset)] = one
+                own_headers = own.read_own(record.headers or [])
+                message = Waiting(position_of(own_headers.identity), record.timestamp)
+                waiting[record.key or b""][Place(lane, offset)] = message
         lane = TopicPartition(IDENTITY.remaining_topic, 0)
-        last = {one.key: (at, one) for at, one in enumerate(memory.topics[lane.topic])}
+        last = {record.key: (at, record) for at, record in enumerate(memory.topics[lane.topic])}
         for offset, record in last.values():
-            mine = own.read_own(record.headers or [])
+            own_headers = own.read_own(record.headers or [])
             if record.value is not None:
-                one = Waiting(position_of(mine.identity), record.timestamp)
-                found[mine.key or b""][Place(lane, offset)] = one
-        return found
+                message = Waiting(position_of(own_headers.identity), record.timestamp)
+                waiting[own_headers.key or b""][Place(lane, offset)] = message
+        return waiting
 
 
 @dataclass
@@ -134,9 +136,9 @@ class World:
             return
         known = {
             RecordQuestion("orders", 0, at): Original(
-                one.key, one.value, one.headers or [], one.timestamp
+                order.key, order.value, order.headers or [], order.timestamp
             )
-            for at, one in enumerate(self.memory.topics["orders"])
+            for at, order in enumerate(self.memory.topics["orders"])
         }
         self.driver.cluster = replace(self.driver.cluster, records=known)
         before = {topic: len(records) for topic, records in self.memory.topics.items()}
@@ -151,7 +153,7 @@ class World:
                 self.effects.append((letter.key or b"", int(letter.value or b"")))
 
 
-@pytest.mark.parametrize("fail", [spring, streams], ids=lambda it: it.__name__)
+@pytest.mark.parametrize("fail", [spring, streams], ids=lambda fail: fail.__name__)
 @pytest.mark.parametrize("table", TABLES)
 def test_messages_of_a_key_take_effect_in_the_order_of_their_arrival(
     table: str, fail: Callable[[OutputRecord, int, int], OutputRecord]
@@ -165,14 +167,16 @@ def test_messages_of_a_key_take_effect_in_the_order_of_their_arrival(
         world = World(seed, table, fail=fail)
         world.run()
         for key in {key for key, _ in world.effects}:
-            numbers = [number for one, number in world.effects if one == key]
+            numbers = [number for other, number in world.effects if other == key]
             assert numbers == sorted(set(numbers)), (seed, key)
         if "dead" in table:
             assert len(world.effects) == world.sent, seed
-        outcomes = [json.loads(it.value or b"") for it in world.memory.topics[OUTCOMES]]
-        told = Counter(it["origin"] for it in outcomes if "waits behind" in it.get("detail", ""))
-        assert set(told.values()) <= {1}, seed
-        held += len(told)
+        outcomes = [json.loads(record.value or b"") for record in world.memory.topics[OUTCOMES]]
+        waited = Counter(
+            outcome["origin"] for outcome in outcomes if "waits behind" in outcome.get("detail", "")
+        )
+        assert set(waited.values()) <= {1}, seed
+        held += len(waited)
     assert held
 
 
@@ -185,7 +189,7 @@ def test_without_order_the_same_messages_overtake_each_other() -> None:
         return any(
             numbers != sorted(numbers)
             for key in {key for key, _ in world.effects}
-            if (numbers := [number for one, number in world.effects if one == key])
+            if (numbers := [number for other, number in world.effects if other == key])
         )
 
     assert any(map(overtakes, range(10)))
@@ -234,8 +238,8 @@ def test_a_message_without_a_key_never_waits() -> None:
 
 def test_a_note_is_read_as_it_was_written() -> None:
     """With everything that is known of the round by then."""
-    one = Round("orders", -1, "billing", 5, TopicPartition("DLQ", 1), ((0, 3), (1, 7)), 9)
-    assert Round.read(None, [(own.IN_ROUND, one.value)]) == one
-    assert Round.read(b"", [(own.IN_ROUND, one.value)]) is None
+    first = Round("orders", -1, "billing", 5, TopicPartition("DLQ", 1), ((0, 3), (1, 7)), 9)
+    assert Round.read(None, [(own.IN_ROUND, first.value)]) == first
+    assert Round.read(b"", [(own.IN_ROUND, first.value)]) is None
     assert Round.read(None, [(own.IN_ROUND, b"x")]) is None
     assert Round.read(None, []) is None

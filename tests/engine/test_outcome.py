@@ -54,14 +54,14 @@ def members_of(text: str) -> dict[str, Any]:
     return members
 
 
-def decided(**told: Any) -> dict[str, Any]:
+def decided(**facts: Any) -> dict[str, Any]:
     """The members of a decision of which only some matter."""
-    told = {
+    facts = {
         "handler": "dlq", "queue_manager": "", "queue": "DLQ", "table": "0123456789abcdef",
         "attempt": 1, "result": Result.PARKED, "reason": 0, "detail": "", "form": "headers",
-        "target_queue_manager": "", "target_queue": "", "target_topic": "", "fields": {}, **told,
+        "target_queue_manager": "", "target_queue": "", "target_topic": "", "fields": {}, **facts,
     }  # fmt: skip
-    return members_of(Outcome(**told).members)
+    return members_of(Outcome(**facts).members)
 
 
 @pytest.mark.parametrize(
@@ -78,28 +78,28 @@ def decided(**told: Any) -> dict[str, Any]:
 def test_what_is_written_for_a_message_is_an_outcome(records: Records) -> None:
     """It has no member that is not defined, none is lost, and each fits its column."""
     [output] = written(outputs_of(records, handler_of()), "OUT")
-    told = orjson.loads(output.value or b"")
-    key = told.pop("key")
-    assert members_of(Outcome(**told).members) == told
+    outcome = orjson.loads(output.value or b"")
+    key = outcome.pop("key")
+    assert members_of(Outcome(**outcome).members) == outcome
     row = row_of(output.value, 0, 0, 0)
     assert row["malformed"] is None
-    assert row["source_incarnation"] == told["incarnation"]
+    assert row["source_incarnation"] == outcome["incarnation"]
     assert row["message_key"] == (None if key is None else b64decode(key))
 
 
 def test_an_outcome_names_the_replay_that_asked_for_it() -> None:
     """The names are those that an outcome defines."""
     replay = Replay(plan="5f2ac9d01b7e", operator="ann@host", purpose="ticket 4711")
-    told = members_of(replay_members(replay))
-    assert told == {"replay": "5f2ac9d01b7e", "operator": "ann@host", "purpose": "ticket 4711"}
-    assert told.items() <= decided(**told).items()
+    members = members_of(replay_members(replay))
+    assert members == {"replay": "5f2ac9d01b7e", "operator": "ann@host", "purpose": "ticket 4711"}
+    assert members.items() <= decided(**members).items()
 
 
 def test_what_an_earlier_version_did_not_know_is_left_out_where_it_is_empty() -> None:
     """Other texts are there, also where they are empty."""
-    told = decided(error_class="", consumer_group="", action="")
-    assert told["action"] == ""
-    assert {"error_class", "consumer_group", "incarnation", "replay"}.isdisjoint(told)
+    row = decided(error_class="", consumer_group="", action="")
+    assert row["action"] == ""
+    assert {"error_class", "consumer_group", "incarnation", "replay"}.isdisjoint(row)
     assert decided(error_class="java.io.X")["error_class"] == "java.io.X"
 
 
@@ -113,17 +113,19 @@ def test_a_reason_is_named() -> None:
 def test_a_text_is_cut_only_where_it_is_too_long(length: int) -> None:
     """At any depth, however long the others are."""
     text = "ä" * length
-    told = decided(detail=text, fields={"DESTQ": text, "REASON": 2053})
-    for found in (told["detail"], told["fields"]["DESTQ"]):
-        assert (found == text) == (length == LONGEST_TEXT)
-        assert found.startswith("ä" * LONGEST_TEXT)
-    assert told["fields"]["REASON"] == 2053
+    row = decided(detail=text, fields={"DESTQ": text, "REASON": 2053})
+    for shown in (row["detail"], row["fields"]["DESTQ"]):
+        assert (shown == text) == (length == LONGEST_TEXT)
+        assert shown.startswith("ä" * LONGEST_TEXT)
+    assert row["fields"]["REASON"] == 2053
 
 
 def test_the_documentation_lists_every_column() -> None:
     """In order, with type and meaning, and no other."""
     text = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text()
-    rows = "\n".join(f"| `{it.name}` | {it.kind} | {it.meaning} |" for it in COLUMNS)
+    rows = "\n".join(
+        f"| `{column.name}` | {column.kind} | {column.meaning} |" for column in COLUMNS
+    )
     assert f"\n\n| column | type | meaning |\n|---|---|---|\n{rows}\n\n" in text
 
 
@@ -139,14 +141,14 @@ def test_outcome_names_the_record_that_failed(fail: Fail, *, is_prepared: bool) 
     headers = [letter.headers or [] for letter in letters]
     if not is_prepared:
         headers[1] = [*headers[1], ("x", b"1")]
-    keys, values = [one.key for one in letters], [one.value for one in letters]
+    keys, values = [letter.key for letter in letters], [letter.value for letter in letters]
     table = SchemeTable([ENVELOPE.scheme(), NAMELESS.scheme()])
     outputs = outputs_of(
         Records(keys, values, headers, [NOW, NOW], [3, 4]),
         handler_of("DIALECT(KAFKA)\nACTION(RETRY)", schemes=table),
         decoder=DeadLetterDecoder(schemes=table),
     )
-    named = [one.get("failed_record") for one in outcomes_in(outputs)]
+    named = [outcome.get("failed_record") for outcome in outcomes_in(outputs)]
     assert named == ([None, None] if fail in NAMING_NONE else ["orders:0:7", "orders:0:8"])
 
 
@@ -181,6 +183,9 @@ def test_record_that_failed_on_a_groups_topic_has_its_place_there() -> None:
 def test_invalid_place_of_a_record_is_left_out(name: str, raw: bytes) -> None:
     """Anybody may write a header, and the text goes into JSON as it is."""
     letter = spring(OutputRecord("orders", b"k", b"x", [], 5), 7, NOW)
-    headers = [(it, raw if it == f"kafka_dlt-{name}" else was) for it, was in letter.headers or []]
+    headers = [
+        (header, raw if header == f"kafka_dlt-{name}" else was)
+        for header, was in letter.headers or []
+    ]
     [outcome] = outcomes_in(outputs_of(record(b"x", headers), handler_of()))
     assert "failed_record" not in outcome

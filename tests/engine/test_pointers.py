@@ -98,21 +98,21 @@ def test_a_pointer_that_remained_is_a_pointer_still(answer: Original | Gone) -> 
     """Its copy has a key and a value of its own; nothing empty is ever put."""
     outputs, _ = decided("ACTION(IGNORE)", FOUND)
     (copy,) = written(outputs, "REMAINING")
-    one = Original(copy.key, copy.value, copy.headers or [], copy.timestamp)
+    original = Original(copy.key, copy.value, copy.headers or [], copy.timestamp)
     cluster = KnownCluster(records={PLACE: answer})
-    again = cluster.decided(work_on(BACK, SourceKind.REMAINING, one))
+    again = cluster.decided(work_on(BACK, SourceKind.REMAINING, original))
     values = [put.value for put in written(again, "jobs")]
     assert values == ([b"payload"] if answer is FOUND else [])
 
 
 def test_an_original_with_a_header_name_that_cannot_be_read_is_not_put() -> None:
     """It would be another message: the pointer remains, and the outcome names the header."""
-    told = b"the name of header 1 (\\xff) is not UTF-8"
+    detail = b"the name of header 1 (\\xff) is not UTF-8"
     outputs, outcome = decided(
-        BACK, replace(FOUND, headers=[("\ufffd", b""), (own.UNREADABLE, told)])
+        BACK, replace(FOUND, headers=[("\ufffd", b""), (own.UNREADABLE, detail)])
     )
     assert (outcome["result"], outcome["attempt"]) == ("remains", 0)
-    assert told.decode() in outcome["detail"]
+    assert detail.decode() in outcome["detail"]
     (copy,) = written(outputs, "REMAINING")
     assert [name for name, _ in copy.headers or []][:4] == [name for name, _ in TOLD]
 
@@ -145,12 +145,12 @@ def test_what_is_too_large_to_be_copied_waits_as_a_pointer_to_its_original(
 ) -> None:
     """The outcome says what is cut and where it is; a table that can place it puts all of it."""
     mqdlh = ("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q")
-    told = replace(large, headers=[*mqdlh, *large.headers])
+    pointer = replace(large, headers=[*mqdlh, *large.headers])
     table = "ACTION(IGNORE)" if kind is SourceKind.REMAINING else BACK
     facts = SMALL | {"Q": TopicFacts(max_message_bytes=1_000)}
     topic = "REMAINING" if kind is SourceKind.REMAINING else "RETRY"
     cluster = KnownCluster(facts)
-    outputs = cluster.decided(work_on(table, SourceKind.DEAD_LETTERS, told))
+    outputs = cluster.decided(work_on(table, SourceKind.DEAD_LETTERS, pointer))
     (outcome,) = written(outputs, "OUT")
     (copy,) = written(outputs, topic)
     assert wire_size(copy.key, copy.value, copy.headers or []) < 700_000 - 100_000
@@ -158,7 +158,7 @@ def test_what_is_too_large_to_be_copied_waits_as_a_pointer_to_its_original(
     assert f"cut from the copy: {part} (" in detail
     assert detail.endswith("the original is at DLQ:0:0")
 
-    cluster = KnownCluster(records={RecordQuestion("DLQ", 0, 0): told})
+    cluster = KnownCluster(records={RecordQuestion("DLQ", 0, 0): pointer})
     kept = Original(copy.key, copy.value, copy.headers or [], 77)
     (put,) = written(cluster.decided(work_on(BACK, kind, kept)), "Q")
     assert (put.key, put.value) == (large.key, large.value)
@@ -166,13 +166,13 @@ def test_what_is_too_large_to_be_copied_waits_as_a_pointer_to_its_original(
     again = cluster.decided(work_on("ACTION(IGNORE)", kind, kept))
     assert own.CUT not in dict(written(again, "REMAINING")[0].headers or [])
 
-    for found, why in (
-        (replace(told, value=b"another"), "another record"),
+    for original, why in (
+        (replace(pointer, value=b"another"), "another record"),
         (Gone("it has offsets 12 to 40"), "12 to 40"),
     ):
-        if part != "value" and isinstance(found, Original):
+        if part != "value" and isinstance(original, Original):
             continue
-        gone = KnownCluster(SMALL, records={RecordQuestion("DLQ", 0, 0): found})
+        gone = KnownCluster(SMALL, records={RecordQuestion("DLQ", 0, 0): original})
         outputs = gone.decided(work_on(BACK, kind, kept))
         (became,) = outcomes_in(outputs)
         assert (became["result"], why in became["detail"]) == ("remains", True)
@@ -197,9 +197,9 @@ def test_an_outcome_is_small_whatever_the_record_says() -> None:
         assert len(outcome.value or b"") < 200_000
 
 
-def work_on(table: str, kind: SourceKind, one: Original) -> Slice:
+def work_on(table: str, kind: SourceKind, original: Original) -> Slice:
     """One attempt on one record, whatever it is."""
-    rows = Records([one.key], [one.value], [one.headers], [one.timestamp], [0])
+    rows = Records([original.key], [original.value], [original.headers], [original.timestamp], [0])
     return slice_of(rows, handler_of(table), kind=kind, topic="DLQ", partition=0)
 
 

@@ -52,8 +52,8 @@ TARGETS: Final = {
 def envelope(record: OutputRecord, offset: int, now: int) -> OutputRecord:
     """A program that wraps the value, and names no timestamp."""
     del offset
-    told = {"topic": record.topic, "error": "E", "payload": (record.value or b"").decode()}
-    return OutputRecord("DLQ", record.key, json.dumps(told).encode(), record.headers, now)
+    failure = {"topic": record.topic, "error": "E", "payload": (record.value or b"").decode()}
+    return OutputRecord("DLQ", record.key, json.dumps(failure).encode(), record.headers, now)
 
 
 class Life(NamedTuple):
@@ -77,7 +77,7 @@ def decided(
     records = Records([read.key], [read.value], [read.headers or []], [read.timestamp], [0])
     decoder = DeadLetterDecoder(schemes=SCHEMES)
     outputs = cluster.decided(slice_of(records, handler, kind=kind, now=now, decoder=decoder))
-    details = [one["detail"] for one in outcomes_in(outputs)]
+    details = [outcome["detail"] for outcome in outcomes_in(outputs)]
     return Life(written(outputs, "orders"), written(outputs, "RETRY"), details)
 
 
@@ -250,7 +250,7 @@ def test_puts_of_applications_live_too() -> None:
         (old, jobs.NOW, 77),
         (old._replace(timestamp=80_000), 80_000, 80_000),
     ):
-        (one,) = job.decide(put_topic("QM1"), [record])
-        (put,) = one.written
+        (outcome,) = job.decide(put_topic("QM1"), [record])
+        (put,) = outcome.written
         assert (put.topic, put.timestamp, own_time_of(put)) == ("QM1--A", timestamp, own_time)
-        assert ("with the time of the put" in one.row["detail"]) is (timestamp != own_time)
+        assert ("with the time of the put" in outcome.row["detail"]) is (timestamp != own_time)

@@ -60,9 +60,9 @@ INTAKE, TRANSMISSION, DEAD = "A--redrive-put", "A--B", "A--DEAD.Q"
 
 def topology() -> Topology:
     """Two managers; the second has no dead-letter queue."""
-    found = read_topology(SCRIPTS).topology
-    assert found is not None
-    return found
+    topology = read_topology(SCRIPTS).topology
+    assert topology is not None
+    return topology
 
 
 def work_on(
@@ -82,7 +82,7 @@ def work_on(
     table: str = "0" * 16,
 ) -> Slice:
     definitions = of or topology()
-    sources = {one.topic: one for one in topics_of(definitions) if one.is_read}
+    sources = {topic.topic: topic for topic in topics_of(definitions) if topic.is_read}
     receiver = receiving_queue_managers(definitions, {source: sources[source]})[source]
 
     def check(answer: Destination | Refusal) -> Destination | Refusal:
@@ -103,7 +103,7 @@ def results(work: Slice) -> tuple[list[OutputRecord], dict[str, Any]]:
     """What is written besides the outcome, and the outcome."""
     outputs = OPEN.decided(work)
     (outcome,) = outcomes_in(outputs)
-    return [one for _, one in outputs if one.topic != "OUT"], outcome
+    return [record for _, record in outputs if record.topic != "OUT"], outcome
 
 
 def names(queue: str, queue_manager: str = "", **fields: str) -> Headers:
@@ -159,10 +159,10 @@ def test_persistence_and_reply_to_are_settled_by_the_first_put_only() -> None:
 
 def test_nothing_of_a_slice_overtakes_the_message_that_stops_its_channel() -> None:
     """What lies behind it is kept with it, in order, though it could be put; the first goes."""
-    sources = {one.topic: one for one in topics_of(topology()) if one.is_read}
+    sources = {topic.topic: topic for topic in topics_of(topology()) if topic.is_read}
     receiver = receiving_queue_managers(topology(), sources)[TRANSMISSION]
     decider = PutDecider(
-        identity_of(TRANSMISSION, queue_manager="A"), receiver, lambda one: one,
+        identity_of(TRANSMISSION, queue_manager="A"), receiver, lambda identity: identity,
         table_id="0" * 16, hop_limit=25, channel=("A", "A.TO.B"),
     )  # fmt: skip
     queues = ("Q", "NONE", "Q", "Q")
@@ -174,8 +174,8 @@ def test_nothing_of_a_slice_overtakes_the_message_that_stops_its_channel() -> No
     work = slice_of(
         records, decider, kind=SourceKind.PUTS, topic=TRANSMISSION, partition=2, now=NOW
     )
-    written = [one for _, one in OPEN.decided(work) if one.topic in {"B--Q", "REMAINING"}]
-    assert [(one.topic, one.value) for one in written] == [
+    written = [record for _, record in OPEN.decided(work) if record.topic in {"B--Q", "REMAINING"}]
+    assert [(record.topic, record.value) for record in written] == [
         ("B--Q", b"1"), ("REMAINING", b"2"), ("REMAINING", b"3"), ("REMAINING", b"4"),
     ]  # fmt: skip
 
@@ -282,8 +282,8 @@ def test_an_expiry_is_capped_by_the_names_on_the_path() -> None:
         given = {} if expiry is None else {"Expiry": expiry}
         (put,), _ = results(work_on(b"x", names("SOON", **given)))
         assert put.topic == "A--Q"
-        found = dict(put.headers or [])["JMS_IBM_MQMD_Expiry"]
-        assert found == (expected or expiry.encode())  # type: ignore[union-attr]
+        left = dict(put.headers or [])["JMS_IBM_MQMD_Expiry"]
+        assert left == (expected or expiry.encode())  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("default", ["OPEN", "NOTFIXED", "GROUP"])
@@ -299,14 +299,14 @@ def test_puts_of_one_open_or_group_go_one_way(default: str) -> None:
         )
         for name in ("A", "B", "C", "D")
     ]
-    found = read_topology(files).topology
-    assert found is not None
+    topology = read_topology(files).topology
+    assert topology is not None
 
     def ways(count: int, *bind: tuple[str, bytes]) -> set[str]:
         written = set()
         for offset in range(count):
             headers = [*names("I"), *bind]
-            (put,), _ = results(work_on(b"x", headers, of=found, offset=offset))
+            (put,), _ = results(work_on(b"x", headers, of=topology, offset=offset))
             assert set(dict(bind)) - {"redrive.bind"} <= set(dict(put.headers or []))
             assert "redrive.bind" not in dict(put.headers or [])
             written.add(put.topic)
@@ -328,8 +328,8 @@ def test_puts_of_one_open_or_group_go_one_way(default: str) -> None:
 def test_a_refused_report_is_a_dead_letter_and_the_message_is_not_touched() -> None:
     """What the broker refuses of a report changes nothing of the put that it tells of."""
     work = work_on(b"body", names("Q", Report="256", ReplyToQ="Q"))
-    ((_, put), (report, told), _) = OPEN.decided(work)
-    assert (put.topic, put.value, told.topic, told.value) == ("A--Q", b"body", "A--Q", b"")
+    ((_, put), (report, reported), _) = OPEN.decided(work)
+    assert (put.topic, put.value, reported.topic, reported.value) == ("A--Q", b"body", "A--Q", b"")
     work.refuse([Refused(report, 2102, "no room")], ["A--Q"])
     ((_, same), (second, dead), (_, outcome)) = OPEN.decided(work)
     assert (same, dead.topic) == (put, DEAD)
@@ -363,7 +363,7 @@ def test_a_put_too_large_to_be_kept_waits_as_a_pointer_and_is_put_whole_when_it_
     facts = {name: TopicFacts(max_message_bytes=700_000) for name in ("B--Q", "REMAINING")}
     facts["B--Q"] = TopicFacts(max_message_bytes=1_000, is_uncompressed=True)
     outputs = KnownCluster(facts).decided(work_on(b"m", large, source=TRANSMISSION))
-    copy, outcome = [one for _, one in outputs]
+    copy, outcome = [record for _, record in outputs]
     assert (copy.topic, json.loads(outcome.value or b"")["result"]) == ("REMAINING", "remains")
     assert wire_size(copy.key, copy.value, copy.headers or []) < 10_000
 
@@ -375,7 +375,7 @@ def test_a_put_too_large_to_be_kept_waits_as_a_pointer_and_is_put_whole_when_it_
     ):
         cluster = KnownCluster(records={place: answer})
         again = work_on(b"m", copy.headers or [], source=TRANSMISSION, kind=SourceKind.UNDELIVERED)
-        written = [one for _, one in cluster.decided(again)]
+        written = [record for _, record in cluster.decided(again)]
         assert json.loads(written[-1].value or b"")["result"] == result
         if result == "routed":
             assert written[0].topic == "B--Q"
@@ -386,18 +386,18 @@ def test_a_put_too_large_to_be_kept_waits_as_a_pointer_and_is_put_whole_when_it_
 
 def test_a_message_with_a_header_name_that_cannot_be_read_remains_and_stops_nothing() -> None:
     """Its copy has names that can be read, so that new definitions may put it."""
-    told = b"the name of header 3 (\\xff) is not UTF-8"
-    headers = [*names("Q", "B"), ("\ufffd", b"x"), (own.UNREADABLE, told)]
+    detail = b"the name of header 3 (\\xff) is not UTF-8"
+    headers = [*names("Q", "B"), ("\ufffd", b"x"), (own.UNREADABLE, detail)]
     (copy,), outcome = results(work_on(b"m", headers, source=TRANSMISSION, channel=("A", "A.TO.B")))
     assert (outcome["result"], outcome["reason"]) == ("remains", Reason.FORMAT_ERROR)
-    assert told.decode() in outcome["detail"]
+    assert detail.decode() in outcome["detail"]
     assert (copy.topic, copy.value) == ("REMAINING", b"m")
     assert own.UNREADABLE not in dict(copy.headers or [])
     assert ("\ufffd", b"x") in (copy.headers or [])
     again = work_on(b"m", copy.headers or [], source=TRANSMISSION, kind=SourceKind.UNDELIVERED)
     written, outcome = results(again)
     assert outcome["result"] == "routed"
-    assert [one.topic for one in written] == ["B--Q", "REMAINING"]
+    assert [record.topic for record in written] == ["B--Q", "REMAINING"]
 
 
 @pytest.mark.parametrize("kind", [SourceKind.PUTS, SourceKind.UNDELIVERED])
@@ -407,8 +407,10 @@ def test_a_channel_stops_at_a_message_that_can_be_put_nowhere(kind: SourceKind) 
     channel = ("A", "A.TO.B")
     work = work_on(b"x", lost, source=TRANSMISSION, channel=channel, kind=kind)
     written, outcome = results(work)
-    (kept,) = [one for one in written if one.topic == "REMAINING" and one.value is not None]
-    (stopped,) = [one for one in written if one.topic == "TABLES"]
+    (kept,) = [
+        record for record in written if record.topic == "REMAINING" and record.value is not None
+    ]
+    (stopped,) = [record for record in written if record.topic == "TABLES"]
     assert (kept.value, outcome["result"]) == (b"x", "remains")
     states = states_of({(stopped.key or b"").decode(): json.loads(stopped.value or b"")})
     assert states.running == {channel: False}
@@ -421,7 +423,7 @@ def test_a_channel_stops_at_a_message_that_can_be_put_nowhere(kind: SourceKind) 
 def test_a_channel_goes_on_while_nothing_stays(headers: Headers) -> None:
     """A message that is put, or that a fast channel discards, stops nothing."""
     written, _ = results(work_on(b"x", headers, source=TRANSMISSION, channel=("A", "A.TO.B")))
-    assert "TABLES" not in {one.topic for one in written}
+    assert "TABLES" not in {record.topic for record in written}
 
 
 def test_a_message_expires_after_its_last_tenth_of_a_second() -> None:
@@ -469,7 +471,7 @@ def test_every_put_has_one_outcome_and_one_effect_at_most(
     A report may come with it.
     """
     written, outcome = results(work_on(value, headers, source=source))
-    effects = [one for one in written if "redrive.id" in dict(one.headers or [])]
+    effects = [record for record in written if "redrive.id" in dict(record.headers or [])]
     assert len(effects) == (outcome["result"] not in {"discarded", "expired"})
     assert len(written) - len(effects) <= 1
     for record in effects:
@@ -485,10 +487,12 @@ def test_a_channel_takes_its_messages_by_priority_then_as_they_came(
 ) -> None:
     """The reference: all of the highest priority first, and so on down."""
     headers: list[Headers] = [
-        [*names("Q", "B")] if one is None else [*names("Q", "B"), ("JMS_IBM_MQMD_Priority", one)]
-        for one in priorities
+        [*names("Q", "B")]
+        if priority is None
+        else [*names("Q", "B"), ("JMS_IBM_MQMD_Priority", priority)]
+        for priority in priorities
     ]
-    numbers = [{b"-1": -1, b"3": 3, b"9": 9}.get(one or b"", 0) for one in priorities]
+    numbers = [{b"-1": -1, b"3": 3, b"9": 9}.get(priority or b"", 0) for priority in priorities]
     count = len(numbers)
     records = Records([None] * count, [b"x"] * count, headers, [NOW] * count, list(range(count)))
     expected = [row for level in range(9, -2, -1) for row in range(count) if numbers[row] == level]
@@ -513,9 +517,9 @@ def disabled(*, with_dead_letters: bool) -> Topology:
     script = SCRIPTS[1].data.replace(b"QLOCAL(Q)", b"QLOCAL(Q) PUT(DISABLED)")
     if with_dead_letters:
         script += b"ALTER QMGR DEADQ(DEAD.Q)\nDEFINE QLOCAL(DEAD.Q)\n"
-    found = read_topology((SCRIPTS[0], SourceText("B.mqsc", script))).topology
-    assert found is not None
-    return found
+    topology = read_topology((SCRIPTS[0], SourceText("B.mqsc", script))).topology
+    assert topology is not None
+    return topology
 
 
 def tried_again(parked: OutputRecord, retries: int, of: Topology, table: str = "0" * 16) -> Slice:
@@ -649,7 +653,7 @@ def test_a_report_of_an_arrival_that_no_queue_takes_is_a_dead_letter() -> None:
     """On the queue of the handler; its message is put all the same."""
     job = job_of_rules("ACTION(RETRY)\n", "ALTER QL(ANSWERS) PUT(DISABLED)\n")
     written = returned(job, "Q", [*_ASKS.items()], Form.BINARY)
-    assert [one.topic for one in written] == ["QM1--Q", DEAD_LETTERS]
+    assert [record.topic for record in written] == ["QM1--Q", DEAD_LETTERS]
 
 
 @pytest.mark.parametrize(

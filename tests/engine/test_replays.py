@@ -45,15 +45,15 @@ def copy_of(origin: bytes) -> OutputRecord:
     return OutputRecord("REMAINING", origin, b"body", headers, NOW, 3)
 
 
-def instructions(*told: tuple[bytes, str]) -> Records:
+def instructions(*rows: tuple[bytes, str]) -> Records:
     """An instruction for each origin and plan."""
-    copies = [(copy_of(origin), plan) for origin, plan in told]
+    copies = [(copy_of(origin), plan) for origin, plan in rows]
     return Records(
         [copy.key for copy, _ in copies],
         [copy.value for copy, _ in copies],
         [[*(copy.headers or []), (own.REPLAY, plan.encode())] for copy, plan in copies],
-        [NOW] * len(told),
-        list(range(len(told))),
+        [NOW] * len(rows),
+        list(range(len(rows))),
     )
 
 
@@ -67,7 +67,7 @@ def carried_out(
     """What is written for instructions while all messages remain, or as said."""
     there = {origin: number for number, origin in enumerate(ORIGINS)} if copies is None else copies
     cluster = KnownCluster(
-        copies=there, replays={one.plan: one for one in replays}, replayed=replayed
+        copies=there, replays={replay.plan: replay for replay in replays}, replayed=replayed
     )
     return cluster.decided(slice_of(records, handler or handler_of(), kind=SourceKind.REPLAYS))
 
@@ -96,12 +96,12 @@ def test_a_replay_to_the_group_puts_to_its_topic_under_any_table(table: str) -> 
     replay = Replay(plan="p", to=To.GROUP)
     records = instructions((ORIGINS[0], "p"), (ORIGINS[1], "p"))
     letter = spring(OutputRecord("orders", b"k", b"{}", [], 5), 7, 5)
-    mine = [pair for pair in records.headers[0] if pair[0].startswith("redrive.")]
-    records.headers[0][:] = [*(letter.headers or []), *mine]
+    own_headers = [pair for pair in records.headers[0] if pair[0].startswith("redrive.")]
+    records.headers[0][:] = [*(letter.headers or []), *own_headers]
     entries = carried_out(records, replay, handler=handler_of(table))
     (put,) = written(entries, "orders.billing.retry")
-    told = own.read_own(put.headers or []).group_topic
-    assert told == own.GroupTopic("orders.billing.retry", "orders", 0)
+    group_topic = own.read_own(put.headers or []).group_topic
+    assert group_topic == own.GroupTopic("orders.billing.retry", "orders", 0)
     first, second = outcomes_in(entries)
     assert (first["result"], second["result"]) == ("retried", "remains")
     assert "names no consumer group" in second["detail"]
@@ -155,8 +155,8 @@ def test_a_put_that_fails_leaves_the_message_as_it_was() -> None:
 def test_a_discarded_message_leaves_a_tombstone_and_an_outcome() -> None:
     """Nothing is put."""
     entries = carried_out(instructions((ORIGINS[0], "p")), Replay(plan="p", to=To.DISCARD))
-    assert [one.value for one in written(entries, "REMAINING")] == [None]
-    assert [one["result"] for one in outcomes_in(entries)] == ["discarded"]
+    assert [record.value for record in written(entries, "REMAINING")] == [None]
+    assert [outcome["result"] for outcome in outcomes_in(entries)] == ["discarded"]
     assert len(entries) == 2
 
 
@@ -165,25 +165,27 @@ def test_a_discarded_message_leaves_a_tombstone_and_an_outcome() -> None:
     st.dictionaries(st.sampled_from(ORIGINS), st.sampled_from([7, TAKEN_AWAY])),
 )
 def test_whatever_is_asked_for_each_message_that_remains_is_placed_once(
-    told: list[tuple[bytes, str]], copies: dict[bytes, int]
+    rows: list[tuple[bytes, str]], copies: dict[bytes, int]
 ) -> None:
     """Twice in one plan, in two plans, cancelled, never accepted, gone, never there."""
     cancelled = replace(ORIGINAL, plan="c", cancelled_by="bob")
     entries = carried_out(
-        instructions(*told),
+        instructions(*rows),
         ORIGINAL,
         Replay(plan="q", to=To.QUEUE, queue="Q"),
         cancelled,
         copies=copies,
     )
-    results = Counter(one["result"] for one in outcomes_in(entries))
-    assert sum(results.values()) == len(told), "each instruction has an outcome"
-    wanted = {origin for origin, plan in told if plan in "pq"}
+    results = Counter(outcome["result"] for outcome in outcomes_in(entries))
+    assert sum(results.values()) == len(rows), "each instruction has an outcome"
+    wanted = {origin for origin, plan in rows if plan in "pq"}
     placed = {origin for origin in wanted if copies.get(origin) == 7}
-    puts = Counter(own.read_own(one.headers or []).identity for one in written(entries, "Q"))
+    puts = Counter(own.read_own(record.headers or []).identity for record in written(entries, "Q"))
     assert puts == {origin.decode(): 1 for origin in placed}
-    assert Counter(one.key for one in written(entries, "REMAINING")) == dict.fromkeys(placed, 1)
-    assert results["cancelled"] == sum(1 for _, plan in told if plan == "c")
+    assert Counter(record.key for record in written(entries, "REMAINING")) == dict.fromkeys(
+        placed, 1
+    )
+    assert results["cancelled"] == sum(1 for _, plan in rows if plan == "c")
 
 
 ASKED = 7
@@ -195,7 +197,8 @@ ASKED = 7
     st.sampled_from([b"2:%d" % ASKED, b"1", b"x"]),
     st.integers(ASKED - 2, ASKED + 2),
     st.dictionaries(
-        st.sampled_from([one.decode() for one in ORIGINS[:2]]), st.integers(ASKED - 3, ASKED + 3)
+        st.sampled_from([origin.decode() for origin in ORIGINS[:2]]),
+        st.integers(ASKED - 3, ASKED + 3),
     ),
 )
 def test_a_message_is_restored_only_while_no_outcome_says_that_it_was_placed(
@@ -221,15 +224,15 @@ def test_a_copy_that_was_replayed_is_not_evaluated_again() -> None:
     copies = {ORIGINS[0]: TAKEN_AWAY, ORIGINS[1]: 1, ORIGINS[2]: 9}
     letters = [copy_of(origin) for origin in ORIGINS[:3]]
     records = Records(
-        [one.key for one in letters],
-        [one.value for one in letters],
-        [one.headers or [] for one in letters],
+        [letter.key for letter in letters],
+        [letter.value for letter in letters],
+        [letter.headers or [] for letter in letters],
         [NOW] * 3,
         [0, 1, 2],
     )
     work = slice_of(records, handler_of(), kind=SourceKind.REMAINING, may_be_gone=True)
     entries = KnownCluster(copies=copies).decided(work)
-    assert [one["origin"] for one in outcomes_in(entries)] == ["DLQ:3:1"]
+    assert [outcome["origin"] for outcome in outcomes_in(entries)] == ["DLQ:3:1"]
 
 
 INTERVAL = 5_000
@@ -251,12 +254,12 @@ def tried(ages: list[int], *orders: Replay, handler: RulesDecider | None = None)
     copies = [copy_of(f"DLQ:3:{number}".encode()) for number in range(len(ages))]
     records = Records(
         [b"k"] * len(ages),
-        [one.value for one in copies],
-        [[*(one.headers or []), (own.FAILURES, b"1"), (own.TABLE, b"0" * 16)] for one in copies],
+        [copy.value for copy in copies],
+        [[*(copy.headers or []), (own.FAILURES, b"1"), (own.TABLE, b"0" * 16)] for copy in copies],
         [NOW - age for age in ages],
         list(range(len(ages))),
     )
-    cluster = KnownCluster(replays={one.plan: one for one in orders})
+    cluster = KnownCluster(replays={order.plan: order for order in orders})
     return cluster.decided(slice_of(records, handler or handler_of(), kind=SourceKind.RETRIES))
 
 
@@ -280,18 +283,20 @@ def test_of_parked_messages_those_named_are_dealt_with_and_others_wait_until_the
         for number, (to, named, is_cancelled) in enumerate(asked)
     ]
     entries = tried(ages, *orders)
-    puts = {own.read_own(one.headers or []).origin or own.read_own(one.headers or []).identity
-            for one in written(entries, "Q")}  # fmt: skip
-    kept = {(one.key or b"").decode() for one in written(entries, "REMAINING")}
-    waits = {own.read_own(one.headers or []).origin: one for one in written(entries, "RETRY")}
+    puts = {own.read_own(record.headers or []).origin or own.read_own(record.headers or []).identity
+            for record in written(entries, "Q")}  # fmt: skip
+    kept = {(record.key or b"").decode() for record in written(entries, "REMAINING")}
+    waits = {
+        own.read_own(record.headers or []).origin: record for record in written(entries, "RETRY")
+    }
     last_named = max((max(named) for _, named, _ in asked), default=-1)
     for number, age in enumerate(ages):
         name = f"DLQ:3:{number}"
-        told = [to for to, named, is_cancelled in asked if number in named and not is_cancelled]
+        targets = [to for to, named, is_cancelled in asked if number in named and not is_cancelled]
         is_due = age >= INTERVAL or number > last_named
         expected = (name in puts, name in kept, name in waits)
-        if told:
-            assert expected == (told[-1] is To.ATTEMPT, told[-1] is To.REMAIN, False)
+        if targets:
+            assert expected == (targets[-1] is To.ATTEMPT, targets[-1] is To.REMAIN, False)
         else:
             assert expected == (is_due, False, not is_due)
         if name in waits:
@@ -322,7 +327,7 @@ def test_rubbish_on_the_replay_topic_is_skipped() -> None:
     """It has an outcome, and nothing happens."""
     for value in (None, b"", b"x"):
         entries = carried_out(record(value, [("redrive.replay", b"\xff")]))
-        assert [one["result"] for one in outcomes_in(entries)] == ["skipped"]
+        assert [outcome["result"] for outcome in outcomes_in(entries)] == ["skipped"]
         assert len(entries) == 1
 
 
@@ -374,7 +379,7 @@ _MAYBE: dict[str, tuple[bytes, ...]] = {
 def _uniform_instructions(draw: st.DrawFn) -> Records:
     """Instructions that all carry the same header names."""
     more = draw(st.lists(st.sampled_from(sorted(_MAYBE)), unique=True))
-    plans = st.sampled_from([*(one.plan for one in _REPLAYS), "unknown"])
+    plans = st.sampled_from([*(replay.plan for replay in _REPLAYS), "unknown"])
     origins = st.sampled_from([*ORIGINS, b"DLQ:3:9", b"no identity"])
     rows = draw(st.integers(1, 6))
     keys: list[bytes | None] = []
@@ -433,7 +438,7 @@ def test_a_plan_that_is_cancelled_between_two_slices_of_a_batch_does_no_more() -
             copies={origin: index for index, origin in enumerate(ORIGINS)},
             replays={"p": replace(ORIGINAL, cancelled_by=operator)},
         )
-        results += [one["result"] for one in outcomes_in(cluster.decided(work))]
+        results += [outcome["result"] for outcome in outcomes_in(cluster.decided(work))]
     assert results == ["retried", "cancelled"]
 
 

@@ -42,7 +42,7 @@ from redrive.messages import own_headers as own
 from redrive.rules import parse
 from redrive.rules.backoff import JITTER
 
-SCHEME_TABLE = SchemeTable(one.scheme() for one in (ENVELOPE, NAMELESS))
+SCHEME_TABLE = SchemeTable(scheme.scheme() for scheme in (ENVELOPE, NAMELESS))
 BEGIN = 1_000.0
 """Seconds; when the first processing failed."""
 PROCESSING = 2.0
@@ -116,12 +116,12 @@ class Application:
         """The records that the job can ask for."""
         return {
             RecordQuestion(topic, 0, offset): Original(
-                one.key, one.value, one.headers or [], one.timestamp
+                record.key, record.value, record.headers or [], record.timestamp
             )
             if self.is_readable
             else Gone("this user may not read it", may_come=True, is_denied=True)
             for topic in {"orders", self.rounds}
-            for offset, one in enumerate(self.topics.topics[topic])
+            for offset, record in enumerate(self.topics.topics[topic])
         }
 
     def _step(self, now: float) -> bool:
@@ -157,7 +157,7 @@ class Application:
 @pytest.mark.parametrize("restarts", [False, True], ids=["", "restarts"])
 @pytest.mark.parametrize("is_readable", [True, False], ids=["", "may-not-read"])
 @pytest.mark.parametrize(
-    "fail", [*EVERY, *map(dropping, EVERY)], ids=lambda it: getattr(it, "__name__", "")
+    "fail", [*EVERY, *map(dropping, EVERY)], ids=lambda fail: getattr(fail, "__name__", "")
 )
 def test_rounds_are_found_without_a_setting(
     fail: Fail, *, is_readable: bool, restarts: bool
@@ -172,8 +172,13 @@ def test_rounds_are_found_without_a_setting(
     application.run(restarts=restarts, steps=40)
     assert len(application.puts) == 3
     assert len(application.topics.topics["dead"]) == 1
-    put = [one for one in application.outcomes if one["target_topic"]]
-    assert [(one["rule_line"], one["attempt"]) for one in put] == [(2, 1), (2, 2), (2, 3), (3, 4)]
+    put = [outcome for outcome in application.outcomes if outcome["target_topic"]]
+    assert [(outcome["rule_line"], outcome["attempt"]) for outcome in put] == [
+        (2, 1),
+        (2, 2),
+        (2, 3),
+        (3, 4),
+    ]
 
 
 def test_rounds_of_a_group_are_found_without_a_setting() -> None:
@@ -196,7 +201,7 @@ def test_what_is_only_forwarded_is_not_asked() -> None:
     assert cluster.records_asked == []
 
 
-@pytest.mark.parametrize("fail", [spring, watermill], ids=lambda it: it.__name__)
+@pytest.mark.parametrize("fail", [spring, watermill], ids=lambda fail: fail.__name__)
 def test_a_backlog_from_before_the_first_start_is_put_without_asking(fail: Fail) -> None:
     """It cannot be a round. What comes back of it is counted all the same."""
     application = Application(dropping(fail), since=1)
@@ -271,7 +276,7 @@ def waits(application: Application) -> Sequence[float]:
     return [put - failed for failed, put in pairs]
 
 
-@pytest.mark.parametrize("fail", SCHEMES, ids=lambda it: it.__name__)
+@pytest.mark.parametrize("fail", SCHEMES, ids=lambda fail: fail.__name__)
 def test_a_message_that_always_fails_is_put_exactly_as_often_as_retry_says(fail: Any) -> None:
     """Each time after its delay, then the next rule has its turn at once, as one message."""
     application = Application(fail)
@@ -283,13 +288,18 @@ def test_a_message_that_always_fails_is_put_exactly_as_often_as_retry_says(fail:
     (dead,) = application.topics.topics["dead"]
     assert dead.value == b"{}"
     assert (("tenant", b"acme") in (dead.headers or [])) == (fail is not streams)
-    put = [one for one in application.outcomes if one["target_topic"]]
-    assert [(one["rule_line"], one["attempt"]) for one in put] == [(2, 1), (2, 2), (2, 3), (3, 4)]
-    assert {one["message"] for one in application.outcomes} == {"DLQ:0:0"}
+    put = [outcome for outcome in application.outcomes if outcome["target_topic"]]
+    assert [(outcome["rule_line"], outcome["attempt"]) for outcome in put] == [
+        (2, 1),
+        (2, 2),
+        (2, 3),
+        (3, 4),
+    ]
+    assert {outcome["message"] for outcome in application.outcomes} == {"DLQ:0:0"}
     assert not application.topics.topics[IDENTITY.remaining_topic]
 
 
-@pytest.mark.parametrize("fail", SCHEMES, ids=lambda it: it.__name__)
+@pytest.mark.parametrize("fail", SCHEMES, ids=lambda fail: fail.__name__)
 def test_a_consumer_that_recovers_ends_the_rounds(fail: Any) -> None:
     """The second round succeeds: nothing comes back, and nothing more happens."""
     application = Application(fail, succeeds_at=2)
@@ -303,7 +313,7 @@ def test_a_round_names_the_group_that_it_is_for() -> None:
     application = Application(spring)
     application.run()
     *puts, dead = [*application.topics.topics["orders"][1:], *application.topics.topics["dead"]]
-    assert [dict(one.headers or [])[own.GROUP] for one in puts] == [b"billing"] * 3
+    assert [dict(put.headers or [])[own.GROUP] for put in puts] == [b"billing"] * 3
     assert own.GROUP not in dict(dead.headers or [])
     assert len([name for name, _ in puts[-1].headers or [] if name == own.GROUP]) == 1
 
@@ -327,7 +337,7 @@ def test_a_fresh_dead_letter_waits_for_the_rest_of_its_delay() -> None:
     assert BEGIN + 30 * (1 - JITTER) < due <= BEGIN + 30
 
 
-@pytest.mark.parametrize("fail", [spring, connect, streams], ids=lambda it: it.__name__)
+@pytest.mark.parametrize("fail", [spring, connect, streams], ids=lambda fail: fail.__name__)
 def test_as_many_rounds_as_retry_says_are_no_loop(fail: Any) -> None:
     """The limit of hops is 25: it counts only what no RETRY counts."""
     table = "DIALECT(KAFKA) RETRYINT(1)\nACTION(RETRY) RETRY(30)\nACTION(QUARANTINE)\n"
@@ -389,7 +399,7 @@ def test_headers_that_a_service_copied_to_another_event_count_for_nothing() -> N
     application.topics.topics["DLQ"][:] = [spring(event, 9, int(1000 * BEGIN))]
     application.topics.committed["DLQ"] = 0
     application.driver.step(BEGIN + 1_000)
-    (put,) = [one for one in application.outcomes if one["target_topic"] == "invoices"]
+    (put,) = [outcome for outcome in application.outcomes if outcome["target_topic"] == "invoices"]
     assert (put["message"], put["attempt"], put["hop"]) == ("DLQ:0:0", 1, 0)
 
 
@@ -425,8 +435,10 @@ def test_a_put_that_fails_is_an_attempt_of_the_same_rule() -> None:
     application.run()
     assert len(application.puts) == 1
     assert len(application.topics.topics["dead"]) == 1
-    tried = [one for one in application.outcomes if one["reason"] or one["target_topic"]]
-    assert [one["attempt"] for one in tried] == [1, 2, 3, 4]
+    tried = [
+        outcome for outcome in application.outcomes if outcome["reason"] or outcome["target_topic"]
+    ]
+    assert [outcome["attempt"] for outcome in tried] == [1, 2, 3, 4]
 
 
 def test_a_name_that_no_topic_has_is_a_failed_attempt() -> None:

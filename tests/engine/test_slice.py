@@ -53,15 +53,15 @@ def slice_of(*parts: PartitionRecords, facts: Facts | None = None) -> Slice:
 
 def places(outputs: Sequence[Entry]) -> list[tuple[int, int]]:
     """Partition and offset of the inputs, as their outcomes tell."""
-    return [(one["partition"], one["offset"]) for one in outcomes_in(outputs)]
+    return [(outcome["partition"], outcome["offset"]) for outcome in outcomes_in(outputs)]
 
 
 def results(outputs: Sequence[Entry]) -> list[str]:
-    return [one["result"] for one in outcomes_in(outputs)]
+    return [outcome["result"] for outcome in outcomes_in(outputs)]
 
 
 def puts(outputs: Sequence[Entry]) -> dict[int, OutputRecord]:
-    return {entry: one for entry, one in outputs if entry != INTERNAL}
+    return {entry: record for entry, record in outputs if entry != INTERNAL}
 
 
 def test_a_slice_asks_for_every_target_at_once_and_then_no_more() -> None:
@@ -71,7 +71,7 @@ def test_a_slice_asks_for_every_target_at_once_and_then_no_more() -> None:
     assert questions == Questions(frozenset({"Q", "R", "S"}))
     work.learn(OPEN.answers(questions))
     assert not work.decide()
-    assert [one.topic for one in puts(work.outputs).values()] == ["Q", "R", "Q", "S"]
+    assert [put.topic for put in puts(work.outputs).values()] == ["Q", "R", "Q", "S"]
 
 
 def test_an_answer_can_lead_to_another_question() -> None:
@@ -86,7 +86,7 @@ def test_an_answer_can_lead_to_another_question() -> None:
     assert work.decide() == Questions(frozenset({"Q"}))
     work.learn(Answers({"Q": MISSING}))
     assert work.decide() == Questions(frozenset({"SPARE"}))
-    assert [one.topic for one in puts(OPEN.decided(work)).values()] == ["SPARE"]
+    assert [put.topic for put in puts(OPEN.decided(work)).values()] == ["SPARE"]
 
 
 def test_the_same_facts_give_the_same_outputs() -> None:
@@ -109,7 +109,7 @@ def test_slices_of_a_batch_share_decisions_until_facts_change() -> None:
 
     def decided(start: int, cluster: KnownCluster = OPEN) -> list[str]:
         work = Slice([part(FIRST, start, ["Q", "R"], handler)], decoder, facts, settings)
-        return [one.topic for one in puts(cluster.decided(work)).values()]
+        return [put.topic for put in puts(cluster.decided(work)).values()]
 
     assert decided(0) == ["Q", "R"]
     resolved.clear()
@@ -176,7 +176,7 @@ def test_a_refusal_changes_the_plan_of_its_own_record_only() -> None:
     work.refuse([Refused(second, 2035, "not authorised")], ["Q"])
     assert work.decide() == Questions(frozenset({"Q"}))
     outputs = OPEN.decided(work)
-    assert puts(outputs) == {entry: one for entry, one in before.items() if entry != second}
+    assert puts(outputs) == {entry: record for entry, record in before.items() if entry != second}
     assert results(outputs) == ["retried", "parked", "retried"]
     assert {failure.reason for failure in work.summary().failures} == {2035}
 
@@ -206,21 +206,21 @@ def test_a_split_keeps_the_order_and_drops_nothing(parts: tuple[PartitionRecords
     first, second = halves
     assert (len(first), len(first) + len(second)) == (len(whole) // 2, len(whole))
     outputs = [*OPEN.decided(first), *OPEN.decided(second)]
-    assert [one for _, one in outputs] == [one for _, one in expected]
+    assert [record for _, record in outputs] == [record for _, record in expected]
     assert {**first.ends(), **second.ends()} == whole.ends()
 
 
 @pytest.mark.parametrize("count", [2, 5, 8])
 def test_a_slice_splits_down_to_single_records(count: int) -> None:
     """Which can't be split any more."""
-    left, found = [slice_of(part(FIRST, 0, ["Q"] * count))], []
+    left, emitted = [slice_of(part(FIRST, 0, ["Q"] * count))], []
     while left:
-        one = left.pop(0)
-        halves = list(one.split())
+        work = left.pop(0)
+        halves = list(work.split())
         left[:0] = halves
         if not halves:
-            found += places(OPEN.decided(one))
-    assert found == [(0, offset) for offset in range(count)]
+            emitted += places(OPEN.decided(work))
+    assert emitted == [(0, offset) for offset in range(count)]
 
 
 @pytest.mark.parametrize("reason", [2030, 2110])

@@ -84,11 +84,13 @@ def test_each_outcome_names_the_trace_of_its_message(
     records, traces = given_messages
     for kind in (SourceKind.DEAD_LETTERS, SourceKind.RETRIES, SourceKind.REMAINING):
         written = [record for _, record in outputs_of(records, handler_of(TABLE), kind=kind)]
-        outcomes = [json.loads(one.value or b"") for one in written if one.topic == "OUT"]
-        assert [one.get("traceparent", "") for one in outcomes] == [*map(read_traceparent, traces)]
+        outcomes = [json.loads(record.value or b"") for record in written if record.topic == "OUT"]
+        assert [outcome.get("traceparent", "") for outcome in outcomes] == [
+            *map(read_traceparent, traces)
+        ]
         for copy in written:
             if copy.topic != "OUT" and copy.value is not None:
-                assert kept(copy) in [traced(one) for one in records.headers]
+                assert kept(copy) in [traced(header) for header in records.headers]
 
 
 def traced(headers: Headers) -> list[bytes | None]:

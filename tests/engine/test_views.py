@@ -71,7 +71,7 @@ BINDINGS: Final = SourceText(
 @st.composite
 def scripts(draw: st.DrawFn) -> tuple[SourceText, ...]:
     """Two queue managers of IBM MQ, with a queue of limited depth for dead letters only."""
-    found = []
+    problems = []
     for name, other in (("QM1", "QM2"), ("QM2", "QM1")):
         lines = [draw(st.sampled_from(LINES)).format(q=q, o=other) for q in "ABC"]
         lines.append(draw(st.sampled_from(CHANNELS)).format(n=name, o=other))
@@ -80,14 +80,14 @@ def scripts(draw: st.DrawFn) -> tuple[SourceText, ...]:
         lines.append(f"DEF CHL(TO.{name}) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME(c)")
         lines.append(draw(st.sampled_from(DEAD_LETTER_QUEUES)))
         lines.append("DEF QL(FULL) MAXDEPTH(9)" if name == "QM1" else "DEF QR(FAR) RQMNAME(QM1)")
-        found.append(SourceText(f"{name}.mqsc", "\n".join(lines).encode()))
-    return (*found, BINDINGS)
+        problems.append(SourceText(f"{name}.mqsc", "\n".join(lines).encode()))
+    return (*problems, BINDINGS)
 
 
 NETWORKS: Final = {
     "mq": scripts(),
     "mqe": sound_networks().map(
-        lambda one: (SourceText("network.yaml", network_text(one).encode()),)
+        lambda network: (SourceText("network.yaml", network_text(network).encode()),)
     ),
 }
 
@@ -132,7 +132,7 @@ def connect(queue: str, *, is_round: bool = False) -> Headers:
     """The headers of what a sink connector could not write, in a round for its group or not."""
     topic = f"{queue}.connect-sink.retry" if is_round else queue
     texts = {"topic": topic, "partition": "0", "connector.name": "sink"}
-    headers: Headers = [(f"__connect.errors.{name}", it.encode()) for name, it in texts.items()]
+    headers: Headers = [(f"__connect.errors.{name}", text.encode()) for name, text in texts.items()]
     return [*headers, (GROUP_TOPIC, GroupTopic(topic, queue, 0).value)] if is_round else headers
 
 
@@ -238,8 +238,8 @@ def test_every_view_says_what_the_job_does(kind: str) -> None:
     ) -> None:
         job = MemoryJob(rules[0], definitions, cluster)
         changed = replace(job, rules=rules[1])
-        check_dead_letters(job, [LETTERS[one] for one in letters], order, changed)
-        check_puts(job, [PUTS[one] for one in puts])
+        check_dead_letters(job, [LETTERS[letter] for letter in letters], order, changed)
+        check_puts(job, [PUTS[put] for put in puts])
 
     check()
 
@@ -251,7 +251,7 @@ def check_dead_letters(
     identity = job.configuration.handlers[0].identity
     first = decided = check_plan(job, DEAD_LETTERS, letters)
     check_explanations(job, first)
-    rows = {one.row["origin"]: [one.row] for one in first}
+    rows = {decision.row["origin"]: [decision.row] for decision in first}
     for _ in range(2):
         waiting = {topic: copies_of(decided, topic) for topic in identity.waiting_topics}
         decided = []
@@ -266,20 +266,23 @@ def check_dead_letters(
 
 def copies_of(decided: Sequence[Decided], topic: str) -> list[OutputRecord]:
     """The copies that wait on a topic."""
-    written = (record for one in decided for record in one.written)
-    return [one for one in written if one.topic == topic and one.value is not None]
+    written = (record for output in decided for record in output.written)
+    return [record for record in written if record.topic == topic and record.value is not None]
 
 
 def check_plan(job: MemoryJob, topic: str, records: Sequence[OutputRecord]) -> list[Decided]:
     """``plan`` names rule, target and result of an attempt, and what follows if all fail."""
     decided, tried = job.decide(topic, records), trial(job, topic, records)
-    pairs = {(id(one.decision), id(it)): (one, it) for one, it in zip(decided, tried, strict=True)}
-    for one, it in pairs.values():
-        row, verdict = one.row, Verdict.of(job.decider, job.context, NO_MASK, it)
-        assert (verdict.line, verdict.target) == (row["rule_line"], str(one.decision.target))
+    pairs = {
+        (id(first.decision), id(second)): (first, second)
+        for first, second in zip(decided, tried, strict=True)
+    }
+    for first, second in pairs.values():
+        row, verdict = first.row, Verdict.of(job.decider, job.context, NO_MASK, second)
+        assert (verdict.line, verdict.target) == (row["rule_line"], str(first.decision.target))
         assert verdict.action == (row["action"] if row["rule_line"] else Disposition.REMAINS)
-        assert (verdict.reason, it.result) == (row["reason"], row["result"])
-        attempts, last = failing(job.decider, it)
+        assert (verdict.reason, second.result) == (row["reason"], row["result"])
+        attempts, last = failing(job.decider, second)
         course = [put.queue for put, number in verdict.course.steps for _ in range(number)]
         assert course == [queue for _, queue in attempts]
         assert verdict.course.discarded == isinstance(last, Discard)
@@ -323,16 +326,16 @@ def failing(decider: RulesDecider, first: Decision) -> tuple[list[tuple[Rule, st
 
 def check_explanations(job: MemoryJob, decided: Sequence[Decided]) -> None:
     """``explain`` names the rules of all attempts, if each that can fail does."""
-    table, tried = job.decider.table, trial(job, DEAD_LETTERS, [one.read for one in decided])
-    courses = {id(one): failing(job.decider, one) for one in tried}
-    for one, first in zip(decided, tried, strict=True):
-        _, key, value, headers, timestamp, *_ = one.read
+    table, tried = job.decider.table, trial(job, DEAD_LETTERS, [output.read for output in decided])
+    courses = {id(outcome): failing(job.decider, outcome) for outcome in tried}
+    for decision, first in zip(decided, tried, strict=True):
+        _, key, value, headers, timestamp, *_ = decision.read
         fields, problem = message_fields(
             WrittenRecord(key, value, headers or [], timestamp), KNOWN, table
         )
         if problem:
-            assert one.decision.rule is None
-        elif one.decision.reason not in {LOOP, NO_PAYLOAD} and not one.row["hop"]:
+            assert decision.decision.rule is None
+        elif decision.decision.reason not in {LOOP, NO_PAYLOAD} and not decision.row["hop"]:
             # Loops and payloads that are gone are not in what patterns look at.
             said = [
                 table.rules[turn.rule]
@@ -345,23 +348,23 @@ def check_explanations(job: MemoryJob, decided: Sequence[Decided]) -> None:
             if last.rule is not None and not last.rule.action.can_fail:
                 applied.append(last.rule)
             assert [id(rule) for rule in said] == [id(rule) for rule in applied]
-            assert said[:1] == [one.decision.rule][: one.decision.rule is not None]
+            assert said[:1] == [decision.decision.rule][: decision.decision.rule is not None]
 
 
 def check_history(
     job: MemoryJob, rows: Mapping[str, list[Row]], decided: Sequence[Decided]
 ) -> None:
     """``history`` names rule, target and time of the next attempt, if outcomes keep enough."""
-    for one in decided:
-        before, rule = rows[one.row["origin"]], one.decision.rule
+    for output in decided:
+        before, rule = rows[output.row["origin"]], output.decision.rule
         said = what_next(before, {"dlq": job.decider})
         if not missing_fields(job.decider.table):
-            place = TopicPartition(one.read.topic, one.read.partition or 0)
+            place = TopicPartition(output.read.topic, output.read.partition or 0)
             assert said.due == before[-1]["time"] + timedelta(seconds=job.decider.interval(place))
-            assert (said.rule_line or 0) == one.row["rule_line"]
-            target = f" to {one.decision.target}" if one.decision.target.queue else ""
+            assert (said.rule_line or 0) == output.row["rule_line"]
+            target = f" to {output.decision.target}" if output.decision.target.queue else ""
             assert rule is None or said.text.endswith(f": {rule.action}{target}")
-        before.append(one.row)
+        before.append(output.row)
 
 
 def check_replay_plan(
@@ -373,9 +376,9 @@ def check_replay_plan(
     """
     nowhere: Any = None
     planner = Planner(job.configuration, nowhere, job.cluster.answers, entries={})
-    planned = planner.puts([rows[(one.key or b"").decode()][0] for one in copies], order)
-    for one, put in zip(job.replay(copies, order.replay("plan")), planned, strict=True):
-        said, done = put.decision, one.decision
+    planned = planner.puts([rows[(copy.key or b"").decode()][0] for copy in copies], order)
+    for decision, put in zip(job.replay(copies, order.replay("plan")), planned, strict=True):
+        said, done = put.decision, decision.decision
         if said is not None:
             assert (said.rule and said.rule.line, put.names) == (
                 done.rule and done.rule.line,
@@ -390,14 +393,14 @@ def check_puts(job: MemoryJob, puts: Sequence[tuple[str, NewMessage, bytes]]) ->
     """``resolve`` and ``put`` name result, reason and topic where each message comes to rest."""
     topology = topology_of(job.definitions)
     tracer = PutTracer(topology, job.deciders, job.facts, job.cluster.answers)
-    places = {one.topic: one.role for one in topics_of(topology)}
+    places = {topic.topic: topic.role for topic in topics_of(topology)}
     for manager in MANAGERS:
-        intake, mine = put_topic(manager), [it[1:] for it in puts if it[0] == manager]
+        intake, puts_there = put_topic(manager), [put[1:] for put in puts if put[0] == manager]
         records = [
-            OutputRecord(intake, None, body, message.headers(), NOW) for message, body in mine
+            OutputRecord(intake, None, body, message.headers(), NOW) for message, body in puts_there
         ]
         for offset, steps in enumerate(job.follow(intake, records)):
-            trace, last = tracer.trace(manager, *mine[offset], offset=offset), steps[-1].row
+            trace, last = tracer.trace(manager, *puts_there[offset], offset=offset), steps[-1].row
             code = trace.problem.code if trace.problem else 0
             assert (trace.topic, code or 0) == (last["target_topic"], last["reason"])
             is_sent = places.get(last["target_topic"]) is TopicRole.TRANSMISSION

@@ -218,7 +218,7 @@ def test_the_assumptions_are_those_that_were_needed() -> None:
     questions.topic("QM1--Q")
     questions.topic("QM1--NO")
     answers = assumed.answers(questions.take_questions())
-    assert {name: one.exists for name, one in answers.topics.items()} == {
+    assert {name: topic.exists for name, topic in answers.topics.items()} == {
         "QM1--Q": True,
         "QM1--NO": False,
     }
@@ -276,8 +276,8 @@ def test_the_walk_ends_where_the_definitions_lead(
     last = puts[len(route.puts) - 1]
     assert (last.result, last.outcome["reason"]) == (Result.ROUTED, 0)
     destination = route.puts[-1].resolution.destination
-    found = last.outcome["target_queue"], last.outcome["target_queue_manager"]
-    assert found == (destination.queue, destination.queue_manager)
+    reached = last.outcome["target_queue"], last.outcome["target_queue_manager"]
+    assert reached == (destination.queue, destination.queue_manager)
 
 
 def walked_at(network: Network, asked: OpenRequest, offset: int) -> tuple[Hop, ...]:
@@ -316,9 +316,9 @@ ALL_ON_THE_WAY = [("A", "FAR"), ("A", "GATE"), ("GATE", "FAR")]
     ("queue", "stopped", "end"),
     [
         # Every connection on the way carries the put (resolution specification A.4).
-        *(("NOW", one, "A--redrive-put") for one in ALL_ON_THE_WAY),
+        *(("NOW", queue, "A--redrive-put") for queue in ALL_ON_THE_WAY),
         # Discovery needs a target that is accessible (A.5, D4).
-        *(("FOUND", one, "A--redrive-put") for one in ALL_ON_THE_WAY),
+        *(("FOUND", queue, "A--redrive-put") for queue in ALL_ON_THE_WAY),
         # Asynchronous definitions keep the message.
         ("LATER", ("A", "FAR"), "A--LATER--redrive-to-FAR"),
         ("LATER", ("A", "GATE"), "A--LATER--redrive-to-FAR"),
@@ -336,7 +336,7 @@ def test_a_stopped_connection_carries_no_put(
     network.run([OutputRecord("A--redrive-put", None, b"x", names, 0)])
     kept = [topic for topic in network.lying if topic != REMAINING]
     if end == "A--redrive-put":
-        assert [one["result"] for one in network.outcomes] == [Result.REMAINS]
+        assert [outcome["result"] for outcome in network.outcomes] == [Result.REMAINS]
         assert network.outcomes[0]["topic"] == end
     else:
         assert kept == [end]

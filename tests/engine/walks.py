@@ -62,7 +62,7 @@ class MqWalk:
             ("redrive.oqm", request.queue_manager.encode()),
             ("redrive.oq", request.queue.encode()),
         ]
-        given = mqmd_headers({name: one for name, one in fields.items() if one != ""})
+        given = mqmd_headers({name: field for name, field in fields.items() if field != ""})
         headers: Headers = [*names, *given.items()]
         record = OutputRecord(put_topic(at), b"key", bytes(message.length), headers, NOW)
         self._follow(record, request.seed)
@@ -83,9 +83,9 @@ class MqWalk:
             }
         )
         topology = Topology(mq=self.notation.network(), bindings=bindings)
-        told = list(told_of_elsewhere(topology.mq))
-        self.places = {one.topic: one for one in [*topics_of(topology), *told]}
-        deciders = put_deciders(topology, told)
+        elsewhere = list(told_of_elsewhere(topology.mq))
+        self.places = {topic.topic: topic for topic in [*topics_of(topology), *elsewhere]}
+        deciders = put_deciders(topology, elsewhere)
         depths = {
             topic_name(queue=queue, queue_manager=name): number
             for name, queues in self.depths.items()
@@ -119,8 +119,10 @@ class MqWalk:
 def told_of_elsewhere(network: Network) -> Iterator[QueueTopic]:
     """Topics of what the notation tells that no script can: known routes, and sharing groups."""
     for manager in network.queue_managers.values():
-        routes = [*manager.known_routes, *(one.route for one in manager.known_instances)]
-        ways = [(network.transmission_queue(manager, one), one.queue_manager) for one in routes]
+        routes = [*manager.known_routes, *(instance.route for instance in manager.known_instances)]
+        ways = [
+            (network.transmission_queue(manager, route), route.queue_manager) for route in routes
+        ]
         if manager.queue_sharing_group:
             members = manager.queue_sharing_group.members
             ways += [(SHARED_TRANSMISSION_QUEUE, name) for name in members if name != manager.name]

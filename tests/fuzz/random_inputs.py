@@ -47,11 +47,11 @@ def run(name: str, seed: int, *, count: float = float("inf"), seconds: float = f
     target, source = TARGETS[name], random.Random(seed)
     end, done = time.monotonic() + seconds, 0
     while done < count and time.monotonic() < end:
-        one = target.mutated(source)
+        text = target.mutated(source)
         try:
-            target.check(one)
+            target.check(text)
         except BaseException:
-            sys.stderr.write(f"{name}, seed {seed}, input {done}: {one!r}\n")
+            sys.stderr.write(f"{name}, seed {seed}, input {done}: {text!r}\n")
             raise
         done += target.size
     return done

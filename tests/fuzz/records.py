@@ -52,19 +52,19 @@ ROWS: Final = 100
 @cache
 def corpus() -> list[Record]:
     """The dead letters of the test vectors, and binary ones."""
-    found: list[Record] = [
+    records: list[Record] = [
         (
-            octets(one["key"]),
-            octets(one["value"]),
-            [(name, octets(value)) for name, value in one["headers"]],
+            octets(vector["key"]),
+            octets(vector["value"]),
+            [(name, octets(value)) for name, value in vector["headers"]],
         )
-        for one in load(VECTORS, "schemes")
+        for vector in load(VECTORS, "schemes")
     ]
     for reason in (2053, 2035, 2085, 0, -1):
         for queue in ("target", "nowhere", "", "x/y%z"):
             header = DeadLetterHeader(reason=reason, dest_q_name=queue, format="MQSTR")
-            found.append((b"k", encode_header(header) + b"body", []))
-    return found
+            records.append((b"k", encode_header(header) + b"body", []))
+    return records
 
 
 def mutated(source: random.Random) -> Decision:
@@ -144,6 +144,6 @@ def check(decision: Decision) -> None:
         list(range(len(records))),
     )
     entries = OPEN.decided(slice_of(rows, handler, kind=kind, topic="DLQ", partition=0))
-    told = [record.value or b"" for record in written(entries, "OUT")]
-    offsets = sorted(orjson.loads(value)["offset"] for value in told)
+    outcomes = [record.value or b"" for record in written(entries, "OUT")]
+    offsets = sorted(orjson.loads(value)["offset"] for value in outcomes)
     assert offsets == list(range(len(records))), offsets

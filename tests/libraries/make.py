@@ -249,7 +249,7 @@ def versions(library: str) -> str:
     version = tree.findtext("properties/library")
     named = []
     for dependency in tree.iterfind("dependencies/dependency"):
-        name, number = (dependency.findtext(it) or "" for it in ("artifactId", "version"))
+        name, number = (dependency.findtext(element) or "" for element in ("artifactId", "version"))
         if not name.startswith("slf4j"):
             named.append(f"{name} {number.replace('${library}', version or '')}")
     return ", ".join(named)

@@ -33,7 +33,7 @@ def log(tmp_path: Path) -> Iterator[Callable[..., Path]]:
     level = ours.level
 
     def configure(form: LogFormat = LogFormat.TEXT, level: LogLevel = LogLevel.INFO) -> Path:
-        configure_logging(LogSettings(format=form, level=level, file=path))
+        configure_logging(LogSettings(format=form, level=level, file=str(path)))
         return path
 
     yield configure
@@ -217,7 +217,7 @@ def test_a_log_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None
     """The file, the reason, and what to do."""
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentFault, match="cannot be written") as caught:
-        configure_logging(LogSettings(file=tmp_path / "file" / "redrive.log"))
+        configure_logging(LogSettings(file=str(tmp_path / "file" / "redrive.log")))
     assert "[log]" in caught.value.hint
 
 

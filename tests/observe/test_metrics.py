@@ -18,8 +18,7 @@ from tests.observe.conftest import emitted, state
 from redrive.configuration import JobConfiguration
 from redrive.engine.statistics import Failure, OutcomeKind
 from redrive.messages.constants import reason_name
-from redrive.observe.metrics import MOST_SERIES, MOST_TARGETS
-from redrive.observe.observer import MetricsObserver
+from redrive.observe.observer import MOST_SERIES, MOST_TARGETS, MetricsObserver
 from redrive.observe.waiting import MOST_CAUSES, OTHER
 from redrive.operations.handler_states import HandlerState
 from redrive.operations.supervision import Activity
@@ -191,8 +190,8 @@ def test_what_messages_say_makes_no_end_of_series(
 ) -> None:
     """From a number on they are counted together, and none is lost."""
     most_targets, most_series = 20, 30
-    monkeypatch.setattr("redrive.observe.metrics.MOST_TARGETS", most_targets)
-    monkeypatch.setattr("redrive.observe.metrics.MOST_SERIES", most_series)
+    monkeypatch.setattr("redrive.observe.observer.MOST_TARGETS", most_targets)
+    monkeypatch.setattr("redrive.observe.observer.MOST_SERIES", most_series)
     observer = MetricsObserver(configuration)
     targets, lines = most_targets + 50, most_series + 50
     done = emitted()

@@ -15,8 +15,8 @@ from tests.observe.conftest import state
 
 from redrive.configuration import JobConfiguration
 from redrive.errors import ConfigurationError
+from redrive.observe.observation import Page
 from redrive.observe.observer import MetricsObserver
-from redrive.observe.page import Page
 from redrive.operations.supervision import Activity
 
 Get = Callable[[str], tuple[int, bytes]]
@@ -134,7 +134,7 @@ def test_nobody_who_reads_slowly_keeps_the_job_from_ending(
     observer: MetricsObserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that sends half a question is left behind, and its port is free at once."""
-    monkeypatch.setattr("redrive.observe.page._Handler.timeout", PATIENCE)
+    monkeypatch.setattr("redrive.observe.observation._Handler.timeout", PATIENCE)
     page = page_of(observer)
     page.start()
     with socket.create_connection(("127.0.0.1", page.port)) as slow:

@@ -99,7 +99,7 @@ def test_another_share_has_its_own_pid_file(tmp_path: Path) -> None:
 
 def test_a_job_that_takes_over_gets_the_pid_file(job: JobConfiguration) -> None:
     """The older process, which ends once it is fenced, leaves the newer one's file alone."""
-    job = replace(job, conflict=Conflict.TAKE_OVER)
+    job = replace(job, on_conflict=Conflict.TAKE_OVER)
     with PidFile.held(job) as newer_later, PidFile.held(job) as newer:
         newer_later._release()
         assert newer.path.exists()

@@ -115,7 +115,7 @@ def planned(
     entries: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ReplayPlan:
     limits = dict.fromkeys(("ORDERS", "BILLS"), queues.limits)
-    handlers = tuple(replace(handler, timestamps=TimestampMode.KEEP) for handler in job().handlers)
+    handlers = tuple(replace(handler, timestamp=TimestampMode.KEEP) for handler in job().handlers)
     settings = replace(job(), limits=limits, handlers=handlers)
     known: Any = cluster()
     planner = Planner(settings, known, queues.answers, entries=entries or {})

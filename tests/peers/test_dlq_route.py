@@ -46,17 +46,19 @@ def _answers(work: Work) -> list[tuple[str, int]]:
 def test_rules_table_agrees_with_the_reference(work: Work) -> None:
     """Redrive's table, asked about the fields of a record, has the rule of the reference."""
     table = parse(work.as_table()).required()
-    matcher, found = Matcher(table), []
+    matcher, decisions = Matcher(table), []
     for number in RECORDS:
         fields = dict(profiles(work.form, work.count)[number])
-        one = {name: int(field) if name == "REASON" else field for name, field in fields.items()}
+        record = {name: int(field) if name == "REASON" else field for name, field in fields.items()}
         is_kafka = table.control.dialect is Dialect.KAFKA
         first = (
-            matcher.first_of(one) if is_kafka else select_rule(table, matcher.candidates_of(one), 0)
+            matcher.first_of(record)
+            if is_kafka
+            else select_rule(table, matcher.candidates_of(record), 0)
         )
         assert first is not None
-        found.append(table.rules[first].line)
-    assert found == [line for _, line in _answers(work)]
+        decisions.append(table.rules[first].line)
+    assert decisions == [line for _, line in _answers(work)]
 
 
 @pytest.mark.parametrize("work", WORKS, ids=str)
@@ -77,13 +79,13 @@ def test_case_in_sql_agrees_with_the_reference(work: Work) -> None:
 @pytest.mark.parametrize("work", WORKS, ids=str)
 def test_loop_of_the_others_agrees_with_the_reference(work: Work, tmp_path: Path) -> None:
     """What the Python contestants do with whole records is what the reference says."""
-    router, found = Router(write_rules(work, tmp_path)), []
+    router, routes = Router(write_rules(work, tmp_path)), []
     for number in RECORDS:
         fields = profiles(work.form, work.count)[number]
         value, headers = record(work.form, number, fields)
-        target, rule = router.route(value, [(name, it or b"") for name, it in headers])
-        found.append((target, int(rule)))
-    assert found == _answers(work)
+        target, rule = router.route(value, [(name, raw or b"") for name, raw in headers])
+        routes.append((target, int(rule)))
+    assert routes == _answers(work)
 
 
 def test_rules_are_used_and_one_in_ten_has_a_wildcard() -> None:
@@ -92,7 +94,7 @@ def test_rules_are_used_and_one_in_ten_has_a_wildcard() -> None:
     fields = profiles(work.form, work.count)
     rules = work.rules
     used = {expected(rules, fields[number]).line for number in range(0, PROFILES, 3)}
-    wildcards = sum(any("*" in it for it in rule.when.values()) for rule in rules)
+    wildcards = sum(any("*" in pattern for pattern in rule.when.values()) for rule in rules)
     assert len(used) > 150
     assert wildcards == 20
 
@@ -181,7 +183,7 @@ def test_report_keeps_what_was_measured_before(tmp_path: Path) -> None:
     again.put("sets", Work(Form.SPRING, 200), {"name": "a", "runs": []})
     again.put("sets", work, {"name": "a", "runs": [2]})
     sets = json.loads(file.read_text())["sets"]
-    assert [it["rules"] for it in sets] == [200, 20]
+    assert [rule_set["rules"] for rule_set in sets] == [200, 20]
     assert {contestant["name"]: contestant["runs"] for contestant in sets[1]["contestants"]} == {
         "a": [2],
         "b": [],

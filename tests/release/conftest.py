@@ -50,15 +50,15 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _closure(root: Distribution) -> list[Distribution]:
     """Every distribution that one requires, directly or not, without its extras."""
-    found: dict[str, Distribution] = {}
+    distributions: dict[str, Distribution] = {}
     waiting = [root]
     while waiting:
         for requirement in map(Requirement, waiting.pop().requires or ()):
             wanted = not requirement.marker or requirement.marker.evaluate({"extra": ""})
-            if wanted and requirement.name not in found:
-                found[requirement.name] = distribution(requirement.name)
-                waiting.append(found[requirement.name])
-    return list({required.name: required for required in found.values()}.values())
+            if wanted and requirement.name not in distributions:
+                distributions[requirement.name] = distribution(requirement.name)
+                waiting.append(distributions[requirement.name])
+    return list({required.name: required for required in distributions.values()}.values())
 
 
 def _top_level_files(required: Distribution) -> Iterator[str]:

@@ -51,9 +51,9 @@ def test_two_checkouts_build_the_same_bytes(tmp_path: Path) -> None:
     for file in copies[1].rglob("*.py"):
         os.utime(file, (0, 1_000_000_000))
         file.chmod(0o600)
-    one, other = (_built(copy, copy.parent / "dist") for copy in copies)
-    assert len(one) == 2
-    assert one == other
+    first, other = (_built(copy, copy.parent / "dist") for copy in copies)
+    assert len(first) == 2
+    assert first == other
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_every_package_of_the_lock_is_read() -> None:
     extras = PROJECT["optional-dependencies"].values()
     asked = [Requirement(text).name for text in chain(PROJECT["dependencies"], *extras)]
     assert {pin.name for pin in PINS if not pin.parents} <= {
-        canonicalize_name(one) for one in asked
+        canonicalize_name(name) for name in asked
     }
 
 
@@ -94,6 +94,6 @@ def test_dependencies_lead_from_the_project_to_every_component(document: dict[st
     waiting = {document["metadata"]["component"]["bom-ref"]}
     while waiting:
         reached |= waiting
-        waiting = {child for one in waiting for child in graph.get(one, ())} - reached
+        waiting = {child for parent in waiting for child in graph.get(parent, ())} - reached
     root = document["metadata"]["component"]["bom-ref"]
     assert reached - {root} == {component["bom-ref"] for component in document["components"]}

@@ -187,5 +187,5 @@ def test_places_know_what_they_hold_and_what_is_missing(order: list[int]) -> Non
     for number, offset in enumerate(order[:30]):
         places.add(offset)
         assert len(places) == number + 1
-    assert [one for one in range(40) if one in places] == sorted(order[:30])
+    assert [number for number in range(40) if number in places] == sorted(order[:30])
     assert places.missing(40) == sorted(order[30:])

@@ -104,7 +104,7 @@ def test_without_each_of_them_the_error_names_it(
     needed = [right for right in rights_of(job) if right.is_needed]
     assert len(needed) == NEEDED
     assert needed[-1].name == f"{job.application}.target"
-    secure.add_user(job.application, (one for one in needed if one != needed[number]))
+    secure.add_user(job.application, (right for right in needed if right != needed[number]))
     said = what_is_said(job, start_job)
     assert needed[number].name in said
     assert re.search(SAID[needed[number].operation], said), said

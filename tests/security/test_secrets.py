@@ -94,14 +94,14 @@ def running(folder: Path, *arguments: str, **environment: str) -> Iterator[subpr
 
 def command_lines(group: int) -> list[bytes]:
     """What everybody on the machine can see of the processes of a group."""
-    found = []
+    files = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
             if os.getpgid(int(path.name)) == group:
-                found.append((path / "cmdline").read_bytes())
+                files.append((path / "cmdline").read_bytes())
         except (ProcessLookupError, FileNotFoundError):
             continue
-    return found
+    return files
 
 
 def files_with_secret(folder: Path) -> list[Path]:
@@ -144,14 +144,14 @@ def test_a_secret_is_in_no_log_file_ledger_topic_or_process_list(
         assert process.poll() is None, log.read_text()[-3000:]
         lines = command_lines(process.pid)
         assert len(lines) > 1
-        assert not any(one in line for line in lines for one in SECRETS)
+        assert not any(secret in line for line in lines for secret in SECRETS)
         assert files_with_secret(folder) == []
     assert files_with_secret(folder) == []
     topics = [topic for topic in admin.list_topics() if topic.startswith(f"redrive-{name}-")]
     records = read_records(secure.open_servers, *topics)
     assert records
     held = [(record.value or b"") + (record.key or b"") for record in records]
-    assert not any(one in text for text in held for one in SECRETS)
+    assert not any(secret in text for text in held for secret in SECRETS)
     admin.close()
 
 

@@ -230,7 +230,7 @@ def test_a_running_job_outlives_expired_tokens_and_a_function_that_fails(
         issued=issued, PYTHONPATH=path,
     )  # fmt: skip
     assert NO_CREDENTIALS in (folder / "output.log").read_text(), "the log says why"
-    texts = [one.read_bytes() for one in folder.rglob("*") if one.is_file()]
+    texts = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
     assert not any(token.encode() in text for token in issued() for text in texts)
     assert SECRET.encode() not in b"".join(texts)
 

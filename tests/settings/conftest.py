@@ -9,7 +9,7 @@ import pytest
 from redrive.diagnostics import Diagnostic
 from redrive.errors import ConfigurationError
 from redrive.settings import read_settings
-from redrive.settings.findings import SCHEMA
+from redrive.settings_file import FORM
 
 Check: TypeAlias = Callable[..., tuple[Diagnostic, ...]]
 """Every finding about a settings text."""
@@ -36,11 +36,11 @@ ENVIRON = {"KAFKA_PASSWORD": PASSWORD, "INSTANCE": "2/3"}
 
 
 KEYS = {
-    name: tuple(table["properties"])
-    for name, table in SCHEMA.definition["$defs"].items()
-    if "properties" in table
+    name: tuple((key.element or key).keys)
+    for name, key in FORM.root.keys.items()
+    if (key.element or key).is_table
 }
-"""The settings of each table, as the schema has them."""
+"""The settings of each table, as the form has them."""
 
 
 def write_certificates(folder: Path) -> None:

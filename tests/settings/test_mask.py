@@ -182,7 +182,7 @@ def test_an_expression_with_quotation_marks_masks_json_in_the_log(tmp_path: Path
     """A line of JSON escapes them, and the text in it is masked before."""
     path = tmp_path / "log"
     pattern = r'"password":\s*"[^"]*"'
-    with logging_to(LogSettings(format=LogFormat.JSON, file=path, mask=Mask((pattern,)))):
+    with logging_to(LogSettings(format=LogFormat.JSON, file=str(path), mask=Mask((pattern,)))):
         facts: dict[str, Any] = {"details": {"seen": [{"it": '{"password": "sesame"}'}]}}
         logging.getLogger("redrive.test").warning("no %s", '{"password":"sesame"}', extra=facts)
     entry = json.loads(path.read_text())
@@ -194,7 +194,7 @@ def test_an_expression_with_quotation_marks_masks_json_in_the_log(tmp_path: Path
 def test_the_log_holds_no_secret(form: LogFormat, tmp_path: Path) -> None:
     """Neither in the message of a line nor beside it."""
     path = tmp_path / "log"
-    with logging_to(LogSettings(format=form, file=path, mask=HIDDEN)):
+    with logging_to(LogSettings(format=form, file=str(path), mask=HIDDEN)):
         facts: dict[str, Any] = {"facts": {"detail": f"refused {SECRET}"}}
         logging.getLogger("redrive.test").warning("saw %s", SECRET, extra=facts)
     (line,) = path.read_text().splitlines()

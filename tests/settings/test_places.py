@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.schemas import KeyPath
+from redrive.forms import KeyPath
 from redrive.settings.document import Document
 from redrive.settings.places import find_places
 

@@ -4,60 +4,23 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.settings.conftest import GOOD, KEYS, findings_of
+from tests.settings.conftest import GOOD, findings_of
+from tests.settings.reference import PAGE, updated
 
-from redrive.settings import read_settings
+from redrive.settings_file import FORM
 
 PROJECT = Path(__file__).parents[2]
-REFERENCE = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
+REFERENCE = PAGE.read_text(encoding="utf-8")
 EXAMPLES = sorted((PROJECT / "examples").rglob("*.toml"))
 INTENDED = {"mq": ["UNDELIVERABLE", "UNDELIVERABLE"], "mqe": ["ATTRIBUTES_DIFFER"]}
 """Findings about the networks, whose READMEs say which messages are to go wrong, and why."""
 
 
-def documented() -> dict[str, dict[str, str]]:
-    """Table -> setting -> documented default, as the reference says."""
-    tables = {}
-    for section in re.split(r"^### (?=\[)", REFERENCE, flags=re.MULTILINE)[1:]:
-        header, _, body = section.partition("\n")
-        name = re.sub(r"\W.*", "", header.strip("["))
-        rows = re.findall(
-            r"^\| `(\w+)`(?: \*)? \| (.*?) ?\| ", re.split(r"\n##", body)[0], re.MULTILINE
-        )
-        tables[name] = dict(rows)
-    return tables
-
-
-def test_every_setting_is_documented_in_its_table() -> None:
-    """The reference has exactly the settings that the program reads, table by table."""
-    assert {name: set(settings) for name, settings in documented().items()} == {
-        name: set(keys) for name, keys in KEYS.items() if name
-    }
-
-
-def test_documented_defaults_are_the_defaults(folder: Path) -> None:
-    """What stands in the reference is what a file without the setting comes to."""
-    described = read_settings(Path("redrive.toml")).describe()
-    found = {**described, **described["kafka"], **described["job"]}
-    found |= {
-        **described["supervision"],
-        **described["observe"],
-        **described["ledger"],
-        **described["log"],
-    }
-    literal = {
-        name: default.strip("`").strip('"')
-        for settings in documented().values()
-        for name, default in settings.items()
-        if re.fullmatch(r"`.*`", default) and name in found
-    }
-    # Signing in has no default without SASL; paths and the master depend on other settings.
-    for name in ("sasl_mechanism", "directory", "master"):
-        literal.pop(name, None)
-    assert len(literal) > 10
-    assert literal == {
-        name: str(found[name]).replace("True", "true").replace("False", "false") for name in literal
-    }
+def test_reference_has_each_setting_as_its_form_declares_it() -> None:
+    """``python -m tests.settings.reference`` writes the tables again."""
+    headings = set(re.findall(r"^### \[+(\w+)", REFERENCE, re.MULTILINE))
+    assert headings == FORM.root.keys.keys()
+    assert updated(REFERENCE) == REFERENCE
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)

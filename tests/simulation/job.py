@@ -16,7 +16,7 @@ from functools import partial
 from json import loads
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tests.simulation.clients import Network, Received, Rows
 from tests.simulation.cluster import SimulatedCluster
@@ -100,7 +100,7 @@ def configuration(
     table: str,
     share: Share,
     *,
-    starting_offsets: str = "earliest",
+    starting_offsets: Literal["earliest", "latest"] = "earliest",
     limits: Mapping[str, QueueLimits] | None = None,
     data_loss: DataLoss = DataLoss.STOP,
     emitter: EmitterChoice = EmitterChoice.DRIVER,
@@ -146,10 +146,10 @@ def configuration(
         share=share,
         rebalances=rebalances,
         starting_offsets=starting_offsets,
-        data_loss=data_loss,
+        on_data_loss=data_loss,
         limits=limits or {},
         slice_records=slice_records or _SLICE,
-        conflict=Conflict.TAKE_OVER,
+        on_conflict=Conflict.TAKE_OVER,
         emitter=emitter,
         driver_batch_limit=_FEW,
         operator="ann",

@@ -33,13 +33,11 @@ from redrive.checkpoints import (
     protocol,
     registry,
     states,
-    verdicts,
 )
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.epoch import RunEntry
-from redrive.checkpoints.protocol import Emitter
+from redrive.checkpoints.protocol import Emitter, Verdict
 from redrive.checkpoints.states import StatesFollower
-from redrive.checkpoints.verdicts import Verdict
 from redrive.engine import commands, rules_decider
 from redrive.engine import slice as slices
 from redrive.engine.cache import DecisionCache
@@ -61,8 +59,7 @@ from redrive.kafka import cluster, copies, errors, facts, producer, waiting_keys
 from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.reports import FailureKind, TransactionReport
 from redrive.messages import own_headers as own
-from redrive.operations.replay.applying import Instructions
-from redrive.operations.replay.placed import PlannedMessages
+from redrive.operations.replay.applying import Instructions, PlannedMessages
 from redrive.outcomes import progress
 from redrive.outcomes.last_outcomes import LastOutcome
 from redrive.streaming import batch, emission, forwarding, held_keys, preparation, start
@@ -207,10 +204,10 @@ def main() -> int:
 def _offsets_before_flush(_original: Any, self: Any, opened: Any, work: Any, ends: Any) -> Verdict:
     opened.begin()
     opened.produce(work.outputs, with_reports=self._with_reports)
-    verdict = verdicts.verdict_of(opened.send_offsets(ends))
+    verdict = protocol.verdict_of(opened.send_offsets(ends))
     if verdict.commit:
-        verdict = verdicts.verdict_of(opened.flush())
-    return verdicts.verdict_of(opened.commit()) if verdict.commit else verdict
+        verdict = protocol.verdict_of(opened.flush())
+    return protocol.verdict_of(opened.commit()) if verdict.commit else verdict
 
 
 @replaced("offsets not sent", producer.KafkaProducer, "send_offsets", rule="transaction 5")
@@ -276,7 +273,7 @@ def _not_aborted() -> Iterable[AbstractContextManager[Any]]:
     rule="transaction 4",
 )
 def _committed_all_the_same(_original: Any, report: TransactionReport) -> Verdict:
-    return verdicts.verdict_of(report) if report.failed else Verdict(commit=True)
+    return protocol.verdict_of(report) if report.failed else Verdict(commit=True)
 
 
 @mutation("a slice that was tried too often taken for done")
@@ -370,7 +367,7 @@ def _culprits_dropped() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(protocol, "verdict_of", _without_culprits)
 
 
-_verdict_of = verdicts.verdict_of
+_verdict_of = protocol.verdict_of
 
 
 def _without_culprits(report: TransactionReport) -> Verdict:
@@ -380,8 +377,8 @@ def _without_culprits(report: TransactionReport) -> Verdict:
 
 @mutation("a purged record taken for a culprit")
 def _innocents_condemned() -> Iterable[AbstractContextManager[Any]]:
-    condemned = (*verdicts._CONDEMNED, FailureKind.INNOCENT)
-    yield patch.object(verdicts, "_CONDEMNED", condemned)
+    condemned = (*protocol._CONDEMNED, FailureKind.INNOCENT)
+    yield patch.object(protocol, "_CONDEMNED", condemned)
 
 
 @replaced("no answer taken for 'missing'", emission.GroupCluster, "answers", rule="transaction 3")

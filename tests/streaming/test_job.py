@@ -377,7 +377,7 @@ def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(jobs: Jobs) -
     eventually(lambda: not refused.is_alive, "the start was refused")
     assert isinstance(refused.error, ConfigurationError)
     assert "recreated" in str(refused.error)
-    allowed = jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE))
+    allowed = jobs.start(replace(configuration, on_data_loss=DataLoss.CONTINUE))
     allowed.join()
     assert allowed.records == 5
 

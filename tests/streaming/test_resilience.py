@@ -412,10 +412,10 @@ def test_forgotten_offsets_of_a_topic_made_anew_are_found_in_its_own_outcomes(jo
     jobs.create(dlq)
     new = [letter(2053, orders, b"new %d" % number) for number in range(8)]
     jobs.produce(dlq, new[:2])
-    jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE)).join()
+    jobs.start(replace(configuration, on_data_loss=DataLoss.CONTINUE)).join()
     jobs.admin.delete_groups([configuration.application])
     jobs.produce(dlq, new[2:])
-    assert configuration.data_loss is DataLoss.STOP
+    assert configuration.on_data_loss is DataLoss.STOP
     jobs.start(configuration).join()
     expected = [b"new %d" % number for number in range(8)]
     expected += [b"old %d" % number for number in range(6)]
@@ -440,7 +440,7 @@ def test_parked_messages_that_are_gone_stop_the_start_unless_allowed(jobs: Jobs)
     retry_topic = configuration.handlers[0].identity.retry_topic
     jobs.admin.delete_records({TopicPartition(retry_topic, 0): 2})
     assert f"{retry_topic}:0 holds offsets 2 to" in str(refused_start(jobs.start(configuration)))
-    allowed = jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE))
+    allowed = jobs.start(replace(configuration, on_data_loss=DataLoss.CONTINUE))
     jobs.produce(dlq, [letter(2053, "nowhere")])
     allowed.wait_for_records(1)
     assert any(f"{retry_topic}:0" in str(facts) for _, facts in allowed.warnings)
@@ -513,7 +513,7 @@ def test_what_remains_of_a_topic_outlives_its_recreation(jobs: Jobs) -> None:
     eventually(lambda: dlq not in jobs.admin.list_topics(), "the topic is gone")
     jobs.create(dlq)
     jobs.produce(dlq, [letter(2053, "x", b"new")])
-    jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE)).join()
+    jobs.start(replace(configuration, on_data_loss=DataLoss.CONTINUE)).join()
     copies = jobs.read(configuration.handlers[0].identity.remaining_topic)
     live = {record.key: record.value[-3:] for record in copies}
     assert live == {f"{dlq}:0:0".encode(): b"old", f"{dlq}~2:0:0".encode(): b"new"}
@@ -587,7 +587,7 @@ def test_topics_recreated_under_load_are_each_handled_once(
     topic, other = RecreatedTopic(jobs, 3), jobs.topic("dlq")
     table = "ACTION(RETRY)\n"
     configuration = jobs.configure(
-        {topic.name: table, other: table}, emitter=emitter, data_loss=data_loss
+        {topic.name: table, other: table}, emitter=emitter, on_data_loss=data_loss
     )
     topic.load()
     job = jobs.start(configuration)
@@ -668,7 +668,7 @@ def test_what_is_parked_is_retried_whatever_became_of_its_topic(
     if partitions:
         jobs.create(dlq, partitions=partitions)
     jobs.create(orders)
-    job = jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE))
+    job = jobs.start(replace(configuration, on_data_loss=DataLoss.CONTINUE))
     eventually(lambda: job.results().get("retried", 0) >= 20 or job.error, "all were retried")
     job.stop()
     assert bodies(jobs.read(orders)) == everything
@@ -942,7 +942,7 @@ def test_workers_keep_counts_and_order_over_slices_and_refusals(jobs: Jobs) -> N
         emitter=EmitterChoice.LANES,
         slice_records=50,
     )
-    handler = replace(configuration.handlers[0], timestamps=TimestampMode.KEEP)
+    handler = replace(configuration.handlers[0], timestamp=TimestampMode.KEEP)
     configuration = replace(configuration, handlers=(handler,))
     job = jobs.start(configuration)
     jobs.produce(dlq, records[:30])

@@ -72,7 +72,9 @@ def test_topics_of_a_subscription_come_and_go_while_the_job_runs(
         whole,
         handlers=(),
         subscriptions=(
-            Subscription(expressions=(f"{first}.*",), exclude=(".*test",), handler=template),
+            Subscription(
+                expressions=(f"{first}.*",), exclude=(".*test",), max_topics=500, handler=template
+            ),
         ),
     )
     for topic in (first, other, excluded):
@@ -121,6 +123,8 @@ def test_a_resume_answers_one_loss(jobs: Jobs) -> None:
     (resumed,) = [facts for said, facts in job.warnings if said == "a stopped handler resumes"]
     assert (resumed["gone"], resumed["skipped"]) == (1, 1)
     assert "the job stands at 2" in cut_off(before=3)
-    handlers = [replace(handler, data_loss=DataLoss.CONTINUE) for handler in configuration.handlers]
+    handlers = [
+        replace(handler, on_data_loss=DataLoss.CONTINUE) for handler in configuration.handlers
+    ]
     jobs.start(replace(configuration, handlers=tuple(handlers))).join()
     assert sorted(jobs.values(target)) == [b"kept", b"other", b"other"]

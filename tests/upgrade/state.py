@@ -45,7 +45,7 @@ def read(text: str) -> SimulatedCluster:
             log = cluster.logs[TopicPartition(one["topic"], number)]
             log += [_entry_of(one["topic"], number, entry) for entry in entries]
             # Clocks were right when it was written: a copy was parked when its timestamp says.
-            cluster.attempted |= {it["time"]: it["time"] / 1000 for it in entries if it}
+            cluster.attempted |= {entry["time"]: entry["time"] / 1000 for entry in entries if entry}
     for group, topic_name, number, offset in state["offsets"]:
         cluster.offsets[group, TopicPartition(topic_name, number)] = offset
     return cluster

@@ -74,8 +74,8 @@ class Upgraded:
         """Dead letters by number of their last attempt and its result."""
         last = {}
         for *_, record in self.cluster.visible(outcomes_topic(APPLICATION)):
-            one = json.loads(record.value or b"")
-            last[one["origin"]] = one["attempt"], one["result"]
+            outcome = json.loads(record.value or b"")
+            last[outcome["origin"]] = outcome["attempt"], outcome["result"]
         return Counter(last.values())
 
 
@@ -130,7 +130,9 @@ def test_a_plan_that_an_earlier_version_accepted_is_carried_out(folder: Path) ->
     """Its entry is on the control topic, where that version kept it; its instruction waits."""
     job = Upgraded(folder)
     *_, copy = next(
-        one for one in job.cluster.visible(REMAINING) if (one[-1].value or b"").endswith(b"body 4")
+        copy
+        for copy in job.cluster.visible(REMAINING)
+        if (copy[-1].value or b"").endswith(b"body 4")
     )
     plan, lane = "0123456789ab", TopicPartition(REPLAY, 0)
     replay = Replay(plan=plan, to=To.QUEUE, queue="Q1", spans={lane: Span(first=0, count=1)})
@@ -157,8 +159,8 @@ def test_a_ledger_of_an_earlier_version_is_read_and_added_to(folder: Path, tmp_p
     [row] = ledger.rows("WHERE source_offset = 3")
     assert (row["outcome"], row["time"].timestamp() * 1000) == (sample["outcome"], sample["time"])
     assert row["source_incarnation"] is None
-    [told] = ledger.rows(f"WHERE {INCARNATION} = 1", columns="count(*) n")
-    assert told["n"] == LEDGER_ROWS
+    [counted] = ledger.rows(f"WHERE {INCARNATION} = 1", columns="count(*) n")
+    assert counted["n"] == LEDGER_ROWS
     assert ledger.positions() == {0: 4, 1: 4, 2: 4}
     append(path, rows([outcome(LEDGER_ROWS)]))
     assert LedgerTable.create(path).size == LEDGER_ROWS + 1

@@ -70,10 +70,10 @@ def test_what_is_told_is_what_the_job_then_does(small_job: SmallJob, tmp_path: P
 
     small_job.step(int(time.time() * 1000))
     written = small_job.kafka.read(small_job.configuration.outcomes_topic)
-    done = [json.loads(one.value) for one in written]
-    assert answer["actions"] == Counter(one["action"] or "REMAINS" for one in done)
-    counted = {it["line"]: it["count"] for it in answer["rules"]}
-    assert counted == Counter(one["rule_line"] for one in done if one["rule_line"])
+    done = [json.loads(record.value) for record in written]
+    assert answer["actions"] == Counter(outcome["action"] or "REMAINS" for outcome in done)
+    counted = {rule["line"]: rule["count"] for rule in answer["rules"]}
+    assert counted == Counter(outcome["rule_line"] for outcome in done if outcome["rule_line"])
 
     later = json.loads(dry_run("-c", small_job.config_file, "--json").stdout)["handlers"][0]
     assert later["messages"] == {"remaining": 1, "parked": 4, "backlog": 0, "total": 5}
@@ -94,8 +94,8 @@ def test_one_table_is_told_by_rule_and_target() -> None:
     assert "rule that matches none of them" in text
     document = document_of_table(answer)
     assert document["actions"] == {"RETRY": 3, "FWD": 1, "REMAINS": 2}
-    assert sum(it["count"] for it in document["rules"]) == 4
-    assert [it["line"] for it in document["never_matched"]] == [2, 5, 6]
+    assert sum(rule["count"] for rule in document["rules"]) == 4
+    assert [rule["line"] for rule in document["never_matched"]] == [2, 5, 6]
 
 
 @pytest.fixture
@@ -119,14 +119,14 @@ def test_what_cannot_be_tried_is_an_error(settings: Path) -> None:
 def test_what_cannot_be_explained_of_a_topic_is_an_error(settings: Path) -> None:
     """A topic without a handler, a message beside the topic, a table with errors."""
     table = settings.with_name("orders.rul")
-    found = explain(table, "--topic", "orders.dlp", "-c", settings, code=2)
-    assert "no handler for orders.dlp" in found.output
-    found = explain(table, "--topic", "orders.dlq", "-c", settings, "--field", "REASON=1", code=2)
-    found = explain(table, "--topic", "orders.dlq", "-c", settings)
-    assert (found.exit_code, "no broker can be reached" in found.output) == (1, True)
+    output = explain(table, "--topic", "orders.dlp", "-c", settings, code=2)
+    assert "no handler for orders.dlp" in output.output
+    output = explain(table, "--topic", "orders.dlq", "-c", settings, "--field", "REASON=1", code=2)
+    output = explain(table, "--topic", "orders.dlq", "-c", settings)
+    assert (output.exit_code, "no broker can be reached" in output.output) == (1, True)
     (settings.parent / "new.rul").write_text("REASON(\n")
-    found = explain(settings.parent / "new.rul", "--topic", "q", "--bootstrap-server", "h:1")
-    assert (found.exit_code, "new.rul:1" in found.output) == (1, True), found.output
+    output = explain(settings.parent / "new.rul", "--topic", "q", "--bootstrap-server", "h:1")
+    assert (output.exit_code, "new.rul:1" in output.output) == (1, True), output.output
 
 
 def test_a_topic_that_is_not_there_is_told(small_job: SmallJob, tmp_path: Path) -> None:

@@ -75,11 +75,11 @@ def test_the_answer_is_what_the_job_then_does(
     text = new.format(target=small_job.target)
     (tmp_path / "new.rul").write_text(text)
 
-    found = plan(tmp_path / "new.rul", "-c", small_job.config_file, "--json", code=2)
-    answer = json.loads(found.stdout)
+    output = plan(tmp_path / "new.rul", "-c", small_job.config_file, "--json", code=2)
+    answer = json.loads(output.stdout)
     assert answer["messages"] == {"remaining": 6, "parked": 4, "backlog": 4, "total": 14}
     assert answer["newly_discarded"] == 9
-    assert [it["loss"] for it in answer["changes"]][:2] == ["newly discarded"] * 2
+    assert [change["loss"] for change in answer["changes"]][:2] == ["newly discarded"] * 2
 
     before = len(small_job.kafka.read(small_job.configuration.outcomes_topic))
     [handler] = small_job.configuration.handlers
@@ -91,15 +91,18 @@ def test_the_answer_is_what_the_job_then_does(
     finally:
         other.close()
     outcomes = small_job.kafka.read(changed.outcomes_topic)
-    done = [json.loads(one.value) for one in sorted(outcomes, key=lambda it: it.timestamp)]
-    done = [one for one in done if one["table"] == answer["new"]["hash"][:16]]
+    done = [
+        json.loads(outcome.value)
+        for outcome in sorted(outcomes, key=lambda outcome: outcome.timestamp)
+    ]
+    done = [outcome for outcome in done if outcome["table"] == answer["new"]["hash"][:16]]
     assert len(outcomes) - before == len(done) == 14
     said = Counter[str]()
     for cell in answer["matrix"]:
         said[cell["new"]] += cell["count"]
-    assert said == Counter(one["action"] or "REMAINS" for one in done)
-    assert {it["line"]: it["count"] for it in lines_of(answer)} == Counter(
-        one["rule_line"] for one in done if one["rule_line"]
+    assert said == Counter(outcome["action"] or "REMAINS" for outcome in done)
+    assert {line["line"]: line["count"] for line in lines_of(answer)} == Counter(
+        outcome["rule_line"] for outcome in done if outcome["rule_line"]
     )
     [failing] = answer["failing_now"]
     assert (failing["reason"], failing["count"]) == (2085, 1)
@@ -123,7 +126,9 @@ def counts(answer: dict[str, Any]) -> dict[str, Any]:
 
 def lines_of(answer: dict[str, Any]) -> list[dict[str, int]]:
     """To how many messages each rule of the new table applies."""
-    return [{"line": it["new_line"], "count": it["new"]} for it in answer["rules"] if it["new"]]
+    return [
+        {"line": rule["new_line"], "count": rule["new"]} for rule in answer["rules"] if rule["new"]
+    ]
 
 
 @pytest.fixture

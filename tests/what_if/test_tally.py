@@ -89,13 +89,15 @@ def test_every_message_is_counted_once_by_what_two_tables_do(
     changed = lost = 0
     for reason, queue in rows:
         fields: dict[str, str | int] = {"REASON": reason, "DESTQ": queue}
-        found = [decide(it, Matcher(it).candidates_of(fields), fields) for it in tables]
+        decisions = [
+            decide(table, Matcher(table).candidates_of(fields), fields) for table in tables
+        ]
         deeds = [
             table.rules[rules[0]].action.value if rules else "REMAINS"
-            for table, (_, rules) in zip(tables, found, strict=True)
+            for table, (_, rules) in zip(tables, decisions, strict=True)
         ]
         cells[deeds[0], deeds[1]] += 1
-        (was, _), (becomes, _) = found
+        (was, _), (becomes, _) = decisions
         changed += was != becomes
         lost += becomes.discarded and not was.discarded
     merged: Counter[tuple[str, str]] = Counter()
@@ -113,7 +115,7 @@ def test_what_is_thrown_away_comes_first() -> None:
     """At once before in the end, however many messages change in another way."""
     rows = [(2035, "ORDERS")] * 9 + [(2051, "ORDERS")] * 2 + [(2053, "PAY.IN")]
     answer = answer_of(rows)
-    assert [(it.loss, it.count) for it in answer.changes] == [
+    assert [(change.loss, change.count) for change in answer.changes] == [
         (Loss.AT_ONCE, 1),
         (Loss.IN_THE_END, 2),
         (Loss.NONE, 9),
@@ -134,34 +136,32 @@ def test_new_discards_are_told_before_every_other_change(
     answer = answer_of(rows, old=tables[0], new=tables[1])
     losses = [change.loss for change in answer.changes]
     assert losses == sorted(losses, key=[*Loss].index)
-    told = [line for line in lines_of(answer) if " becomes " in line]
-    assert len(told) == len(losses)
-    for line, loss in zip(told, losses, strict=True):
+    changes = [line for line in lines_of(answer) if " becomes " in line]
+    assert len(changes) == len(losses)
+    for line, loss in zip(changes, losses, strict=True):
         assert line.startswith("NEWLY DISCARDED") is (loss is not Loss.NONE)
 
 
-@given(found=st.lists(st.sampled_from([b"late", b"full", None]), min_size=1, max_size=9))
-def test_other_schemes_alone_change_what_becomes_of_a_message(found: list[bytes | None]) -> None:
+@given(whys=st.lists(st.sampled_from([b"late", b"full", None]), min_size=1, max_size=9))
+def test_other_schemes_alone_change_what_becomes_of_a_message(whys: list[bytes | None]) -> None:
     """Each table reads dead letters by the schemes of its own settings."""
-    mine = OwnScheme(name="mine", recognise="x-why", parts={"error.message": "x-why"})
+    own_scheme = OwnScheme(name="mine", recognise="x-why", parts={"error.message": "x-why"})
     table = "ACTION(DISCARD)\n"
-    handlers = handler_of(table), handler_of(table, schemes=SchemeTable([mine.scheme()]))
+    handlers = handler_of(table), handler_of(table, schemes=SchemeTable([own_scheme.scheme()]))
     tally = Tally(*handlers, Facts(lambda: 0.0), best_case, now=90_000, schemes=["mine"])
     records = Records(
-        [b"k"] * len(found),
-        [b"x"] * len(found),
-        [[("x-why", why)] if why else [] for why in found],
-        [77] * len(found),
-        list(range(len(found))),
+        [b"k"] * len(whys),
+        [b"x"] * len(whys),
+        [[("x-why", why)] if why else [] for why in whys],
+        [77] * len(whys),
+        list(range(len(whys))),
     )
     lane = TopicPartition("REMAINING", 0)
     tally.add(Part(Over.REMAINING, lane, records))
-    recognised = sum(why is not None for why in found)
+    recognised = sum(why is not None for why in whys)
     cells = [
         Cell(Disposition.REMAINS, Disposition.DISCARD, changed=True, count=recognised),
-        Cell(
-            Disposition.REMAINS, Disposition.REMAINS, changed=False, count=len(found) - recognised
-        ),
+        Cell(Disposition.REMAINS, Disposition.REMAINS, changed=False, count=len(whys) - recognised),
     ]
     assert tally.answer("dlq", NAMES).matrix == [cell for cell in cells if cell.count]
 
@@ -170,8 +170,8 @@ def test_counts_begin_again_under_another_table_also_if_it_has_counted_before() 
     """As in the job, which sets free what lay there when the table changed."""
     first = handler_of("REASON(2053) ACTION(RETRY) RETRY(2)\n")
     between = handler_of("REASON(2053) ACTION(FWD) FWDQ(OPS)\n")
-    told = [(own.ID, b"DLQ:0:1"), (own.ORIGIN, b"DLQ:0:1"), (own.FAILURES, b"2")]
-    headers = [*dead_letter(2053, "ORDERS"), *told, (own.TABLE, first.table_id.encode())]
+    own_pairs = [(own.ID, b"DLQ:0:1"), (own.ORIGIN, b"DLQ:0:1"), (own.FAILURES, b"2")]
+    headers = [*dead_letter(2053, "ORDERS"), *own_pairs, (own.TABLE, first.table_id.encode())]
     parked = Records([b"k"], [b"x"], [headers], [77], [5])
     for deciding, deed in ((first, Disposition.REMAINS), (between, Disposition.RETRY)):
         tally = Tally(deciding, first, Facts(lambda: 0.0), best_case, now=90_000)
@@ -202,10 +202,10 @@ def test_a_reason_is_told_clause_by_clause() -> None:
 def test_rules_and_targets_are_told_with_both_counts() -> None:
     """A rule is known by its text, wherever it stands."""
     answer = answer_of([(2053, "ORDERS"), (2035, "ORDERS"), (2051, "ORDERS")])
-    rules = {it.rule: (it.old_line, it.old, it.new_line, it.new) for it in answer.rules}
+    rules = {rule.rule: (rule.old_line, rule.old, rule.new_line, rule.new) for rule in answer.rules}
     assert rules["REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(2)"] == (2, 1, 3, 1)
     assert rules["REASON(MQRC_NOT_AUTHORIZED) ACTION(FWD) FWDQ(SECURITY)"] == (None, 0, 4, 1)
-    assert {(str(it.target), it.old, it.new) for it in answer.targets} == {
+    assert {(str(target.target), target.old, target.new) for target in answer.targets} == {
         ("ORDERS", 1, 1),
         ("OPS", 1, 1),
         ("SECURITY", 0, 1),
@@ -237,7 +237,11 @@ def test_messages_that_die_young_or_may_hide_newer_ones_are_counted(mode: Timest
         tally = Tally(handler, handler, Facts(lambda: 0.0), answers, now=90_000)
         names = ["ORDERS", "COMPACT", "LASTING", "ORDERS"]
         records = Records(
-            [b"k"] * 4, [b"x"] * 4, [dead_letter(2053, it) for it in names], [77] * 4, [*range(4)]
+            [b"k"] * 4,
+            [b"x"] * 4,
+            [dead_letter(2053, name) for name in names],
+            [77] * 4,
+            [*range(4)],
         )
         lane = TopicPartition("DLQ", 0)
         tally.add(Part(Over.BACKLOG, lane, records))

@@ -173,7 +173,7 @@ class _Broker:
                 table_of(one),
                 one.rules,
                 self.targets,
-                keeps=one.timestamps is TimestampMode.KEEP,
+                keeps=one.timestamp is TimestampMode.KEEP,
                 name=one.rules_name,
             )
 

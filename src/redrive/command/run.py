@@ -223,7 +223,7 @@ def run(
 
 def _configure_log(settings: Settings) -> None:
     log = settings.log
-    if log.format is LogFormat.JSON and log.file is None:
+    if log.format is LogFormat.JSON and not log.file:
         log_all_output()
     configure_logging(log)
     log_findings(_LOGGER, settings.warnings)
@@ -305,7 +305,7 @@ def _take_address(job: JobConfiguration, listen: Callable[[], None]) -> None:
     try:
         listen()
     except ConfigurationError:
-        if job.conflict is Conflict.REFUSE:
+        if job.on_conflict is Conflict.REFUSE:
             PidFile(job.directory, job.share).check()  # another process of the job listens there
         raise
 
@@ -340,7 +340,7 @@ def _log_error(log: LogSettings) -> Iterator[None]:
     try:
         yield
     except RedriveError as error:
-        if log.file is not None or log.format is LogFormat.JSON:
+        if log.file or log.format is LogFormat.JSON:
             details = {"event": "failed", "hint": error.hint}
             _LOGGER.error("ended by an error: %s", error.message, extra={"details": details})  # noqa: TRY400 - no stack trace
         raise

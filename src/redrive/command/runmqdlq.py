@@ -21,13 +21,13 @@ from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import table_of
 from redrive.engine.outcome import Result
 from redrive.errors import AlreadyRunningError, EnvironmentFault, RedriveError, UsageError
+from redrive.forms import KeyPath
 from redrive.logs import configure_logging
 from redrive.messages.constants import constant_value, reason_name
 from redrive.operations.network import open_cluster
 from redrive.operations.process import free_directory
 from redrive.printable import counted
 from redrive.rules import Control, Dialect, decode_source, input_queue
-from redrive.schemas import KeyPath
 from redrive.settings import (
     Document,
     LogLevel,

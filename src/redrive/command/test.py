@@ -6,16 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 import click
 import yaml
+from pydantic import AfterValidator, Field
 
 from redrive.command.message_file import message_fields, parse_field, read_written
 from redrive.command.options import EXISTING_FILE, json_option, lenient_option
 from redrive.command.output import print_json
 from redrive.diagnostics import SourceLocation
 from redrive.errors import ConfigurationError, UsageError
+from redrive.forms import FileForm, Flag, Natural, TableForm, Text
 from redrive.messages.schemes import KNOWN
 from redrive.printable import counted, printable
 from redrive.rules import (
@@ -28,14 +30,65 @@ from redrive.rules import (
     resolve_target,
 )
 from redrive.rules.analysis import write_message
-from redrive.schemas import Schema
 from redrive.topology.document import Document, read_document
-
-_SCHEMA: Final = Schema.load("redrive.command", "tests_schema.json")
 
 Step: TypeAlias = Mapping[str, Any]
 """What one rule does with a message: ``rule``, ``action``, ``target``, ``header``, ``at``,
 ``attempts``; an expectation may have only some of them."""
+
+_Positive: TypeAlias = Annotated[int, Field(strict=True, ge=1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Step(TableForm):
+    rule: _Positive | None = None
+    """Line of the rule."""
+    action: Annotated[
+        Literal["RETRY", "FWD", "DISCARD", "IGNORE", "QUARANTINE", "REMAINS"],
+        Field(description="what is done"),
+    ]
+    target: str | None = None
+    """QUEUE, or QUEUE@QM."""
+    header: Flag | None = None
+    """Whether the dead-letter header stays on."""
+    at: Natural | None = None
+    """Seconds of the first attempt."""
+    attempts: _Positive | None = None
+
+
+def _fields_or_file(message: object) -> object:
+    if isinstance(message, dict | str):
+        return message
+    raise ValueError
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Test(TableForm):
+    name: Annotated[Text, Field(description="what holds, in a sentence")]
+    message: Annotated[
+        Any,
+        AfterValidator(_fields_or_file),
+        Field(
+            title="fields such as {REASON: MQRC_Q_FULL}, or a file as explain --message takes it",
+            description="its fields by pattern keyword, or its file",
+        ),
+    ]
+    expect: Annotated[
+        tuple[Annotated[_Step, Field(title="a step")], ...],
+        Field(title="a list of steps, each attempt taken to fail"),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TestsFile(TableForm):
+    table: Annotated[Text, Field(description="file of the rules table, relative to this file")]
+    tests: Annotated[
+        tuple[Annotated[_Test, Field(title="a test")], ...],
+        Field(description="messages and what happens to them", min_length=1),
+    ]
+
+
+FORM: Final = FileForm(_TestsFile, "a file of tests")
 
 
 @click.command()
@@ -174,7 +227,7 @@ def read_tests(path: Path, *, strict: bool = True) -> Tests:
         UsageError: The table or a message cannot be read.
     """
     document = read_document(_text(path), str(path))
-    findings = document.diagnostics or [document.flaw(it) for it in _SCHEMA.flaws(document.data)]
+    findings = document.diagnostics or [document.flaw(it) for it in FORM.flaws(document.data)]
     if findings:
         raise ConfigurationError(f"{path} is not a file of table tests", diagnostics=findings)
     data = cast("dict[str, Any]", document.data)

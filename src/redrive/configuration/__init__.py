@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,11 +11,21 @@ from redrive.checkpoints.instances import AUTO, Share
 from redrive.configuration.subscriptions import Subscription
 from redrive.configuration.transforms import TransformConfiguration
 from redrive.engine.breaker import BreakerSettings
-from redrive.engine.decision import TimestampMode
 from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic, tables_topic
-from redrive.kafka.connection import Connection
+from redrive.kafka.connection import Connection, RegistryAccess
 from redrive.messages.schemes import OwnScheme, SchemeTable, schemes_id
-from redrive.rules import GROUP_TOPIC
+from redrive.settings_file import (
+    Conflict,
+    DataLoss,
+    EmitterChoice,
+    HandlerOptions,
+    JobTable,
+    ObserveTable,
+    OnUndeliverable,
+    RetryTable,
+    StartTable,
+    SupervisionTable,
+)
 from redrive.topology.files import SourceText
 from redrive.topology.put import QueueLimits
 
@@ -27,40 +36,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-class EmitterChoice(StrEnum):
-    """Where a batch is emitted."""
-
-    AUTO = "auto"
-    """The driver for small batches, executor lanes for large ones."""
-    DRIVER = "driver"
-    LANES = "lanes"
-
-
-class Conflict(StrEnum):
-    """What to do when another instance already works on the same share."""
-
-    REFUSE = "refuse"
-    TAKE_OVER = "take over"
-
-
-class DataLoss(StrEnum):
-    """What to do when Kafka no longer has the record at the job's position."""
-
-    STOP = "stop"
-    CONTINUE = "continue"
-
-
-class OnUndeliverable(StrEnum):
-    """What a channel does with an undeliverable message that no dead-letter queue accepts."""
-
-    STOP_CHANNEL = "stop channel"
-    """It keeps the message and stops, as in IBM MQ."""
-    KEEP_ASIDE = "keep aside"
-    """It keeps the message and continues."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandlerConfiguration:
+@dataclass(frozen=True, kw_only=True)
+class HandlerConfiguration(HandlerOptions):
     """One handler: a dead-letter queue and the text of its rules table."""
 
     identity: HandlerIdentity
@@ -70,12 +47,6 @@ class HandlerConfiguration:
     """The source of the text, for messages."""
     breaker: BreakerSettings | None = None
     """When retries wait for their target; None for never."""
-    timestamps: TimestampMode = TimestampMode.AUTO
-    """The timestamps of the records that are put."""
-    held_keys: bool = False
-    """Whether waiting keys of ORDER(KEY) are written to a topic, for consumers."""
-    data_loss: DataLoss | None = None
-    """What to do about deleted records; None for the job's setting."""
     is_subscribed: bool = False
     """Whether it comes from a subscription rather than a handler of the settings."""
     section: int = field(default=0, compare=False)
@@ -116,8 +87,8 @@ class LedgerConfiguration:
     """Seconds between two appends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobConfiguration:
+@dataclass(frozen=True, kw_only=True)
+class JobConfiguration(StartTable, JobTable, RetryTable, SupervisionTable, ObserveTable):
     """One run of the job."""
 
     application: str
@@ -134,14 +105,6 @@ class JobConfiguration:
     share: Share = field(default_factory=lambda: Share(1, 1))
     rebalances: bool = False
     """Whether the live instances distribute the partitions; then ``share`` changes."""
-    conflict: Conflict = Conflict.REFUSE
-    take_over: str = ""
-    """The application whose positions a first start on its topics continues; empty for none."""
-    beside: bool = False
-    """Whether a first start on topics that other applications handle handles a copy of all."""
-    data_loss: DataLoss = DataLoss.STOP
-    starting_offsets: str = "earliest"
-    """``earliest`` or ``latest``: where a partition without a committed offset starts."""
     queue_managers: tuple[str, ...] | None = None
     """Local queue manager names; None means that every name is local."""
     limits: Mapping[str, QueueLimits] = field(default_factory=dict)
@@ -156,56 +119,11 @@ class JobConfiguration:
     on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
     schemes: tuple[OwnScheme, ...] = ()
     """Checked schemes of dead letters in addition to the built-in ones."""
-    group_topic: str = GROUP_TOPIC
-    """The form of the name of a group's topic, with ``{topic}`` and ``{group}``."""
     transforms: tuple[TransformConfiguration, ...] = ()
     """The checked transforms that TRANSFORM of rules tables may name."""
-    hop_limit: int = 25
-    """How often one message is put to a queue before it counts as looping."""
-    emitter: EmitterChoice = EmitterChoice.AUTO
-    driver_batch_limit: int = 2_000
-    """Records above which a batch goes to executor lanes when the choice is ``auto``."""
-    slice_records: int = 20_000
-    """Maximum records of one lane in one transaction."""
-    slice_bytes: int = 32 * 1024 * 1024
-    """Maximum bytes of records of one lane in one transaction; a single larger record has its own
-    transaction."""
-    slice_seconds: float = 10.0
-    """Seconds after which a transaction takes no further record."""
-    max_records_per_batch: int = 200_000
-    """Maximum records of a micro-batch from all sources of a kind."""
-    reevaluation_rate: float = 5_000
-    """Maximum parked or remaining messages a second that a changed table evaluates again."""
-    polling_delay: float = 0.01
-    """Seconds between two checks without new records, besides the wait for a record."""
-    cores: int = 2
-    """Threads of local Spark, and so of lanes that emit in parallel."""
-    master: str = ""
-    """Spark master; empty for ``local[cores]``."""
-    driver_memory: str = "2g"
-    spark_ui: bool = False
-    """Whether Spark serves its own web page."""
-    spark_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """More properties of Spark; every name begins with ``spark.``. Values may be secrets."""
-    enrichment: str = ""
-    """``package.module:function``: from DataFrame to DataFrame, before the decision; empty for
-    none."""
     operator: str = ""
     """The user who requested this configuration by a restart, ``user@host``; empty for the user of
     the process."""
-    stalled_after: float = 60.0
-    """Seconds without progress, while there is work, after which the job counts as stalled."""
-    exit_after: float = 900.0
-    """Seconds stalled after which the process ends with exit code 75, so that a supervisor starts
-    it again; 0 for never."""
-    watch: bool = False
-    """Whether the job restarts by itself when its settings, tables or definitions change."""
-    wait_for_broker: bool = False
-    """Whether a start waits until a broker answers, instead of ending with an error."""
-    listen: str = ""
-    """``host:port`` of the page with metrics; empty for none."""
-    retention_alarm: float = 24.0
-    """Hours before their deletion from which to warn about waiting messages; 0 for never."""
     only_handlers: frozenset[str] | None = None
     """The names of visible handlers, for a user who may see only part of the job; else None."""
 
@@ -214,7 +132,7 @@ class JobConfiguration:
 
         No job runs with it: it is for views, and for operators' commands about these handlers.
         """
-        handlers = tuple(one for one in self.handlers if one.identity.name in names)
+        handlers = tuple(handler for handler in self.handlers if handler.identity.name in names)
         return replace(
             self, handlers=handlers, subscriptions=(), routes_puts=False, only_handlers=names
         )
@@ -224,22 +142,30 @@ class JobConfiguration:
 
         A topic that already has a handler keeps it.
         """
-        handlers = {one.identity.topic: one for one in self.handlers if not one.is_subscribed}
+        handlers = {
+            handler.identity.topic: handler
+            for handler in self.handlers
+            if not handler.is_subscribed
+        }
         for subscription in self.subscriptions:
-            for one in subscription.handlers(self.application, existing)[0]:
-                handlers.setdefault(one.identity.topic, one)
+            for handler in subscription.handlers(self.application, existing)[0]:
+                handlers.setdefault(handler.identity.topic, handler)
         every = tuple(handlers.values())
         return self if every == self.handlers else replace(self, handlers=every)
 
     @property
     def breakers(self) -> Mapping[str, BreakerSettings]:
         """The settings of breakers, by handler."""
-        return {one.identity.name: one.breaker for one in self.handlers if one.breaker is not None}
+        return {
+            handler.identity.name: handler.breaker
+            for handler in self.handlers
+            if handler.breaker is not None
+        }
 
     def data_loss_on(self, topic: str) -> DataLoss:
         """What to do about deleted records of a topic."""
-        own = (one.data_loss for one in self.handlers if one.identity.topic == topic)
-        return next(filter(None, own), self.data_loss)
+        own = (handler.on_data_loss for handler in self.handlers if handler.identity.topic == topic)
+        return next(filter(None, own), self.on_data_loss)
 
     @property
     def is_local(self) -> bool:
@@ -249,7 +175,7 @@ class JobConfiguration:
     @property
     def scheme_table(self) -> SchemeTable:
         """The built-in schemes of dead letters, and those of the settings."""
-        return SchemeTable(one.scheme() for one in self.schemes)
+        return SchemeTable(scheme.scheme() for scheme in self.schemes)
 
     @property
     def schemes_id(self) -> str:
@@ -281,25 +207,3 @@ class JobConfiguration:
     def tables_topic(self) -> str:
         """Compacted topic with every rules table that has run."""
         return tables_topic(self.application)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryAccess:
-    """The address of a schema registry, and how to sign in; not used by jobs."""
-
-    url: str
-    username: str = ""
-    """Empty without a login."""
-    password: str = field(default="", repr=False)
-    oauth_endpoint: str = ""
-    """See ``Connection``, as the next four."""
-    oauth_client_id: str = ""
-    oauth_client_secret: str = field(default="", repr=False)
-    oauth_scope: str = ""
-    oauth_ca_file: str = ""
-    ssl_ca_file: str = ""
-    """Authorities to trust; empty for those of the machine."""
-    ssl_certificate_file: str = ""
-    """See ``Connection``, as the next two."""
-    ssl_key_file: str = ""
-    ssl_key_password: str = field(default="", repr=False)

@@ -51,7 +51,7 @@ def topology_of(sources: tuple[SourceText, ...]) -> Topology:
 
 def in_states(defined: Topology, states: States) -> Topology:
     """The topology with the changes of operators, opens and queue discovery."""
-    discovered = (Discovered(*one) for one in sorted(states.discovered))
+    discovered = (Discovered(*definition) for definition in sorted(states.discovered))
     with_queues = defined.with_dynamic_queues(sorted(states.dynamic_queues))
     return with_queues.with_put_enabled(states.put_enabled).with_discovered(discovered)
 
@@ -92,7 +92,7 @@ def sources_of(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
 
 @lru_cache(maxsize=2)
 def _read_topics(sources: tuple[SourceText, ...]) -> Mapping[str, QueueTopic]:
-    return {one.topic: one for one in topics_of(topology_of(sources)) if one.is_read}
+    return {topic.topic: topic for topic in topics_of(topology_of(sources)) if topic.is_read}
 
 
 def read_topics(configuration: JobConfiguration) -> list[str]:
@@ -108,7 +108,7 @@ def counts_depths(configuration: JobConfiguration) -> bool:
     if not configuration.topology:
         return False
     managers = topology_of(configuration.topology).bindings.queue_managers.values()
-    return any(queue.consumer_group for one in managers for queue in one.queues.values())
+    return any(queue.consumer_group for manager in managers for queue in manager.queues.values())
 
 
 def inhibited_queues(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
@@ -122,16 +122,16 @@ def inhibited_queues(configuration: JobConfiguration) -> Mapping[str, QueueTopic
     managers = topology_of(configuration.topology).mq.queue_managers
     inhibited: dict[str, QueueTopic] = {}
     for handler in configuration.handlers:
-        one = handler.identity
-        manager = managers.get(one.queue_manager)
-        queue = manager.queue(one.queue) if manager else None
+        identity = handler.identity
+        manager = managers.get(identity.queue_manager)
+        queue = manager.queue(identity.queue) if manager else None
         if isinstance(queue, LocalQueue) and not queue.get_enabled:
-            inhibited[one.topic] = QueueTopic(
-                topic=one.topic,
+            inhibited[identity.topic] = QueueTopic(
+                topic=identity.topic,
                 role=TopicRole.QUEUE,
-                queue=one.queue,
-                queue_manager=one.queue_manager,
-                channel=(one.queue_manager, f"GET({one.queue})"),
+                queue=identity.queue,
+                queue_manager=identity.queue_manager,
+                channel=(identity.queue_manager, f"GET({identity.queue})"),
                 is_running=False,
             )
     return inhibited
@@ -172,10 +172,10 @@ class DeciderFactory:
             deciders[settings.identity.remaining_topic] = decider, SourceKind.REMAINING
             if settings.identity.replay_topic:
                 deciders[settings.identity.replay_topic] = decider, SourceKind.REPLAYS
-        for one in self._put_deciders(states):
-            deciders[one.identity.topic] = one, SourceKind.PUTS
-            deciders[one.identity.retry_topic] = one, SourceKind.RETRIES
-            deciders[one.identity.remaining_topic] = one, SourceKind.UNDELIVERED
+        for put_decider in self._put_deciders(states):
+            deciders[put_decider.identity.topic] = put_decider, SourceKind.PUTS
+            deciders[put_decider.identity.retry_topic] = put_decider, SourceKind.RETRIES
+            deciders[put_decider.identity.remaining_topic] = put_decider, SourceKind.UNDELIVERED
         return deciders
 
     def _put_deciders(self, states: States) -> list[PutDecider]:
@@ -185,7 +185,7 @@ class DeciderFactory:
         receivers = receiving_queue_managers(
             self._topology(states), sources, stopped=states.stopped
         )
-        return [self._put_decider(sources[name], one) for name, one in receivers.items()]
+        return [self._put_decider(sources[name], receiver) for name, receiver in receivers.items()]
 
     def _puts_at(self, queue_manager: str, states: States) -> PutDecider | None:
         """Decides puts at a queue manager of IBM MQ, by a handler as by an application."""
@@ -242,9 +242,9 @@ class DeciderFactory:
             resolvers,
             hop_limit=self._configuration.hop_limit,
             schemes=self._configuration.scheme_table,
-            transforms={one.name: one for one in self._configuration.transforms},
+            transforms={transform.name: transform for transform in self._configuration.transforms},
             breaker=settings.breaker,
-            timestamps=settings.timestamps,
+            timestamps=settings.timestamp,
             puts=self._puts_at(settings.identity.queue_manager, states),
         )
 

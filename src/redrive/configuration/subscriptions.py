@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import re2
 
@@ -14,9 +14,6 @@ from redrive.topology.names import MAX_TOPIC_NAME, is_reserved, unescape
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration
-
-MAX_TOPICS: Final = 500
-"""Default maximum of topics for a subscription: each has its own topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +24,7 @@ class Subscription:
     """Expressions of RE2, one of which must match the whole name of a topic."""
     exclude: tuple[str, ...] = ()
     """Expressions of excluded topics."""
-    max_topics: int = MAX_TOPICS
+    max_topics: int
     handler: HandlerConfiguration
     """The common settings of its handlers, with a placeholder identity."""
 
@@ -66,9 +63,9 @@ class Subscription:
                     yield topic not in handled, topic
 
     def _matches(self, topic: str) -> bool:
-        return any(_compiled(one).fullmatch(topic) for one in self.expressions) and not any(
-            _compiled(one).fullmatch(topic) for one in self.exclude
-        )
+        return any(
+            _compiled(expression).fullmatch(topic) for expression in self.expressions
+        ) and not any(_compiled(expression).fullmatch(topic) for expression in self.exclude)
 
 
 def expression_of(written: str) -> str | None:

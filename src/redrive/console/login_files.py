@@ -7,25 +7,127 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+
+from pydantic import Field
 
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, SignedInBy, User, is_name
 from redrive.console.logins import Grants
 from redrive.console.oidc import OidcSettings
-from redrive.diagnostics import Severity, has_errors
-from redrive.errors import ConfigurationError, UsageError
-from redrive.printable import counted
-from redrive.schemas import Schema
+from redrive.errors import UsageError
+from redrive.forms import FileForm, TableForm, Text, number
 from redrive.settings.connection import read_secret
 from redrive.settings.document import Document
 from redrive.settings.findings import Section
 
 __all__ = ["AccessFile", "read_access", "read_tokens"]
 
-_TOKENS: Final = Schema.load("redrive.console", "tokens.json", mapping="table")
-_ACCESS: Final = Schema.load("redrive.console", "access.json", mapping="table")
+_Name: TypeAlias = Annotated[
+    str,
+    Field(
+        title="a name of up to 200 characters",
+        description="it stands in plans and in the ledger",
+        pattern=r"\A.{1,200}\Z",
+        examples=["somebody"],
+    ),
+]
+_Names: TypeAlias = Annotated[tuple[_Name, ...], Field(title="a list of names", min_length=1)]
+_RoleName: TypeAlias = Annotated[
+    Literal["viewer", "operator", "approver", "admin"],
+    Field(description="what the user may do", examples=["viewer"]),
+]
+_Topics: TypeAlias = Annotated[
+    tuple[
+        Annotated[
+            str,
+            Field(
+                title="a name of a topic, with * and ?",
+                pattern=r"\A[A-Za-z0-9._*?-]{1,249}\Z",
+            ),
+        ],
+        ...,
+    ],
+    Field(title="a list of names of topics, with * and ?", min_length=1),
+]
+_Address: TypeAlias = Annotated[
+    str,
+    Field(
+        title="https://HOST[:PORT][/PATH]; http:// on the loopback only",
+        pattern=(
+            r"\A(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))"
+            r"(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?\Z"
+        ),
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Granted(TableForm):
+    """Keys of all tables that give a role."""
+
+    role: _RoleName
+    topics: _Topics = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Token(_Granted):
+    name: _Name
+    sha256: Annotated[
+        str,
+        Field(
+            title="64 hexadecimal digits in lower case: printf %s TOKEN | sha256sum",
+            description="the digest of the token",
+            pattern=r"\A[0-9a-f]{64}\Z",
+            examples=["0" * 64],
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TokensFile(TableForm):
+    tokens: Annotated[
+        tuple[Annotated[_Token, Field(title="[[tokens]]")], ...],
+        Field(
+            title="a list of tables, each beginning with [[tokens]]",
+            min_length=1,
+            examples=[[{"name": "somebody", "role": "viewer", "sha256": "0" * 64}]],
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Roles(_Granted):
+    users: _Names = ()
+    groups: _Names = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Oidc(TableForm):
+    issuer: _Address = ""
+    client_id: Text = ""
+    client_secret: Text = field(default="", repr=False)
+    client_secret_file: Text = ""
+    address: _Address = ""
+    scopes: _Names = OidcSettings.scopes
+    user_claim: Text = OidcSettings.user_claim
+    groups_claim: Text = OidcSettings.groups_claim
+    clock_skew: Annotated[float, number("seconds", 0, 300)] = OidcSettings.clock_skew
+
+
+@dataclass(frozen=True, kw_only=True)
+class _AccessFile(TableForm):
+    roles: Annotated[
+        tuple[Annotated[_Roles, Field(title="[[roles]]")], ...],
+        Field(title="a list of tables, each beginning with [[roles]]"),
+    ] = ()
+    oidc: Annotated[_Oidc, Field(title="[oidc]")] = _Oidc()
+
+
+_TOKENS: Final = FileForm(_TokensFile, "the file", "table")
+_ACCESS: Final = FileForm(_AccessFile, "the file", "table")
 _READABLE_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH | stat.S_IWGRP | stat.S_IWOTH
 _REQUIRED: Final = {
     "issuer": "the address of the identity provider",
@@ -56,12 +158,12 @@ def read_tokens(path: Path) -> dict[str, User]:
             hint=f"chmod 600 {path}",
         )
     users: dict[str, User] = {}
-    for entry in root.sections("tokens"):
-        _check_names(entry, "name", [entry.text("name")])
-        digest = entry.text("sha256")
-        if digest and digest in users:
-            entry.error("sha256", "DUPLICATE", f"this is the token of {users[digest].name}")
-        users[digest] = User(entry.text("name"), _grants(entry), SignedInBy.TOKEN)
+    for entry in root.inners(root.value.tokens, "tokens"):
+        token = entry.value
+        _check_names(entry, "name", [token.name])
+        if token.sha256 in users and token.sha256 == entry.written("sha256"):
+            entry.error("sha256", "DUPLICATE", f"this is the token of {users[token.sha256].name}")
+        users[token.sha256] = User(token.name, _grants(entry), SignedInBy.TOKEN)
     _check(root)
     return users
 
@@ -80,64 +182,46 @@ def read_access(path: Path, environ: Mapping[str, str] = os.environ) -> AccessFi
     """Read roles by user and by group, and an identity provider; errors as for ``read_tokens``."""
     root = Section.whole(Document.from_file(path), environ, _ACCESS)
     found: dict[str, dict[str, tuple[Grant, ...]]] = {"users": {}, "groups": {}}
-    for entry in root.sections("roles"):
+    for entry in root.inners(root.value.roles, "roles"):
         if not any(entry.has(kind) for kind in found):
             entry.missing("groups", "who has the role, or users", 'groups = ["developers"]')
         for kind, granted in found.items():
-            names = [one for one in entry.data.get(kind, []) if one is not None]
+            names = getattr(entry.value, kind)
             _check_names(entry, kind, names)
             for name in names:
                 granted[name] = (*granted.get(name, ()), *_grants(entry))
-    oidc = _oidc(root.section("oidc")) if root.has("oidc") else None
+    oidc = _oidc(root.inner(root.value.oidc, "oidc")) if root.has("oidc") else None
     _check(root)
     return AccessFile(Grants(**found), oidc)
 
 
-def _oidc(section: Section) -> OidcSettings:
+def _oidc(section: Section[_Oidc]) -> OidcSettings:
     for key, purpose in _REQUIRED.items():
         if not section.has(key):
             section.missing(key, purpose)
-    address = section.text("address").rstrip("/")
+    address = section.value.address.rstrip("/")
     if address.count("/") > 2:  # noqa: PLR2004 - those of https://
         section.bad_value("address", "the console is at the root of its host", expected="no path")
     has_secret = section.has("client_secret") or section.has("client_secret_file")
-    chosen: dict[str, Any] = {
-        key: section.data[key]
-        for key in ("user_claim", "groups_claim", "clock_skew")
-        if key in section.data
-    }
-    if "scopes" in section.data:
-        chosen["scopes"] = tuple(one for one in section.data["scopes"] if one is not None)
-    return OidcSettings(
-        issuer=section.text("issuer"),
-        client_id=section.text("client_id"),
-        client_secret=read_secret(section, "client_secret", "") if has_secret else "",
-        address=address,
-        **chosen,
-    )
+    values = {**vars(section.value), "address": address}
+    values["client_secret"] = read_secret(section, "client_secret", "") if has_secret else ""
+    del values["client_secret_file"]
+    return OidcSettings(**values)
 
 
-def _grants(entry: Section) -> tuple[Grant, ...]:
-    if not entry.text("role"):
-        return ()
-    topics = frozenset(one for one in entry.data.get("topics", ()) if one is not None)
+def _grants(entry: Section[Any]) -> tuple[Grant, ...]:
+    granted: _Granted = entry.value
     # Topics with errors must not yield an unlimited role.
-    scope = Scope(topics) if entry.has("topics") else EVERYTHING
-    return (Grant(Role[entry.text("role").upper()], scope),)
+    scope = Scope(frozenset(granted.topics)) if entry.has("topics") else EVERYTHING
+    return (Grant(Role[granted.role.upper()], scope),)
 
 
-def _check_names(entry: Section, key: str, names: list[str]) -> None:
+def _check_names(entry: Section[Any], key: str, names: Iterable[str]) -> None:
     for name in names:
-        if name and not is_name(name):
+        if not is_name(name):
             entry.bad_value(key, f"{name!r} has characters that cannot be shown")
 
 
-def _check(root: Section) -> None:
-    found = root.findings.in_order()
-    if has_errors(found):
-        count = sum(one.severity is Severity.ERROR for one in found)
-        raise ConfigurationError(
-            f"{counted(count, 'error')} in {root.findings.document.name}",
-            hint="fix all errors; docs/console.md describes the file",
-            diagnostics=found,
-        )
+def _check(root: Section[Any]) -> None:
+    hint = "fix all errors; docs/console.md describes the file"
+    root.findings.checked(root.findings.document.name, hint)

@@ -52,7 +52,7 @@ _LONGEST: Final = 200
 """Maximum shown characters of a text from the identity provider."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OidcSettings:
     """The table ``[oidc]``."""
 

@@ -114,7 +114,7 @@ class Report:
         for kind, traces in kinds.items():
             ends = [end for traced in traces for end in traced.ends]
             outcomes = [outcome for traced in traces for outcome in traced.outcomes]
-            failures = Counter(it.reason_name for it in outcomes if it.reason_name)
+            failures = Counter(outcome.reason_name for outcome in outcomes if outcome.reason_name)
             row = {"what": kind, "messages": len(traces), "failures": failures}
             row["rules"] = sorted({outcome.rule_line for outcome in outcomes} - {0})
             row["ends"] = sorted({what for what, _ in ends})

@@ -95,7 +95,9 @@ class MqDeadLetters(Script):
         orders = messages * KINDS[0].share // 1000
         self.application_reads = max(1, orders // (draining * _READS_A_SECOND))
         max_depth = max(5, orders // _FULL_PARTS)
-        self.others = [(ORDERS, Record(None, b"ordinary %d" % it, ())) for it in range(max_depth)]
+        self.others = [
+            (ORDERS, Record(None, b"ordinary %d" % number, ())) for number in range(max_depth)
+        ]
         # Uncompressed: a dead letter that is too large would fit otherwise.
         small = {"max.message.bytes": str(16 * 1024), "compression.type": "uncompressed"}
         self.topics = [

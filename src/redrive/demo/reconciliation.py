@@ -138,7 +138,7 @@ def trace(
             if outcome.result == "discarded":
                 ends[stored.number].append(("discarded", None))
     for what, stored in observation.ends:
-        puts = {"retried", "forwarded"} & {it.result for it in outcomes[stored.number]}
+        puts = {"retried", "forwarded"} & {outcome.result for outcome in outcomes[stored.number]}
         if what != "arrived":
             ends[stored.number].append((what, stored))
         elif stored.position not in went_on:

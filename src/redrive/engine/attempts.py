@@ -93,26 +93,30 @@ class AttemptCounter:
         return self._table.control.retry_interval if delay is None else delay
 
     def with_earlier_rounds(
-        self, message: Message, mine: own.OwnHeaders
+        self, message: Message, own_headers: own.OwnHeaders
     ) -> tuple[Message, Attempts]:
         """A dead letter and its failed attempts, by the rounds in Redrive's headers.
 
         A service may copy headers to derived events. They count only if the message comes back from
         the topic that it was put to. The headers are those of the dead letter, or of its original.
         """
-        if mine.group_topic and not message.group_topic:  # read from the record that failed
-            message = self._with_original(message, mine.group_topic)
-        rounds, profile = mine.rounds, message.profile or NO_PROFILE
-        if rounds is not None and rounds.target == self._queue and mine.timestamp is not None:
+        if own_headers.group_topic and not message.group_topic:  # read from the record that failed
+            message = self._with_original(message, own_headers.group_topic)
+        rounds, profile = own_headers.rounds, message.profile or NO_PROFILE
+        if (
+            rounds is not None
+            and rounds.target == self._queue
+            and own_headers.timestamp is not None
+        ):
             # It was put here as a dead letter.
-            message = message._replace(timestamp=mine.timestamp)
+            message = message._replace(timestamp=own_headers.timestamp)
         known = message._replace(
-            identity=mine.identity or message.identity,
-            hops=mine.hops,
-            record_time=mine.timestamp or 0,
+            identity=own_headers.identity or message.identity,
+            hops=own_headers.hops,
+            record_time=own_headers.timestamp or 0,
         )
-        if profile.stamp is Stamp.RECORD and mine.timestamp is not None:
-            known = known._replace(timestamp=mine.timestamp)  # not that of the put
+        if profile.stamp is Stamp.RECORD and own_headers.timestamp is not None:
+            known = known._replace(timestamp=own_headers.timestamp)  # not that of the put
         if rounds is None or not self._is_kafka:
             return known, NO_ATTEMPTS
         if profile.comes_from_kafka and profile.failed_on != rounds.target:

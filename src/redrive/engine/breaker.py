@@ -207,8 +207,8 @@ class SliceBreakers:
             if key.handler in handlers:
                 counts[key] = BreakerCounts(puts=count)
         for key, count in self._refused.items():
-            one = counts.setdefault(key, BreakerCounts())
-            one.refused, one.why = max(count, self._refusals.get(key, 0)), self._why[key]
+            breaker = counts.setdefault(key, BreakerCounts())
+            breaker.refused, breaker.why = max(count, self._refusals.get(key, 0)), self._why[key]
         for key, count in self._held.items():
             counts.setdefault(key, BreakerCounts()).held = count
         for key, returned in self._returned.items():
@@ -218,9 +218,9 @@ class SliceBreakers:
 
 def _puts(decisions: Counter[Decision]) -> Counter[BreakerKey]:
     puts: Counter[BreakerKey] = Counter()
-    for one, count in decisions.items():
-        if isinstance(one, Put) and one.replay is None:
-            key = breaker_of(one.handler, one.rule, one.profile)
+    for decision, count in decisions.items():
+        if isinstance(decision, Put) and decision.replay is None:
+            key = breaker_of(decision.handler, decision.rule, decision.profile)
             if key is not None:
                 puts[key] += count
     return puts
@@ -376,37 +376,37 @@ class Breakers:
         """
         self._settings = settings
         self._breakers = {
-            key: one
-            for key, one in self._breakers.items()
-            if one.settings == settings.get(key.handler)
+            key: breaker
+            for key, breaker in self._breakers.items()
+            if breaker.settings == settings.get(key.handler)
         }
-        for one in self._breakers.values():
-            one.begin_run(now)
+        for breaker in self._breakers.values():
+            breaker.begin_run(now)
 
     def opened(self, now: int) -> Mapping[BreakerKey, OpenBreaker]:
         """The open breakers, for the slices of a batch at a time in milliseconds."""
         if not self._breakers:
             return NO_BREAKERS
-        views = ((key, one.view(now)) for key, one in self._breakers.items())
-        return {key: one for key, one in views if one is not None}
+        views = ((key, breaker.view(now)) for key, breaker in self._breakers.items())
+        return {key: opened for key, opened in views if opened is not None}
 
     def learn(self, counts: Mapping[BreakerKey, BreakerCounts], now: int) -> None:
         """Apply what a batch did at a time in milliseconds."""
-        for key, one in counts.items():
+        for key, count in counts.items():
             if key in self._breakers or self._has_room():
                 settings = self._settings[key.handler]
-                self._breakers.setdefault(key, _Breaker(settings)).learn(one, now)
+                self._breakers.setdefault(key, _Breaker(settings)).learn(count, now)
 
     def states(self, now: int) -> Iterator[BreakerState]:
         """The breakers that are not closed at a time in milliseconds; any thread may ask."""
-        for key, one in list(self._breakers.items()):
-            if one.open is not None and not one.is_over(now):
-                state = "half-open" if one.probe else "open"
-                yield BreakerState(*key, state, one.open.since / 1000, one.open.why)
+        for key, breaker in list(self._breakers.items()):
+            if breaker.open is not None and not breaker.is_over(now):
+                state = "half-open" if breaker.probe else "open"
+                yield BreakerState(*key, state, breaker.open.since / 1000, breaker.open.why)
 
     def _has_room(self) -> bool:
         """Whether another breaker can be kept; closed ones are dropped."""
         if len(self._breakers) < _MOST_BREAKERS:
             return True
-        self._breakers = {key: one for key, one in self._breakers.items() if one.open}
+        self._breakers = {key: breaker for key, breaker in self._breakers.items() if breaker.open}
         return len(self._breakers) < _MOST_BREAKERS

@@ -140,7 +140,7 @@ class Replay:
         span = self.spans.get(lane)
         if self.rate is None or self.cancelled_by or span is None:
             return None
-        total = sum(one.count for one in self.spans.values())
+        total = sum(span.count for span in self.spans.values())
         return self.rate * span.count / total if total else None
 
     def entry(self) -> Entry:
@@ -161,8 +161,16 @@ class Replay:
             # Versions without edits must not put such a message: they skip the plan.
             **({"edit": self.edit.document()} if self.edit else {}),
             "spans": [
-                [*lane, one.first, one.count, one.end, one.read, one.until, *sorted(one.named)]
-                for lane, one in self.spans.items()
+                [
+                    *lane,
+                    span.first,
+                    span.count,
+                    span.end,
+                    span.read,
+                    span.until,
+                    *sorted(span.named),
+                ]
+                for lane, span in self.spans.items()
             ],
         }
 
@@ -184,8 +192,10 @@ def free_by_order(replays: Iterable[Replay]) -> dict[TopicPartition, int]:
 
 def orders_on(lane: TopicPartition, replays: Iterable[Replay]) -> tuple[Replay, ...]:
     """The replays of a partition's parked messages, including cancelled ones; latest first."""
-    found = (one for one in replays if one.to.is_about_parked and lane in one.spans)
-    return tuple(sorted(found, key=lambda one: one.accepted, reverse=True))
+    replays_there = (
+        replay for replay in replays if replay.to.is_about_parked and lane in replay.spans
+    )
+    return tuple(sorted(replays_there, key=lambda replay: replay.accepted, reverse=True))
 
 
 def read_replays(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Replay]:
@@ -193,15 +203,15 @@ def read_replays(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Replay]:
 
     Plans that cannot be read are left out: a later version may have written them.
     """
-    found = {}
+    replays = {}
     for key, value in entries.items():
         if key.startswith(REPLAY):
             plan = key.removeprefix(REPLAY)
             cancelled = entries.get(f"{CANCELLED}{plan}", {})
             replay = _replay(plan, value, str(cancelled.get("by", "")))
             if replay is not None:
-                found[plan] = replay
-    return found
+                replays[plan] = replay
+    return replays
 
 
 def _replay(plan: str, value: Mapping[str, Any], cancelled_by: str) -> Replay | None:
@@ -321,14 +331,14 @@ class Resume:
     purpose: str = ""
     """The reason that the operator gave."""
 
-    def answers(self, lane: TopicPartition, found: int) -> bool:
+    def answers(self, lane: TopicPartition, found_at: int) -> bool:
         """Whether it is about the loss of a lane found at a time."""
-        return self.lanes.get(lane) == found
+        return self.lanes.get(lane) == found_at
 
     def entry(self) -> Entry:
         """Key and value of its entry."""
         return f"{_RESUME}{self.topic}", {
-            "lanes": [[*lane, found] for lane, found in self.lanes.items()],
+            "lanes": [[*lane, found_at] for lane, found_at in self.lanes.items()],
             "from": self.begin.value,
             "operator": self.operator,
             "purpose": self.purpose,
@@ -336,17 +346,19 @@ class Resume:
 
 
 def _read_resumes(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Resume]:
-    found = (
+    resumes = (
         _resume(key.removeprefix(_RESUME), value)
         for key, value in entries.items()
         if key.startswith(_RESUME)
     )
-    return {one.topic: one for one in found if one is not None}
+    return {resume.topic: resume for resume in resumes if resume is not None}
 
 
 def _resume(topic: str, value: Mapping[str, Any]) -> Resume | None:
     try:
-        lanes = {TopicPartition(name, number): found for name, number, found in value["lanes"]}
+        lanes = {
+            TopicPartition(name, number): found_at for name, number, found_at in value["lanes"]
+        }
         begin, operator = ResumeFrom(value["from"]), str(value["operator"])
         purpose = str(value["purpose"])
     except (KeyError, TypeError, ValueError):
@@ -380,9 +392,9 @@ class States:
 
     def as_of(self, now: int) -> States:
         """The states without dynamic queues closed at a time, in ms since 1970."""
-        if all(one.is_open(now) for one in self.dynamic_queues):
+        if all(queue.is_open(now) for queue in self.dynamic_queues):
             return self
-        is_open = frozenset(one for one in self.dynamic_queues if one.is_open(now))
+        is_open = frozenset(queue for queue in self.dynamic_queues if queue.is_open(now))
         return replace(self, dynamic_queues=is_open)
 
     @property
@@ -393,7 +405,7 @@ class States:
     @property
     def stopped(self) -> frozenset[tuple[str, str]]:
         """The stopped channels and connections."""
-        return frozenset(one for one, is_running in self.running.items() if not is_running)
+        return frozenset(channel for channel, is_running in self.running.items() if not is_running)
 
     def moves(
         self, channel: tuple[str, str], via: Iterable[tuple[str, str]], *, is_running: bool

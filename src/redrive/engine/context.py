@@ -117,12 +117,12 @@ class SliceContext:
         size = wire_size(put.key, put.value, headers)
         if size <= most:
             return None
-        found = f"{size} bytes"
+        sizes = f"{size} bytes"
         if not facts.is_uncompressed:
             size = packed_size(put.key, put.value, headers)
-            found += f", {size} compressed,"
+            sizes += f", {size} compressed,"
         if facts.is_uncompressed or size > _SURELY_TOO_LARGE * most:
-            detail = f"{found} are more than the {most} of topic {put.topic}"
+            detail = f"{sizes} are more than the {most} of topic {put.topic}"
             return Refusal(Reason.MSG_TOO_BIG_FOR_Q, detail)
         self.packed.add(entry)
         return None

@@ -134,15 +134,15 @@ class Edit:
     def applied(self, content: Content) -> Content | Refusal:
         """The content of a put after all operations, or why one of them cannot be applied."""
         try:
-            for one in self.operations:
-                content = one.applied(content)
+            for operation in self.operations:
+                content = operation.applied(content)
         except ValueError as error:
             return Refusal(Reason.FORMAT_ERROR, f"the edit does not apply: {error}")
         return content
 
     def document(self) -> list[dict[str, Any]]:
         """The operations as a JSON array."""
-        return [one.document() for one in self.operations]
+        return [operation.document() for operation in self.operations]
 
     @classmethod
     def of(cls, document: Sequence[Mapping[str, Any]]) -> Self:
@@ -192,11 +192,11 @@ def _bytes(text: object) -> bytes | None:
 
 def digest(content: Content) -> str:
     """The SHA-256 of a value and its headers."""
-    found = sha256()
+    sha = sha256()
     for part in (content.value, *(part for name, raw in content.headers for part in (name, raw))):
         data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
-        found.update(b"-" if data is None else b"%d:%b" % (len(data), data))
-    return found.hexdigest()
+        sha.update(b"-" if data is None else b"%d:%b" % (len(data), data))
+    return sha.hexdigest()
 
 
 def changes(before: Content, after: Content) -> str:
@@ -220,7 +220,8 @@ def _changed_names(before: Headers, after: Headers) -> list[str]:
     return [
         name
         for name in names
-        if [raw for it, raw in before if it == name] != [raw for it, raw in after if it == name]
+        if [raw for other, raw in before if other == name]
+        != [raw for other, raw in after if other == name]
     ]
 
 

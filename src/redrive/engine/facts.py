@@ -333,7 +333,7 @@ class Facts:
         self._copying: set[Program] = set()
         self.dropping: set[Program] = set()
         """Programs that are known to leave out headers of the record."""
-        names = [one.name for one in fields(Answers) if one.name != "topics"]
+        names = [field.name for field in fields(Answers) if field.name != "topics"]
         self._of_slice: Mapping[str, _Known[Any, Any]] = {
             name: getattr(self, f"_{name}") for name in names
         }

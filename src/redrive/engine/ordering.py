@@ -120,7 +120,9 @@ class KeyOrder:
         line = self._lines.get(key)
         if line is None:
             waiting = self._waiting.get(key, {})
-            line = self._lines[key] = sorted((one, place) for place, one in waiting.items())
+            line = self._lines[key] = sorted(
+                (waiting_message, place) for place, waiting_message in waiting.items()
+            )
         return line
 
 

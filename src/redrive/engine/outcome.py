@@ -290,7 +290,7 @@ def _field_column(column: Column, keyword: str) -> Column:
 COLUMNS: Final = tuple(_columns())
 """The columns of the ledger, in their order."""
 
-_MEMBERS: Final = tuple(one.name for one in fields(Outcome))
+_MEMBERS: Final = tuple(field.name for field in fields(Outcome))
 _ADDED: Final = frozenset(column.member for column in COLUMNS if column.is_added)
 _values: Final = attrgetter(*_MEMBERS)
 
@@ -364,8 +364,8 @@ def put_members(digest: bytes, headers: Headers) -> str:
 
     A message whose dead letter lacks them is found by ``digest``, that of its key and body.
     """
-    mine = {name: (raw or b"").decode("ascii") for name, raw in headers if name in _OF_PUTS}
-    return static_members({"put": {"digest": digest.hex(), **mine}})
+    own_headers = {name: (raw or b"").decode("ascii") for name, raw in headers if name in _OF_PUTS}
+    return static_members({"put": {"digest": digest.hex(), **own_headers}})
 
 
 def read_put(outcome: Mapping[str, Any]) -> tuple[bytes, own.OwnHeaders] | None:

@@ -46,13 +46,13 @@ def restore_message(message: Message, facts: Facts) -> Message | Gone:
     if not message.cut:
         return message
     place = position_of(message.origin)
-    found = facts.record(RecordQuestion(place.topic, place.partition, place.offset))
-    if found is None:
+    record = facts.record(RecordQuestion(place.topic, place.partition, place.offset))
+    if record is None:
         return message
-    if isinstance(found, Gone):
-        return found
+    if isinstance(record, Gone):
+        return record
     copy = Content(message.key, message.value, message.headers, message.cut)
-    whole = cuts.restored(copy, Content(found.key, found.value, found.headers))
+    whole = cuts.restored(copy, Content(record.key, record.value, record.headers))
     if whole is None:
         return Gone(f"the original was deleted: {message.origin} now has another record")
     return message._replace(**whole._asdict())
@@ -158,7 +158,7 @@ def failed_records(records: Records, profiles: Sequence[DeadLetterProfile]) -> S
             for key, profile in distinct.items()
         }
         raws, read = offsets
-        found = [
+        column_places = [
             f'{prefix}{offset}",' if prefix and isinstance(offset, int) and offset >= 0 else ""
             for prefix, offset in zip(
                 [
@@ -169,7 +169,7 @@ def failed_records(records: Records, profiles: Sequence[DeadLetterProfile]) -> S
                 strict=True,
             )
         ]
-        places = found if places is None else [*map(max, places, found)]
+        places = column_places if places is None else [*map(max, places, column_places)]
     return places
 
 
@@ -191,11 +191,11 @@ def error_messages(records: Records, profiles: Sequence[DeadLetterProfile]) -> S
             continue
         raws, read = column
         known = {raw: _error_member(raw, read) for raw in set(raws)}  # many say the same
-        found = [known[raw] for raw in raws]
+        texts = [known[raw] for raw in raws]
         if any(other is not scheme for other in schemes.values()):
-            rows = zip(found, profiles, strict=True)
-            found = [text if schemes[id(profile)] is scheme else "" for text, profile in rows]
-        members = found if members is None else [*map(max, members, found)]
+            rows = zip(texts, profiles, strict=True)
+            texts = [text if schemes[id(profile)] is scheme else "" for text, profile in rows]
+        members = texts if members is None else [*map(max, members, texts)]
     return members
 
 
@@ -283,19 +283,21 @@ def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message
     If the record is unknown, this adds a question and returns the dead letter itself, which will be
     decided again. Returns the reason if it cannot be read.
     """
-    found = _original(message, schemes, facts)
-    if found is None:
+    original = _original(message, schemes, facts)
+    if original is None:
         return message
-    if isinstance(found, Gone):
-        return found
-    if problem := own.unreadable(found.headers):
+    if isinstance(original, Gone):
+        return original
+    if problem := own.unreadable(original.headers):
         return Gone(f"the original cannot be put unchanged: {problem}")
     return message._replace(
-        key=found.key,
-        value=found.value,
-        headers=_joined_headers(message, own.without_own(found.headers), schemes),
-        timestamp=found.timestamp,
-        record_time=message.record_time or own.read_own(found.headers).timestamp or found.timestamp,
+        key=original.key,
+        value=original.value,
+        headers=_joined_headers(message, own.without_own(original.headers), schemes),
+        timestamp=original.timestamp,
+        record_time=message.record_time
+        or own.read_own(original.headers).timestamp
+        or original.timestamp,
         # A service that loops only the original has not seen this dead letter before.
-        hops=max(message.hops, own.read_own(found.headers).hops),
+        hops=max(message.hops, own.read_own(original.headers).hops),
     )

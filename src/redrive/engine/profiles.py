@@ -43,7 +43,7 @@ class MatchedProfile(DeadLetterProfile):
         cls, profile: DeadLetterProfile, match_fields: Mapping[str, FieldValue], candidates: int = 0
     ) -> MatchedProfile:
         """The dead letters of a profile that these rules match, with the fields that rules read."""
-        known = {it.name: getattr(profile, it.name) for it in fields(profile)}
+        known = {field.name: getattr(profile, field.name) for field in fields(profile)}
         return cls(**{**known, "fields": match_fields}, candidates=candidates)
 
 
@@ -118,7 +118,10 @@ class ProfileMatcher:
                 self._matched.clear()
             values = self._shared.values(RuleInput(None, None, [], 0, 0, profile.view))
             named = zip(self._shared.names, values, strict=True)
-            shared = {**profile.fields, **{name: it for name, it in named if it is not None}}
+            shared = {
+                **profile.fields,
+                **{name: value for name, value in named if value is not None},
+            }
             candidates = 0 if self.is_varied else self._matcher.candidates_of(shared)
             base = MatchedProfile.of(profile, shared, candidates)
             known = self._bases[id(profile)] = profile, base
@@ -128,7 +131,7 @@ class ProfileMatcher:
         if self._needs_view:
             self._read_view(base, source)
         named = zip(self._varied.names, self._varied.values(source), strict=True)
-        return {**base.fields, **{name: it for name, it in named if it is not None}}
+        return {**base.fields, **{name: value for name, value in named if value is not None}}
 
     def _read_view(self, base: MatchedProfile, source: RuleInput) -> None:
         """Read the fields that the profile omits and that patterns may use."""
@@ -141,10 +144,10 @@ class ProfileMatcher:
         else:
             view = read_view(source.key, source.value, source.headers, schemes=self._schemes)
             text = view.error_message
-            times = (it for it in (view.first_failed_at, view.failed_at))
+            times = (time for time in (view.first_failed_at, view.failed_at))
             source.partition = view.origin.partition
         source.error_message = text if isinstance(text, str) else None
-        source.failed_at = next((it for it in times if isinstance(it, int)), None)
+        source.failed_at = next((time for time in times if isinstance(time, int)), None)
 
     def _matched_profile(self, base: MatchedProfile, candidates: int) -> MatchedProfile:
         profile = self._matched.get((id(base), candidates))

@@ -633,9 +633,9 @@ class _PutAttempt:
 
     def _put(self, put: Put) -> Decision | Refusal:
         # Discovered definitions stay even if the remote queue refuses the message.
-        for one in put.destination.discovered:
-            if one not in self._facts.discovered:
-                self._record(one, discovered_entry(*one))
+        for definition in put.destination.discovered:
+            if definition not in self._facts.discovered:
+                self._record(definition, discovered_entry(*definition))
         record = self._putter.put(self._entry, self._message, self._descriptor, put.destination)
         if isinstance(record, Refusal):
             return record

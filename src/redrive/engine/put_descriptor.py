@@ -12,6 +12,7 @@ from redrive.messages.dead_letter_header import UTF8_LITTLE_ENDIAN
 from redrive.messages.fields import (
     TENTH,
     deadline_of,
+    is_default,
     mqmd_headers,
     parse_long,
     put_moment,
@@ -44,12 +45,10 @@ LEFT_TO_QUEUE: Final = {
 _GROUP_OF_JMS: Final = "JMSXGroupID"
 _MSG_ID: Final = MQMD["MsgId"].header
 _PUT_DATE: Final = MQMD["PutDate"].header
-_NATIVE: Final = {
-    "Encoding": UTF8_LITTLE_ENDIAN.encoding,
-    "CodedCharSetId": UTF8_LITTLE_ENDIAN.ccsid,
-}
-"""What MQENC_NATIVE and MQCCSI_Q_MGR mean here (MQMD_DEFAULT)."""
-_DESCRIBES_BODY: Final = {MQMD[name].header: name for name in _NATIVE}
+_NATIVE: Final = mqmd_headers(
+    {"Encoding": UTF8_LITTLE_ENDIAN.encoding, "CodedCharSetId": UTF8_LITTLE_ENDIAN.ccsid}
+)
+"""The headers of what MQENC_NATIVE and MQCCSI_Q_MGR mean here (MQMD_DEFAULT)."""
 
 NAMES: Final = frozenset(
     {QUEUE_MANAGER_HEADER, QUEUE_HEADER, NEXT_QUEUE_MANAGER_HEADER, BIND_HEADER}
@@ -167,12 +166,14 @@ def as_put(message: Message, present: Mapping[str, bytes | None], queue_manager:
         made["MsgId"] = unique_identifier(queue_manager, message.identity)
     if message.timestamp > 0 and not read_text(present.get(_PUT_DATE)):
         made |= put_moment(message.timestamp)
-    for header, name in _DESCRIBES_BODY.items():
-        if header not in present:
-            made[name] = _NATIVE[name]
-    if not made:
+    changes = mqmd_headers(made)
+    changes |= {header: text for header, text in _NATIVE.items() if header not in present}
+    if not changes:
         return message
-    return message._replace(headers=with_mqmd_headers(message.headers, mqmd_headers(made)))
+    if changes.keys().isdisjoint(present):  # nearly always: nothing is replaced
+        added = [pair for pair in changes.items() if not is_default(*pair)]
+        return message._replace(headers=[*message.headers, *added])
+    return message._replace(headers=with_mqmd_headers(message.headers, changes))
 
 
 def _or_default(raw: bytes | None, default: int, *, is_new: bool) -> int:

@@ -152,7 +152,8 @@ class PutTimes(NamedTuple):
     def note(self, record: OutputRecord, own_time: int, *, may_drift: bool = True) -> OutputRecord:
         """A record with its timestamp, and with its own one in a header where that is needed."""
         stamp = self.stamp(own_time)
-        record = record._replace(timestamp=stamp)
+        if stamp != record.timestamp:
+            record = record._replace(timestamp=stamp)
         if not self.is_needed(own_time, stamp, may_drift=may_drift):
             return record
         return record._replace(headers=[*(record.headers or ()), timestamp_header(own_time)])

@@ -322,19 +322,19 @@ class RulesDecider:
         is_dropped = drops_headers(profile, known)
         if not is_dropped and not self._may_be_repeated(message, facts):
             return message, attempts, None
-        mine = own_headers_of_original(message, self.schemes, known)
-        if isinstance(mine, Gone):
-            if mine.may_come and not mine.is_denied:
-                return message, attempts, mine
+        own_headers = own_headers_of_original(message, self.schemes, known)
+        if isinstance(own_headers, Gone):
+            if own_headers.may_come and not own_headers.is_denied:
+                return message, attempts, own_headers
             if message.may_be_round:
                 last = own_headers_of_put(message, known)
                 if last.rounds is not None:
                     return *self.attempts.with_earlier_rounds(message, last), None
-            is_unknown = is_dropped and not mine.is_denied
-            return message, attempts, mine if is_unknown else None
-        if mine.rounds is not None and mine.rounds.target == profile.failed_on:
+            is_unknown = is_dropped and not own_headers.is_denied
+            return message, attempts, own_headers if is_unknown else None
+        if own_headers.rounds is not None and own_headers.rounds.target == profile.failed_on:
             known.note_dropped(program_of(profile))
-        return *self.attempts.with_earlier_rounds(message, mine), None
+        return *self.attempts.with_earlier_rounds(message, own_headers), None
 
     def _may_be_repeated(self, message: Message, facts: SliceContext) -> bool:
         """Whether the first put of a message by this table may be one that was made before."""

@@ -188,8 +188,8 @@ class Lane:
     def _was_held(self, row: int) -> bool:
         if self._part.kind is not SourceKind.RETRIES:
             return False
-        mine = own.read_own(self._part.records.headers[row])
-        return bool(mine.behind) and self._part.counts(row, mine)
+        own_headers = own.read_own(self._part.records.headers[row])
+        return bool(own_headers.behind) and self._part.counts(row, own_headers)
 
     def _renew_copy(self, row: int, message: Message, held: Hold) -> OutputRecord:
         """The copy of a message that still waits, which names the copy it replaces."""
@@ -447,9 +447,9 @@ class Slice:
         )
         deciders = (part.decider for part in parts)
         self._breaking = {
-            one.identity.name: one.guard.failures
-            for one in deciders
-            if isinstance(one, RulesDecider) and one.guard is not None
+            decider.identity.name: decider.guard.failures
+            for decider in deciders
+            if isinstance(decider, RulesDecider) and decider.guard is not None
         }
         """The failures that open a breaker, by handler."""
         self._outputs: list[Entry] = []
@@ -529,12 +529,12 @@ class Slice:
         answer names the culprit.
         """
         one_by_one = self._goes_one_by_one
-        for one in refused:
-            is_alone = one_by_one or one.entry in self._context.packed
-            if one.reason in _OF_A_BATCH and not is_alone:
+        for refusal in refused:
+            is_alone = one_by_one or refusal.entry in self._context.packed
+            if refusal.reason in _OF_A_BATCH and not is_alone:
                 self._blame_is_shared = True
             else:
-                self._context.refused[one.entry] = one
+                self._context.refused[refusal.entry] = refusal
         self._facts.doubt(doubted)
 
     def split(self) -> Sequence[Slice]:
@@ -556,14 +556,18 @@ class Slice:
         failures: Counter[Failure] = Counter()
         rounds: Counter[tuple[str, int]] = Counter()
         invalid = 0
-        for one, count in self._context.decisions.items():
-            line = one.rule.line if one.rule else 0
-            inputs[OutcomeKind(one.handler, line, one.result.value, one.reason)] += count
-            invalid += count if one.is_invalid else 0
-            if isinstance(one, Put) and one.is_round:
-                rounds[one.handler, one.attempt] += count
-            if one.is_worth_logging:
-                failure = Failure(one.handler, line, one.reason, str(one.target), one.detail)
+        for decision, count in self._context.decisions.items():
+            line = decision.rule.line if decision.rule else 0
+            inputs[OutcomeKind(decision.handler, line, decision.result.value, decision.reason)] += (
+                count
+            )
+            invalid += count if decision.is_invalid else 0
+            if isinstance(decision, Put) and decision.is_round:
+                rounds[decision.handler, decision.attempt] += count
+            if decision.is_worth_logging:
+                failure = Failure(
+                    decision.handler, line, decision.reason, str(decision.target), decision.detail
+                )
                 failures[failure] += count
         ages = Ages()
         for part in self._parts:

@@ -95,21 +95,26 @@ class PartitionRecords:
         name = own.name_in_identities(self.lane.topic, self.incarnation)
         return f"{name}:{self.lane.partition}:"
 
-    def counts(self, row: int, mine: own.OwnHeaders) -> bool:
+    def counts(self, row: int, own_headers: own.OwnHeaders) -> bool:
         """Whether a copy's attempts count for the current table."""
         is_released = self.records.offsets[row] < self.released
-        return mine.table == self.decider.table_id and not is_released
+        return own_headers.table == self.decider.table_id and not is_released
 
     def may_be_round(self, row: int) -> bool:
         """Whether the dead letter of a row may be a failed round, even without a header."""
         is_dead_letter = self.kind is SourceKind.DEAD_LETTERS
         return is_dead_letter and self.since is not None and self.records.offsets[row] >= self.since
 
-    def attempts(self, row: int, mine: own.OwnHeaders) -> Attempts:
+    def attempts(self, row: int, own_headers: own.OwnHeaders) -> Attempts:
         """The attempts of the copy in a row, if they count for the current table."""
-        if self.counts(row, mine):
-            return Attempts(mine.failures, mine.failed, mine.is_quarantined, mine.counted)
-        return Attempts(0, (), mine.is_quarantined, mine.counted)
+        if self.counts(row, own_headers):
+            return Attempts(
+                own_headers.failures,
+                own_headers.failed,
+                own_headers.is_quarantined,
+                own_headers.counted,
+            )
+        return Attempts(0, (), own_headers.is_quarantined, own_headers.counted)
 
 
 Input: TypeAlias = tuple[Message, Attempts, "Replay | None"]
@@ -197,8 +202,8 @@ class DeadLetterSource:
         here = f"{self._prefix}{records.offsets[row]}"
         key, value, headers = records.keys[row], records.values[row], records.headers[row]
         timestamp, profile = records.timestamps[row], self.profiles[row]
-        mine = self.own_headers.own(row)
-        if mine is own.NO_OWN_HEADERS:
+        own_headers = self.own_headers.own(row)
+        if own_headers is own.NO_OWN_HEADERS:
             message = Message(
                 key, value, headers, timestamp, here, here, 0, "", "", profile,
                 _failure_time(profile, timestamp), None, 0, part.may_be_round(row),
@@ -208,25 +213,32 @@ class DeadLetterSource:
         if part.kind is SourceKind.DEAD_LETTERS:
             message = Message(
                 key, value, headers, timestamp, here, here, 0, "", "", profile,
-                _failure_time(profile, timestamp), mine.group_topic, 0,
-                mine.rounds is None and part.may_be_round(row),
+                _failure_time(profile, timestamp), own_headers.group_topic, 0,
+                own_headers.rounds is None and part.may_be_round(row),
             )  # fmt: skip
-            return *self.decider.attempts.with_earlier_rounds(message, mine), None
+            return *self.decider.attempts.with_earlier_rounds(message, own_headers), None
         if part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}:
-            key, value = mine.key, None if mine.is_null else value
+            key, value = own_headers.key, None if own_headers.is_null else value
             if key is None and value is None:
                 # It may be a pointer, which its copy, with its own key, does not show.
                 schemes = self.decider.schemes
                 profile = with_original(
-                    decode_dead_letter(value, headers, key=key, schemes=schemes), mine.group_topic
+                    decode_dead_letter(value, headers, key=key, schemes=schemes),
+                    own_headers.group_topic,
                 )
         message = waiting.restore(
-            key, value, headers, timestamp=timestamp, mine=mine, here=here, profile=profile
+            key,
+            value,
+            headers,
+            timestamp=timestamp,
+            own_headers=own_headers,
+            here=here,
+            profile=profile,
         )
-        attempts = part.attempts(row, mine)
-        is_set_free = part.kind is SourceKind.RETRIES and not part.counts(row, mine)
+        attempts = part.attempts(row, own_headers)
+        is_set_free = part.kind is SourceKind.RETRIES and not part.counts(row, own_headers)
         # The delays of another table apply, or the message was not tried yet.
-        if part.kind is SourceKind.REMAINING or is_set_free or mine.behind:
+        if part.kind is SourceKind.REMAINING or is_set_free or own_headers.behind:
             has_time = (message.profile or NO_PROFILE).stamp is Stamp.FAILURE
             # The failure was before the copy.
             message = message._replace(failed_at=message.timestamp if has_time else timestamp)
@@ -297,15 +309,15 @@ class InstructionSource:
 
     def read(self, row: int) -> Input | Decided:
         """See ``Source.read``."""
-        facts, mine = self._facts.facts, self.letters.own_headers.own(row)
+        facts, own_headers = self._facts.facts, self.letters.own_headers.own(row)
         message, attempts, _ = self.letters.read(row)
-        replay, copies = facts.replay(mine.replay), facts.copies(self._remaining)
+        replay, copies = facts.replay(own_headers.replay), facts.copies(self._remaining)
         if replay is None:
             return self._skip(message, "no replay of this plan was accepted", None)
         if replay.cancelled_by:
             why = f"cancelled by {replay.cancelled_by}"
             return self._skip(message, why, replay, Result.CANCELLED)
-        if copies is not None and (why := self._why_not(message.origin, mine, copies)):
+        if copies is not None and (why := self._why_not(message.origin, own_headers, copies)):
             return self._skip(message, why, replay)
         if message.origin in self._facts.replayed:
             # The effects of this transaction are not facts yet.
@@ -331,8 +343,8 @@ class InstructionSource:
         return self._prepared[key]
 
     def _prepare(self, row: int, profile: DeadLetterProfile) -> PreparedPut | None:
-        letters, mine = self.letters, self.letters.own_headers.own(row)
-        replay = self._facts.facts.replay(mine.replay)
+        letters, own_headers = self.letters, self.letters.own_headers.own(row)
+        replay = self._facts.facts.replay(own_headers.replay)
         if replay is None or replay.cancelled_by:
             return None
         names = tuple(name for name, _ in letters.own_headers.others(row))
@@ -341,8 +353,8 @@ class InstructionSource:
             profile,
             names,
             self._facts,
-            attempts=self._part.attempts(row, mine),
-            hops=mine.hops,
+            attempts=self._part.attempts(row, own_headers),
+            hops=own_headers.hops,
             replay=replay,
         )
 
@@ -368,18 +380,18 @@ class InstructionSource:
         is_plain = message.identity and name and name not in self._facts.replayed
         return message if is_plain else None
 
-    def _why_not(self, origin: str, mine: own.OwnHeaders, copies: Copies) -> str:
+    def _why_not(self, origin: str, own_headers: own.OwnHeaders, copies: Copies) -> str:
         """Why a message is skipped; empty if it remains, or if a fact is missing."""
         there = copies.get(origin.encode("ascii"))
-        if there == TAKEN_AWAY or (there is None and not mine.is_restored):
+        if there == TAKEN_AWAY or (there is None and not own_headers.is_restored):
             return _PLACED
         if there is not None:
             return ""
         # No copy: only another restored instruction can have placed it since, and
         # the outcome of that instruction lasts longer than a tombstone.
-        if mine.asked_until is None:
+        if own_headers.asked_until is None:
             return "it was restored by an earlier version"
-        question = ReplayedQuestion(*mine.asked_until)
+        question = ReplayedQuestion(*own_headers.asked_until)
         replayed = self._facts.facts.replayed(question)
         if replayed is None:
             return ""
@@ -424,13 +436,13 @@ class RetrySource:
     def _command(self, row: int) -> Replay | None:
         """The last command about a row; a cancelled one only if there is no other."""
         lane, offset = self._part.lane, self._part.records.offsets[row]
-        named = [one for one in self._commands if offset in one.spans[lane].named]
-        return min(named, key=lambda one: bool(one.cancelled_by), default=None)
+        named = [command for command in self._commands if offset in command.spans[lane].named]
+        return min(named, key=lambda replay: bool(replay.cancelled_by), default=None)
 
     def _is_read_for_others(self, row: int) -> bool:
         """Whether any command, cancelled or not, extends reading beyond a row."""
         lane, offset = self._part.lane, self._part.records.offsets[row]
-        return any(offset < (one.spans[lane].end or 0) for one in self._commands)
+        return any(offset < (command.spans[lane].end or 0) for command in self._commands)
 
     def _parked_again(self, row: int, message: Message, cancelled: Replay | None) -> Decided:
         lane, records = self._part.lane, self._part.records
@@ -479,27 +491,32 @@ class PutSource:
         names = dict(headers)
         if part.kind is SourceKind.PUTS and own.ID not in names and own.UNREADABLE not in names:
             return Message(key, value, headers, timestamp, here, here, 0), NO_ATTEMPTS, None
-        mine = own.read_own(headers)
+        own_headers = own.read_own(headers)
         headers = [
             pair for pair in headers if pair[0] in NAMES or not pair[0].startswith(own.PREFIX)
         ]
         if part.kind is SourceKind.PUTS:
             # The remaining copy of an unreadable message has readable names.
             unreadable = own.unreadable(records.headers[row])
+            record_time = (own_headers.timestamp or 0) if self._is_own(own_headers) else 0
             message = Message(
-                key, value, headers, timestamp, mine.identity or here, here, mine.hops, "",
-                unreadable, record_time=(mine.timestamp or 0) if self._is_own(mine) else 0,
+                key, value, headers, timestamp, own_headers.identity or here, here,
+                own_headers.hops, "", unreadable, record_time=record_time,
             )  # fmt: skip
             return message, NO_ATTEMPTS, None
         if part.kind is SourceKind.UNDELIVERED:
-            key, value = mine.key, None if mine.is_null else value
-        message = waiting.restore(key, value, headers, timestamp=timestamp, mine=mine, here=here)
-        attempts = part.attempts(row, mine) if part.kind is SourceKind.RETRIES else NO_ATTEMPTS
+            key, value = own_headers.key, None if own_headers.is_null else value
+        message = waiting.restore(
+            key, value, headers, timestamp=timestamp, own_headers=own_headers, here=here
+        )
+        attempts = (
+            part.attempts(row, own_headers) if part.kind is SourceKind.RETRIES else NO_ATTEMPTS
+        )
         return message, attempts, None
 
-    def _is_own(self, mine: own.OwnHeaders) -> bool:
+    def _is_own(self, own_headers: own.OwnHeaders) -> bool:
         """Whether Redrive put a record there: an application may copy headers to its own puts."""
-        decider, rounds = self._part.decider, mine.rounds
+        decider, rounds = self._part.decider, own_headers.rounds
         if isinstance(decider, PutDecider) and not decider.receiver.takes_puts:
             return True  # a transmission queue
         return rounds is not None and rounds.target == self._part.lane.topic

@@ -50,7 +50,7 @@ class Distribution:
 
     def add(self, other: Distribution) -> None:
         """Adds another distribution with the same bounds."""
-        self.counts = [mine + more for mine, more in zip(self.counts, other.counts, strict=True)]
+        self.counts = [count + more for count, more in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
 
 
@@ -84,9 +84,9 @@ class Ages:
 
     def add(self, other: Ages) -> None:
         """Adds the timing of another slice or process."""
-        for mine, more in ((self.ages, other.ages), (self.lateness, other.lateness)):
+        for totals, more in ((self.ages, other.ages), (self.lateness, other.lateness)):
             for name, distribution in more.items():
-                mine.setdefault(name, Distribution(distribution.bounds)).add(distribution)
+                totals.setdefault(name, Distribution(distribution.bounds)).add(distribution)
 
 
 _ATTEMPTED: Final = (SourceKind.DEAD_LETTERS, SourceKind.RETRIES)

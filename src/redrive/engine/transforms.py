@@ -84,8 +84,8 @@ def _content(returned: object) -> Content:
     if not isinstance(value, bytes | None) or not isinstance(headers, Sequence):
         raise TypeError("it did not return a pair of bytes and a list of headers")
     checked: list[tuple[str, bytes | None]] = []
-    for one in headers:
-        match one:
+    for header in headers:
+        match header:
             case (str(name), bytes() | None as raw):
                 checked.append((checked_name(name), raw))
             case _:

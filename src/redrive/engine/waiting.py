@@ -110,7 +110,7 @@ def restore(
     headers: Headers,
     *,
     timestamp: int,
-    mine: own.OwnHeaders,
+    own_headers: own.OwnHeaders,
     here: str,
     profile: DeadLetterProfile | None = None,
 ) -> Message:
@@ -121,7 +121,7 @@ def restore(
         value: The record's own value.
         headers: The copy's headers without Redrive's own.
         timestamp: The copy's timestamp, in milliseconds, used if it has no other.
-        mine: Redrive's headers of the copy.
+        own_headers: Redrive's headers of the copy.
         here: ``topic:partition:offset`` of the copy, used if it has no origin.
         profile: Its failure, from its headers; None for a put.
     """
@@ -129,12 +129,12 @@ def restore(
         key=key,
         value=value,
         headers=headers,
-        timestamp=timestamp if mine.timestamp is None else mine.timestamp,
-        identity=mine.identity or here,
-        origin=mine.origin or here,
-        hops=mine.hops,
-        cut=mine.cut,
+        timestamp=timestamp if own_headers.timestamp is None else own_headers.timestamp,
+        identity=own_headers.identity or here,
+        origin=own_headers.origin or here,
+        hops=own_headers.hops,
+        cut=own_headers.cut,
         profile=profile,
-        group_topic=mine.group_topic,
-        record_time=mine.record_time or 0,
+        group_topic=own_headers.group_topic,
+        record_time=own_headers.record_time or 0,
     )

@@ -65,7 +65,10 @@ class Hop:
     def message(self) -> Written | None:
         """The message, or the dead letter made from it; None if it is on no queue."""
         wanted = Effect.MESSAGE, Effect.DEAD_LETTER
-        return next((one for one in self.written if one.effect in wanted), None)
+        return next(
+            (written_record for written_record in self.written if written_record.effect in wanted),
+            None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +150,12 @@ def walk(
             work.learn(answers(questions))
         outcome, outputs = _parts(work)
         written = []
-        for effect, one in outputs:
-            is_read = one.topic in deciders and _is_new(effect, one, followed)
+        for effect, output in outputs:
+            is_read = output.topic in deciders and _is_new(effect, output, followed)
             index = len(hops) + 1 + len(waiting) if is_read else None
-            written.append(Written(effect, one, index))
+            written.append(Written(effect, output, index))
             if is_read:
-                waiting.append((_as_last_try(one), 0))
+                waiting.append((_as_last_try(output), 0))
         hops.append(Hop(record=record, kind=kind, outcome=outcome, written=tuple(written)))
     return Walk(tuple(hops))
 
@@ -173,8 +176,8 @@ def _parts(work: Slice) -> tuple[Mapping[str, Any], Sequence[tuple[Effect, Outpu
             outcome = orjson.loads(record.value or b"")
     assert outcome, "every input has an outcome"
     if outcome["result"] == Result.PARKED:
-        parked = (one for _, one in work.outputs if own.FAILURES in dict(one.headers or []))
-        outputs += [(Effect.MESSAGE, one) for one in parked]
+        parked = (copy for _, copy in work.outputs if own.FAILURES in dict(copy.headers or []))
+        outputs += [(Effect.MESSAGE, copy) for copy in parked]
     return outcome, outputs
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
+from pydantic import Field
+
+from redrive.forms import File, Function, Secret, TableForm, Text, text
 from redrive.kafka.properties import for_java, for_kafka_python, for_librdkafka
 from redrive.kafka.token_function import note_endpoint
 
@@ -21,38 +24,107 @@ _SECURITY: Final = "org.apache.kafka.common.security"
 """The package of Java's login modules."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
-    """One Kafka cluster and how to sign in to it."""
+@dataclass(frozen=True, kw_only=True)
+class Tls(TableForm):
+    """What a client trusts, and its own certificate."""
 
-    bootstrap_servers: str
-    """``host:port``, several separated by commas."""
-    security_protocol: str = "PLAINTEXT"
-    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
-    sasl_mechanism: str = ""
-    """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."""
-    sasl_username: str = ""
-    sasl_password: str = field(default="", repr=False)
-    oauth_endpoint: str = ""
-    """URL that issues tokens for client credentials, for OAUTHBEARER."""
-    oauth_client_id: str = ""
-    oauth_client_secret: str = field(default="", repr=False)
-    oauth_scope: str = ""
-    """Empty for the endpoint's default."""
-    oauth_ca_file: str = ""
-    """PEM file of the authorities to trust about the endpoint; empty for those of the system."""
-    oauth_token_function: str = ""
-    """``package.module:function``, which returns tokens instead; empty for client credentials."""
-    ssl_ca_file: str = ""
-    """PEM file of the authorities to trust; empty for those of the system."""
-    ssl_certificate_file: str = ""
-    """PEM file of this client's certificate and its chain; empty if it has none."""
-    ssl_key_file: str = ""
-    """PEM file of the certificate's key, in PKCS #8, the only form that Java clients read."""
-    ssl_key_password: str = field(default="", repr=False)
-    """Empty if the key is not encrypted."""
-    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Further client properties, of ``redrive.kafka.properties.PROPERTIES``."""
+    ssl_ca_file: File = ""
+    """PEM file of the authorities to trust; by default those of the system."""
+    ssl_certificate_file: File = ""
+    """PEM file of this client's certificate, with its chain, for servers that require one."""
+    ssl_key_file: File = ""
+    """PEM file of its key, in PKCS #8 (`BEGIN PRIVATE KEY` or `BEGIN ENCRYPTED PRIVATE KEY`);
+    `openssl pkcs8 -topk8` converts others."""
+    ssl_key_password: Secret = field(default="", repr=False)
+    """Instead of the file: exactly `"${NAME}"`, an environment variable."""
+    ssl_key_password_file: File = ""
+    """File whose first line is the password of an encrypted key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientCredentials(TableForm):
+    """How a client gets tokens."""
+
+    oauth_endpoint: Annotated[
+        str,
+        text("http://... or https://..., without a user", r"https?://[^\s/@,?#]+(/[^\s,#]*)?"),
+    ] = ""
+    """URL that issues tokens for a client's credentials, see [tokens](#tokens)."""
+    oauth_client_id: Text = ""
+    """Required with `oauth_endpoint`."""
+    oauth_client_secret: Secret = field(default="", repr=False)
+    """Instead of the file: exactly `"${NAME}"`, an environment variable."""
+    oauth_client_secret_file: File = ""
+    """File whose first line is the secret of the client."""
+    oauth_scope: Text = ""
+    """Scope to ask for; by default the endpoint's."""
+    oauth_ca_file: File = ""
+    """PEM file of the authorities to trust about the endpoint; by default those of the system."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaTable(Tls, ClientCredentials):
+    """The table ``[kafka]``."""
+
+    bootstrap_servers: Annotated[
+        str,
+        text("host:port, several separated by commas"),
+        Field(description="a broker to begin with", examples=["localhost:9092"]),
+    ]
+    """`"host:port"`, several separated by commas."""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """`"PLAINTEXT"`, `"SSL"`, `"SASL_PLAINTEXT"` or `"SASL_SSL"`."""
+    sasl_mechanism: (
+        Annotated[
+            Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"],
+            Field(title="one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"),
+        ]
+        | None
+    ) = None
+    """With SASL `"SCRAM-SHA-512"` by default; or `"SCRAM-SHA-256"`, `"PLAIN"`, `"OAUTHBEARER"`; not
+    `"GSSAPI"`, see [tokens](#tokens)."""
+    sasl_username: Text = ""
+    """Required for SASL with a password."""
+    sasl_password: Secret = field(default="", repr=False)
+    """Instead of the file: exactly `"${NAME}"`, an environment variable. A password itself does
+    not belong in the settings and is refused."""
+    sasl_password_file: File = ""
+    """File whose first line is the password."""
+    oauth_token_function: Function = ""
+    """Instead of endpoint, client and secret: a Python function that returns tokens,
+    `"package.module:function"`, see [tokens](#tokens). `"OAUTHBEARER"` needs one or the other."""
+    properties: Annotated[Mapping[str, str], Field(title="[kafka.properties]")] = field(
+        default_factory=dict, hash=False
+    )
+    """Table of [further client properties](#kafkaproperties): `[kafka.properties]`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryAccess(Tls, ClientCredentials):
+    """The table ``[schema_registry]``."""
+
+    url: Annotated[
+        str,
+        Field(
+            title='an address such as "https://registry.example.com:8081"',
+            pattern=r"\Ahttps?://[^/@\s]+(/\S*)?\Z",
+        ),
+    ] = ""
+    """Its address, `https://registry.example.com`; Confluent's, Apicurio's (under
+    `/apis/ccompat/v7`) or Karapace's. Protobuf needs one that returns schemas with
+    `format=serialized`."""
+    username: Text = ""
+    """Name to sign in with."""
+    password: Secret = field(default="", repr=False)
+    """`"${NAME}"`: the password, in an environment variable."""
+    password_file: File = ""
+    """File whose first line is the password."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection(KafkaTable):
+    """One Kafka cluster and how to sign in to it: paths are absolute, secrets read."""
+
     group: str = "redrive-reader"
     """The group of consumers that join none and commit nothing: librdkafka still asks for its
     coordinator, for which this user needs a right. A job uses the application's group."""

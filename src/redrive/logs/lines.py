@@ -67,10 +67,10 @@ def configure_logging(settings: LogSettings) -> None:
 
 
 def _handler(settings: LogSettings) -> logging.Handler:
-    if settings.file is None:
+    if not settings.file:
         return logging.StreamHandler(_consoles[0] if _consoles else sys.stderr)
     try:
-        settings.file.parent.mkdir(parents=True, exist_ok=True)
+        Path(settings.file).parent.mkdir(parents=True, exist_ok=True)
         # It reopens the file after logrotate.
         return WatchedFileHandler(settings.file, encoding="utf-8")
     except OSError as error:

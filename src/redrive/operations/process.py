@@ -62,7 +62,7 @@ class PidFile:
             AlreadyRunningError: Another process runs a job with this share in this folder.
         """
         pid_file = cls(configuration.directory, configuration.share)
-        if configuration.conflict is not Conflict.TAKE_OVER:
+        if configuration.on_conflict is not Conflict.TAKE_OVER:
             pid_file.check()
         pid_file._acquire()
         try:

@@ -130,16 +130,21 @@ def acknowledgements_of(
     The entries are ``States.acknowledged``, by id. Unreadable ones are left out: a later version
     may have written them.
     """
-    found = []
+    acknowledgements = []
     for name, value in entries.items():
         try:
-            one = Acknowledgement.of(name, value)
+            acknowledgement = Acknowledgement.of(name, value)
         except (KeyError, TypeError, ValueError, OverflowError):
             continue
-        if (one.until is None or one.until > now) and _UNDONE not in value:
-            found.append(one)
+        if (acknowledgement.until is None or acknowledgement.until > now) and _UNDONE not in value:
+            acknowledgements.append(acknowledgement)
     never = datetime.max.replace(tzinfo=UTC)
-    return tuple(sorted(found, key=lambda one: (one.until or never, one.id)))
+    return tuple(
+        sorted(
+            acknowledgements,
+            key=lambda acknowledgement: (acknowledgement.until or never, acknowledgement.id),
+        )
+    )
 
 
 def _time(seconds: float) -> datetime:

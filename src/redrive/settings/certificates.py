@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from redrive.settings.findings import Section
 
@@ -29,7 +29,7 @@ _VALIDITY: Final = 3
 """Its position among the fields of a certificate, not counting the version (RFC 5280, 4.1)."""
 
 
-def check_certificate(section: Section, certificate: Path, key: Path, password: str) -> None:
+def check_certificate(section: Section[Any], certificate: Path, key: Path, password: str) -> None:
     """Report a certificate or key that a client cannot use, and a pair that does not match.
 
     Both files exist. The password is empty if there is none or it could not be read.
@@ -61,7 +61,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _check_password_is_due(section: Section, key: Path, *, is_encrypted: bool) -> None:
+def _check_password_is_due(section: Section[Any], key: Path, *, is_encrypted: bool) -> None:
     names = [name for name in ("ssl_key_password", "ssl_key_password_file") if section.has(name)]
     if is_encrypted and not names:
         example = "the path of a file with the password"
@@ -79,7 +79,7 @@ def _java_decrypts(key: str) -> bool:
     return _PBKDF2 in data and _AES in data
 
 
-def _check_match(section: Section, certificate: Path, key: Path, password: str) -> None:
+def _check_match(section: Section[Any], certificate: Path, key: Path, password: str) -> None:
     context = ssl.create_default_context()
     try:
         # With a function for the password, OpenSSL never asks on the terminal.
@@ -97,7 +97,7 @@ def _check_match(section: Section, certificate: Path, key: Path, password: str) 
         section.error("ssl_key_file", "UNREADABLE_FILE", message, hint=_CONVERT)
 
 
-def _check_dates(section: Section, path: Path) -> bool:
+def _check_dates(section: Section[Any], path: Path) -> bool:
     match = _CERTIFICATE.search(_text(path))
     if match is None:
         message = f"{path} has no readable certificate in PEM"

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypedDict, cast
+from typing import Any, Final
 
-from redrive.configuration import RegistryAccess
 from redrive.diagnostics import did_you_mean
 from redrive.engine.names import HandlerIdentity, cluster_topic
-from redrive.kafka.connection import Connection
+from redrive.forms import keys_of
+from redrive.kafka.connection import (
+    ClientCredentials,
+    Connection,
+    KafkaTable,
+    RegistryAccess,
+    Tls,
+)
 from redrive.kafka.properties import PROPERTIES, refusal
 from redrive.rules.keywords import CLUSTER_NAME
 from redrive.settings.certificates import check_certificate
 from redrive.settings.findings import Section
+from redrive.settings_file import SettingsFile
 
 _ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _LARGEST_PORT: Final = 65_535
 _VARIABLE_ALONE: Final = re.compile(r"\$\{[^}]*\}")
 _PASSWORD_KEYS: Final = ("sasl_username", "sasl_password", "sasl_password_file")
-_OAUTH_KEYS: Final = (
-    "oauth_endpoint",
-    "oauth_client_id",
-    "oauth_client_secret",
-    "oauth_client_secret_file",
-    "oauth_scope",
-    "oauth_ca_file",
-    "oauth_token_function",
-)
+_OAUTH_KEYS: Final = (*keys_of(ClientCredentials), "oauth_token_function")
 _NO_KERBEROS: Final = (
     "GSSAPI (Kerberos) is not supported: librdkafka needs Cyrus SASL for it, which the packages"
     " of confluent-kafka lack"
@@ -37,67 +36,38 @@ _NO_KERBEROS: Final = (
 _INSTEAD_OF_KERBEROS: Final = (
     "use a listener with SCRAM-SHA-512, OAUTHBEARER or client certificates"
 )
-_TLS_KEYS: Final = (
-    "ssl_ca_file",
-    "ssl_certificate_file",
-    "ssl_key_file",
-    "ssl_key_password",
-    "ssl_key_password_file",
-)
 
 
-class _Tls(TypedDict, total=False):
-    """The fields of a connection for TLS."""
+def read_connection(section: Section[KafkaTable], group: str) -> Connection:
+    """The connection of a [kafka] table; errors are reported in the section.
 
-    ssl_ca_file: str
-    ssl_certificate_file: str
-    ssl_key_file: str
-    ssl_key_password: str
-
-
-class _ClientCredentials(TypedDict, total=False):
-    """The fields for tokens from an OAuth server."""
-
-    oauth_endpoint: str
-    oauth_client_id: str
-    oauth_client_secret: str
-    oauth_scope: str
-    oauth_ca_file: str
-
-
-class _SignIn(_ClientCredentials, total=False):
-    """The fields of a connection for SASL."""
-
-    sasl_mechanism: str
-    sasl_username: str
-    sasl_password: str
-    oauth_token_function: str
-
-
-def read_connection(section: Section) -> Connection:
-    """The connection of a [kafka] table; errors are reported in the section."""
-    protocol = section.text("security_protocol") or "PLAINTEXT"
+    ``group`` is the consumer group of its clients.
+    """
+    protocol = section.value.security_protocol
     uses_tls = protocol.endswith("SSL")
-    for key in () if uses_tls else _TLS_KEYS:
+    for key in () if uses_tls else keys_of(Tls):
         _without_effect(section, "security_protocol", protocol, key, "SSL or SASL_SSL")
     return Connection(
-        bootstrap_servers=_bootstrap_servers(section),
-        security_protocol=protocol,
-        properties=_properties(section.section("properties")),
-        **(_tls(section) if uses_tls else _Tls()),
-        **_sign_in(section, protocol),
+        **{
+            **vars(section.value),
+            "bootstrap_servers": _bootstrap_servers(section),
+            "properties": _properties(section.inner(section.value.properties, "properties")),
+            **(_tls(section) if uses_tls else {}),
+            **_sign_in(section, protocol),
+        },
+        group=group,
     )
 
 
-def _sign_in(section: Section, protocol: str) -> _SignIn:
+def _sign_in(section: Section[KafkaTable], protocol: str) -> dict[str, str]:
     if not protocol.startswith("SASL"):
         for key in ("sasl_mechanism", *_PASSWORD_KEYS, *_OAUTH_KEYS):
             _without_effect(section, "security_protocol", protocol, key, "SASL_SSL")
-        return _SignIn()
-    mechanism = section.text("sasl_mechanism") or "SCRAM-SHA-512"
+        return {}
+    mechanism = section.value.sasl_mechanism or "SCRAM-SHA-512"
     if mechanism == "GSSAPI":
         section.bad_value("sasl_mechanism", _NO_KERBEROS, hint=_INSTEAD_OF_KERBEROS)
-        return _SignIn()
+        return {}
     if mechanism == "OAUTHBEARER":
         for key in _PASSWORD_KEYS:
             _without_effect(section, "sasl_mechanism", mechanism, key, "SCRAM-SHA-512")
@@ -106,97 +76,90 @@ def _sign_in(section: Section, protocol: str) -> _SignIn:
         _without_effect(section, "sasl_mechanism", mechanism, key, "OAUTHBEARER")
     if not section.has("sasl_username"):
         section.missing("sasl_username", f"{protocol} signs in with a name")
-    return _SignIn(
-        sasl_mechanism=mechanism,
-        sasl_username=section.text("sasl_username"),
-        sasl_password=read_secret(section, "sasl_password", f"{protocol} signs in with a password"),
-    )
+    password = read_secret(section, "sasl_password", f"{protocol} signs in with a password")
+    return {"sasl_mechanism": mechanism, "sasl_password": password}
 
 
-def _oauth(section: Section) -> _SignIn:
-    if section.has("oauth_token_function"):
-        for key in filter(section.has, _OAUTH_KEYS[:-1]):
-            message = f"{key} has no effect: tokens come from oauth_token_function"
-            hint = f"remove {key} or oauth_token_function"
-            section.error_at_key(key, "WITHOUT_EFFECT", message, hint=hint)
-        function = section.function("oauth_token_function")
-        return _SignIn(sasl_mechanism="OAUTHBEARER", oauth_token_function=function)
-    where = "the URL of the OAuth server, or set oauth_token_function"
-    tokens = _client_credentials(section, where)
-    return cast("_SignIn", {"sasl_mechanism": "OAUTHBEARER", **tokens})
+def _oauth(section: Section[KafkaTable]) -> dict[str, str]:
+    if not section.has("oauth_token_function"):
+        where = "the URL of the OAuth server, or set oauth_token_function"
+        return _client_credentials(section, where)
+    for key in filter(section.has, keys_of(ClientCredentials)):
+        message = f"{key} has no effect: tokens come from oauth_token_function"
+        hint = f"remove {key} or oauth_token_function"
+        section.error_at_key(key, "WITHOUT_EFFECT", message, hint=hint)
+    return {"oauth_token_function": section.function("oauth_token_function")}
 
 
-def _client_credentials(section: Section, where: str) -> _ClientCredentials:
+def _client_credentials(section: Section[Any], where: str) -> dict[str, str]:
     for key, purpose in (("oauth_endpoint", where), ("oauth_client_id", "tokens are for a client")):
         if not section.has(key):
             section.missing(key, purpose)
-    return _ClientCredentials(
-        oauth_endpoint=section.text("oauth_endpoint"),
-        oauth_client_id=section.text("oauth_client_id"),
-        oauth_client_secret=read_secret(section, "oauth_client_secret", "a client needs a secret"),
-        oauth_scope=section.text("oauth_scope"),
-        oauth_ca_file=_absolute(_existing_file(section, "oauth_ca_file")),
-    )
-
-
-def read_clusters(
-    section: Section, application: str, handlers: Iterable[HandlerIdentity]
-) -> dict[str, Connection]:
-    """The connections of the table ``[clusters]`` by name; errors are reported in the section.
-
-    Their clients use the consumer group of the application.
-
-    Args:
-        section: The table.
-        application: The name of the application.
-        handlers: Its handlers, with whose topics a cluster may not share its own.
-    """
-    handlers_by_topic = {topic: one.name for one in handlers for topic in one.own_topics}
-    for name in section.data:
-        topic = cluster_topic(application, name)
-        if not CLUSTER_NAME.fullmatch(name):
-            message = f"{name!r} is not a name"
-            expected = "up to 48 letters, digits, hyphens, underscores"
-            section.error_at_key(name, "BAD_VALUE", message, expected=expected)
-        elif topic in handlers_by_topic:
-            message = f"its topic would be {topic}, which handler {handlers_by_topic[topic]} has"
-            expected = "another name for the cluster or the handler"
-            section.error_at_key(name, "CONFLICT", message, expected=expected)
     return {
-        name: replace(read_connection(section.section(name)), group=application)
-        for name in section.data
+        "oauth_client_secret": read_secret(
+            section, "oauth_client_secret", "a client needs a secret"
+        ),
+        "oauth_ca_file": _absolute(_existing_file(section, "oauth_ca_file")),
     }
 
 
-def read_registry(section: Section) -> RegistryAccess | None:
+def read_clusters(
+    root: Section[SettingsFile], handlers: Iterable[HandlerIdentity]
+) -> dict[str, Connection]:
+    """The connections of the table ``[clusters]`` by name; errors are reported in the section.
+
+    No cluster may share its topic with one of the application's handlers.
+    """
+    application, clusters = root.value.application.name, root.value.clusters
+    handlers_by_topic = {
+        topic: handler.name for handler in handlers for topic in handler.own_topics
+    }
+    for name in clusters:
+        topic = cluster_topic(application, name)
+        if not CLUSTER_NAME.fullmatch(name):
+            root.findings.error_at_key(
+                ("clusters", name),
+                "BAD_VALUE",
+                f"{name!r} is not a name",
+                expected="up to 48 letters, digits, hyphens, underscores",
+            )
+        elif topic in handlers_by_topic:
+            message = f"its topic would be {topic}, which handler {handlers_by_topic[topic]} has"
+            root.findings.error_at_key(
+                ("clusters", name),
+                "CONFLICT",
+                message,
+                expected="another name for the cluster or the handler",
+            )
+    return {
+        name: read_connection(root.inner(table, "clusters", name), application)
+        for name, table in clusters.items()
+    }
+
+
+def read_registry(section: Section[RegistryAccess]) -> RegistryAccess | None:
     """The schema registry of a [schema_registry] table; None if there is none."""
-    if not section.data:
+    if not section.findings.document.data.get("schema_registry"):
         return None
     if not section.has("url"):
         section.missing("url", "the URL of the registry")
         return None
-    password, tokens = "", _ClientCredentials()
+    secrets: dict[str, str] = {}
     if section.has("username"):
-        password = read_secret(section, "password", "a user needs a password")
-    given = [key for key in _OAUTH_KEYS[:-1] if section.has(key)]
+        secrets["password"] = read_secret(section, "password", "a user needs a password")
+    given = [key for key in keys_of(ClientCredentials) if section.has(key)]
     if given and section.has("username"):
         message = "a registry accepts a user's password or a client's token, not both"
         section.error_at_key(given[0], "CONFLICT", message, expected="username or oauth_...")
     elif given:
-        tokens = _client_credentials(section, "the URL of the OAuth server")
-    return RegistryAccess(
-        url=section.text("url"),
-        username=section.text("username"),
-        password=password,
-        **tokens,
-        **_tls(section),
-    )
+        secrets |= _client_credentials(section, "the URL of the OAuth server")
+    return replace(section.value, **secrets, **_tls(section))
 
 
-def _properties(section: Section) -> dict[str, str]:
+def _properties(section: Section[Mapping[str, str]]) -> dict[str, str]:
     """The client properties that all clients support; others are reported."""
     properties = {}
-    for name, value in section.data.items():
+    for name, value in section.value.items():
         known = PROPERTIES.get(name)
         if known is None:
             reason = refusal(name) or "not a property of all of Redrive's clients"
@@ -214,7 +177,7 @@ def _properties(section: Section) -> dict[str, str]:
     return properties
 
 
-def _bootstrap_servers(section: Section) -> str:
+def _bootstrap_servers(section: Section[KafkaTable]) -> str:
     text = section.text("bootstrap_servers")
     addresses = [address.strip() for address in text.split(",")]
     for address in addresses if text else ():
@@ -226,7 +189,7 @@ def _bootstrap_servers(section: Section) -> str:
     return ",".join(addresses)
 
 
-def _tls(section: Section) -> _Tls:
+def _tls(section: Section[Any]) -> dict[str, str]:
     authorities = _existing_file(section, "ssl_ca_file")
     certificate = _existing_file(section, "ssl_certificate_file")
     key = _existing_file(section, "ssl_key_file")
@@ -241,15 +204,15 @@ def _tls(section: Section) -> _Tls:
             section.missing("ssl_key_file", "the key that the password decrypts")
     if certificate and key:
         check_certificate(section, certificate, key, password)
-    return _Tls(
-        ssl_ca_file=_absolute(authorities),
-        ssl_certificate_file=_absolute(certificate),
-        ssl_key_file=_absolute(key),
-        ssl_key_password=password,
-    )
+    return {
+        "ssl_ca_file": _absolute(authorities),
+        "ssl_certificate_file": _absolute(certificate),
+        "ssl_key_file": _absolute(key),
+        "ssl_key_password": password,
+    }
 
 
-def _existing_file(section: Section, key: str) -> Path | None:
+def _existing_file(section: Section[Any], key: str) -> Path | None:
     path = section.file(key)
     if path is None or path.is_file():
         return path
@@ -261,7 +224,7 @@ def _absolute(path: Path | None) -> str:
     return str(path.absolute()) if path else ""
 
 
-def _without_effect(section: Section, by: str, value: str, key: str, needed: str) -> None:
+def _without_effect(section: Section[Any], by: str, value: str, key: str, needed: str) -> None:
     if section.has(key):
         section.error_at_key(
             key,
@@ -271,7 +234,7 @@ def _without_effect(section: Section, by: str, value: str, key: str, needed: str
         )
 
 
-def read_secret(section: Section, key: str, purpose: str) -> str:
+def read_secret(section: Section[Any], key: str, purpose: str) -> str:
     """A password or secret from the variable in ``key`` or the file in ``key``_file."""
     word = "secret" if key.endswith("secret") else "password"
     key_of_file = f"{key}_file"
@@ -298,7 +261,7 @@ def read_secret(section: Section, key: str, purpose: str) -> str:
     return section.text(key)
 
 
-def _password_from_file(section: Section, key: str) -> str:
+def _password_from_file(section: Section[Any], key: str) -> str:
     path = section.file(key)
     if path is None:
         return ""

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.errors import ConfigurationError, UsageError
-from redrive.schemas import KeyPath
+from redrive.forms import KeyPath
 from redrive.settings.places import Span, find_places
 
 COMMAND_LINE: Final = "<command line>"

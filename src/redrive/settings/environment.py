@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, did_you_mean
+from redrive.forms import Key, KeyPath
 from redrive.settings.document import ENVIRONMENT, Document, is_secret
-from redrive.settings.findings import SCHEMA
+from redrive.settings_file import FORM
 
 _PREFIX: Final = "REDRIVE_"
 _SEPARATOR: Final = "__"
 """Between the table and the key. Variables without it, such as REDRIVE_JAVA, are not settings."""
 _BOOLEANS: Final = {"true": True, "false": False}
-
-
-class _Setting(NamedTuple):
-    """A setting that a variable can hold."""
-
-    path: tuple[str, ...]
-    kind: str
-    """Its type in the schema."""
 
 
 def with_environment(document: Document, environ: Mapping[str, str]) -> Document:
@@ -32,19 +25,21 @@ def with_environment(document: Document, environ: Mapping[str, str]) -> Document
     boolean; named tables, such as [clusters.eu], must be in the document. An empty variable counts
     as not set. A secret stays in its variable: the document refers to it.
     """
-    settings = _settings(document)
-    for name, value in _variables(environ):
+    variables = tuple(_variables(environ))
+    settings = _settings(document) if variables else {}
+    for name, value in variables:
         if name in settings:
             path, kind = settings[name]
-            written = f"${{{name}}}" if is_secret(path[-1]) else _typed(value, kind)
+            written = f"${{{name}}}" if is_secret(str(path[-1])) else _typed(value, kind)
             document = document.with_variable(name, path, written)
     return document
 
 
 def unknown_variables(document: Document, environ: Mapping[str, str]) -> Iterator[Diagnostic]:
     """A finding for each variable that has the form of a setting but names none."""
-    settings = _settings(document)
-    for name, _ in _variables(environ):
+    variables = tuple(_variables(environ))
+    settings = _settings(document) if variables else {}
+    for name, _ in variables:
         if name not in settings:
             yield SourceLocation(ENVIRONMENT, 1, 1, len(name), f"{name}=...").finding(
                 Severity.ERROR,
@@ -62,52 +57,41 @@ def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _settings(document: Document) -> dict[str, _Setting]:
-    settings: dict[str, _Setting] = {}
+def _settings(document: Document) -> Mapping[str, tuple[KeyPath, type]]:
+    """The paths and types of the settings that variables can hold, by the variables' names."""
+    settings: dict[str, tuple[KeyPath, type]] = {}
     ambiguous = set()
-    for setting in _scalars(SCHEMA.definition, document.data, ()):
-        steps = (re.sub("[^A-Z0-9]", "_", step.upper()) for step in setting.path)
-        name = _PREFIX + _SEPARATOR.join(steps)
+    for path, kind in _scalars(FORM.root, document.data, ()):
+        name = _variable(path)
         if name in settings:
             ambiguous.add(name)
-        settings[name] = setting
+        settings[name] = path, kind
     # Names of tables that differ only in case or punctuation have no variables.
     return {name: setting for name, setting in settings.items() if name not in ambiguous}
 
 
-def _scalars(
-    schema: Mapping[str, Any],
-    data: Any,  # noqa: ANN401 - a TOML value
-    path: tuple[str, ...],
-) -> Iterator[_Setting]:
-    """The texts, numbers and booleans of a schema, with those of named tables in the data."""
-    while "$ref" in schema:
-        target: Any = SCHEMA.definition
-        for step in schema["$ref"].removeprefix("#/").split("/"):
-            target = target[step]
-        schema = target
-    if schema["type"] == "array":
-        return
-    if schema["type"] != "object":
-        yield _Setting(path, schema["type"])
-    elif isinstance(data, Mapping):  # otherwise the schema has a finding
-        for key, inner in schema.get("properties", {}).items():
-            yield from _scalars(inner, data.get(key, {}), (*path, key))
-        if named := schema.get("additionalProperties"):
-            for key, inner in data.items():
-                yield from _scalars(named, inner, (*path, key))
+def _variable(path: KeyPath) -> str:
+    steps = (re.sub("[^A-Z0-9]", "_", str(step).upper()) for step in path)
+    return _PREFIX + _SEPARATOR.join(steps)
 
 
-def _typed(text: str, kind: str) -> str | float:
-    """A value in its type; others stay text, for which the schema has a finding."""
+def _scalars(key: Key, value: object, path: KeyPath) -> Iterator[tuple[KeyPath, type]]:
+    """The texts, numbers and booleans of a table, and of its named tables that there are."""
+    written = value if isinstance(value, Mapping) else {}
+    keys = key.keys
+    if key.is_mapping and key.element and key.element.is_table:
+        keys = dict.fromkeys(written, key.element)
+    for name, inner in keys.items():
+        yield from _scalars(inner, written.get(name), (*path, name))
+    if not key.is_table and key.element is None:
+        yield path, key.kind
+
+
+def _typed(text: str, kind: type) -> str | float:
+    """A value in its type; others stay text, for which the form has a finding."""
+    if kind is bool:
+        return _BOOLEANS.get(text.lower(), text)
     try:
-        match kind:
-            case "integer":
-                return int(text)
-            case "number":
-                return float(text)
-            case "boolean":
-                return _BOOLEANS.get(text.lower(), text)
+        return kind(text) if kind in {int, float} else text
     except ValueError:
-        pass
-    return text
+        return text

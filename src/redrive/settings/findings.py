@@ -6,24 +6,20 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
-from redrive.diagnostics import Diagnostic, Severity, SourceLocation
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation, has_errors
 from redrive.entry_point import imported
 from redrive.errors import ConfigurationError
-from redrive.schemas import Flaw, KeyPath, Schema
+from redrive.forms import FileForm, Flaw, KeyPath
+from redrive.printable import counted
 from redrive.settings.document import Document, is_secret, without_value
 
-SCHEMA: Final = Schema.load("redrive.settings", "schema.json", mapping="table")
-"""The form of ``redrive.toml``."""
+Value = TypeVar("Value")
+Inner = TypeVar("Inner")
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-REMOVED: Final[Mapping[str, str]] = {
-    "flood_limit": "the alert RedriveNewDeadLetters reports a flood, and breaker makes retries wait"
-}
-"""Keys that version 0.1.0 was the last to have, and what to use instead."""
 _RECOGNISABLE: Final = 4
 """Characters from which on a variable's value is hidden in findings about other keys too."""
 
@@ -92,23 +88,11 @@ class Findings:
         )
 
     def flaw(self, flaw: Flaw) -> None:
-        """Report a deviation from the schema, which is described by the text as written."""
-        place, key = self.document.at_value(flaw.path), str(flaw.path[-1]) if flaw.path else ""
+        """Report a deviation from the form, which is described by the text as written."""
+        place = self.document.at_value(flaw.path)
         if flaw.concerns_key:
             place = without_value(self.document.at_key(flaw.path))
-        if flaw.code == "UNKNOWN_KEY" and key in REMOVED:
-            message = f"{key} was removed; 0.1.0 was the last version with it"
-            flaw = replace(flaw, message=message, expected="", hint=REMOVED[key])
-        self.diagnostics.append(
-            place.finding(
-                Severity.ERROR,
-                flaw.code,
-                flaw.message,
-                expected=flaw.expected,
-                hint=flaw.hint,
-                subject=key,
-            )
-        )
+        self.diagnostics.append(flaw.finding(place))
 
     def unset_variable(self, path: KeyPath, name: str) -> None:
         """Reports an environment variable that is not set, or has an invalid name."""
@@ -134,27 +118,38 @@ class Findings:
 
         return tuple(dict.fromkeys(sorted(self.diagnostics, key=place)))
 
+    def checked(self, where: str, hint: str) -> tuple[Diagnostic, ...]:
+        """The findings in order.
+
+        Raises:
+            ConfigurationError: There are errors in what ``where`` names; all findings are attached.
+        """
+        diagnostics = self.in_order()
+        if has_errors(diagnostics):
+            count = sum(finding.severity is Severity.ERROR for finding in diagnostics)
+            message = f"{counted(count, 'error')} in {where}"
+            raise ConfigurationError(message, hint=hint, diagnostics=diagnostics)
+        return diagnostics
+
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """One table of the document, without the values that have errors."""
+class Section(Generic[Value]):
+    """One table of the document, with defaults in place of the values that have errors."""
 
     findings: Findings
     path: KeyPath
-    data: Mapping[str, Any]
+    value: Value
 
     @classmethod
     def whole(
-        cls, document: Document, environ: Mapping[str, str], schema: Schema = SCHEMA
-    ) -> Section:
-        """The whole document, checked against a schema; ``environ`` replaces ``${NAME}``."""
+        cls, document: Document, environ: Mapping[str, str], schema: FileForm[Value]
+    ) -> Section[Value]:
+        """The whole document, checked against a form; ``environ`` replaces ``${NAME}``."""
         # A missing table counts as empty, and so lacks its required keys.
-        tables: dict[str, Any] = {
-            name: {} for name, one in schema.definition["properties"].items() if "$ref" in one
-        }
+        data: dict[str, Any] = {name: {} for name, key in schema.root.keys.items() if key.is_table}
         unset: dict[KeyPath, str] = {}
         used: dict[str, str] = {}
-        data = tables | _with_variables(document.data, (), environ, unset, used)
+        data |= _with_variables(document.data, (), environ, unset, used)
         findings = Findings(document, used)
         flaws = schema.flaws(data, written=document.data)
         unknown = {flaw.path for flaw in flaws if flaw.concerns_key}
@@ -164,26 +159,15 @@ class Section:
         for flaw in flaws:
             if flaw.path not in unset or flaw.concerns_key:
                 findings.flaw(flaw)
-        for path in sorted({*unset, *(flaw.path for flaw in flaws)}, key=len, reverse=True):
-            _remove(data, path)
-        return cls(findings, (), tables | data)
+        return Section(findings, (), schema.without(data, {*unset, *(flaw.path for flaw in flaws)}))
 
-    def section(self, key: str) -> Section:
+    def inner(self, value: Inner, *steps: str | int) -> Section[Inner]:
         """A table in this one."""
-        return Section(self.findings, (*self.path, key), self.data.get(key, {}))
+        return Section(self.findings, (*self.path, *steps), value)
 
-    def sections(self, key: str) -> tuple[Section, ...]:
+    def inners(self, values: Iterable[Inner], key: str) -> tuple[Section[Inner], ...]:
         """The tables of a list of tables."""
-        path = (*self.path, key)
-        return tuple(
-            Section(self.findings, (*path, index), table)
-            for index, table in enumerate(self.data.get(key, ()))
-            if table is not None
-        )
-
-    def with_value(self, key: str, value: object) -> Section:
-        """This table with another value of a key; findings still point to the written one."""
-        return Section(self.findings, self.path, {**self.data, key: value})
+        return tuple(self.inner(value, key, index) for index, value in enumerate(values))
 
     def has(self, key: str) -> bool:
         """Whether the key is set, with a valid value or not."""
@@ -191,7 +175,7 @@ class Section:
 
     def text(self, key: str) -> str:
         """A text; empty if it is not given."""
-        return str(self.data.get(key, ""))
+        return str(getattr(self.value, key, None) or "")
 
     def written(self, key: str) -> str:
         """A text as written, with ``${NAME}``; empty if it is not given."""
@@ -199,8 +183,8 @@ class Section:
 
     def file(self, key: str) -> Path | None:
         """The path of a file or folder, relative to the document; None if it is not given."""
-        path_of = self.findings.document.path_of
-        return path_of((*self.path, key), self.text(key)) if key in self.data else None
+        path_of, text = self.findings.document.path_of, self.text(key)
+        return path_of((*self.path, key), text) if text else None
 
     def function(self, key: str, *, hint: str = "") -> str:
         """The name of a function, or empty; reports one that cannot be imported."""
@@ -270,12 +254,3 @@ def _with_variables(
                     used[name] = environ[name]
             return _VARIABLE.sub(lambda match: environ.get(match[1], ""), value)
     return value
-
-
-def _remove(data: Any, path: KeyPath) -> None:  # noqa: ANN401 - a table or a list
-    for step in path[:-1]:
-        data = data[step]
-    if isinstance(data, dict):
-        data.pop(path[-1], None)
-    else:
-        data[path[-1]] = None  # the other elements keep their indexes

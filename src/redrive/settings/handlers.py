@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import re2
 
-from redrive.configuration import DataLoss, HandlerConfiguration
-from redrive.configuration.subscriptions import (
-    MAX_TOPICS,
-    Subscription,
-    expression_of,
-    problem_with,
-)
+from redrive.configuration import HandlerConfiguration
+from redrive.configuration.subscriptions import Subscription, expression_of, problem_with
 from redrive.diagnostics import did_you_mean
 from redrive.engine.breaker import BreakerSettings
-from redrive.engine.decision import TimestampMode
 from redrive.engine.names import HandlerIdentity, retry_topic
+from redrive.forms import KeyPath, keys_of
 from redrive.rules import Control, input_queue, input_queue_manager
-from redrive.schemas import KeyPath
 from redrive.settings.findings import Section
 from redrive.settings.rules import RulesSource, check_rules
 from redrive.settings.topology import TopologySettings, local_queues, similar_file
+from redrive.settings_file import HandlerOptions, HandlerTable, SettingsFile
 from redrive.topology.names import MAX_TOPIC_NAME, is_reserved
 
-_PROBE_INTERVAL: Final = 30.0
 _STAND_IN: Final = "ACTION(IGNORE)\n"
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
 
@@ -36,11 +29,8 @@ _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
 class HandlersReader:
     """Reads all handlers, which must have different queues and names."""
 
-    root: Section
-    application: str
+    root: Section[SettingsFile]
     topology: TopologySettings
-    lenient_rules: bool
-    allow_context_authority: bool
     rules: RulesSource | None = None
     """A table already read, for handlers without a file."""
     without_tables: bool = False
@@ -52,15 +42,15 @@ class HandlersReader:
         """The handlers and the subscriptions; errors are reported in the section."""
         handlers: list[HandlerConfiguration] = []
         subscriptions: list[Subscription] = []
-        for section in self.root.sections("handlers"):
-            queues = _queues(section)
-            names = [one for one in queues if expression_of(one) is None]
-            self._check_list(section, queues)
+        for section in self.root.inners(self.root.value.handlers, "handlers"):
+            queues = section.value.queue
+            names = [queue for queue in queues if expression_of(queue) is None]
+            self._check_list(section)
             if not queues:
-                handlers.append(self._handler(section.with_value("queue", "")))
-            handlers += [self._handler(section.with_value("queue", one)) for one in names]
+                handlers.append(self._handler(section, ""))
+            handlers += [self._handler(section, queue) for queue in names]
             if len(names) < len(queues):
-                subscriptions.append(self._subscription(section, queues))
+                subscriptions.append(self._subscription(section))
         written = self.root.findings.document.data.get("handlers")
         if not written and not self.topology.has_files:
             self.root.findings.error_at_key(
@@ -71,7 +61,8 @@ class HandlersReader:
             )
         return tuple(handlers), tuple(subscriptions)
 
-    def _check_list(self, section: Section, queues: Sequence[str]) -> None:
+    def _check_list(self, section: Section[HandlerTable]) -> None:
+        queues = section.value.queue
         is_open = any(expression_of(one) is not None for one in queues)
         if (is_open or len(queues) > 1) and section.has("name"):
             section.bad_value(
@@ -92,33 +83,36 @@ class HandlersReader:
                     "the handler names its queues",
                     hint=r"use an expression: queue = '/.*\.dlq/'",
                 )
-        for key, written in (("queue", queues), ("exclude", section.data.get("exclude", ()))):
-            for one in filter(None, map(expression_of, filter(None, written))):
-                if problem := problem_with(one):
+        for key, written in (("queue", queues), ("exclude", section.value.exclude)):
+            for expression in filter(None, map(expression_of, written)):
+                if problem := problem_with(expression):
                     section.bad_value(
                         key,
-                        f"invalid expression /{one}/: {problem}",
+                        f"invalid expression /{expression}/: {problem}",
                         expected="a regular expression of RE2 for whole names of topics",
                     )
 
-    def _subscription(self, section: Section, queues: Sequence[str]) -> Subscription:
-        written = [one for one in queues if expression_of(one) is not None]
+    def _subscription(self, section: Section[HandlerTable]) -> Subscription:
+        table = section.value
+        written = [queue for queue in table.queue if expression_of(queue) is not None]
         name = written[0] if len(written) == 1 else f"{written[0]} and {len(written) - 1} more"
-        handler = self._handler(section.with_value("queue", ""), subscription=name)
         return Subscription(
             expressions=tuple(filter(None, map(expression_of, written))),
             exclude=tuple(
-                re2.escape(one) if (found := expression_of(one)) is None else found
-                for one in filter(None, section.data.get("exclude", ()))
+                re2.escape(topic) if (expression := expression_of(topic)) is None else expression
+                for topic in table.exclude
             ),
-            max_topics=section.data.get("max_topics", MAX_TOPICS),
-            handler=handler,
+            max_topics=table.max_topics,
+            handler=self._handler(section, "", subscription=name),
         )
 
-    def _handler(self, section: Section, *, subscription: str = "") -> HandlerConfiguration:
+    def _handler(
+        self, section: Section[HandlerTable], written: str, *, subscription: str = ""
+    ) -> HandlerConfiguration:
+        """The handler of one of the queues as written; empty if the table names none."""
+        file, table = self.root.value, section.value
         source = self._source(section)
-        written = section.text("queue")
-        result = source.parsed(written, self.root.section("schemes").data) if source else None
+        result = source.parsed(written, file.schemes) if source else None
         control = result.table.control if result and result.table else Control()
         manager = self._manager(section, control)
         queue = written or input_queue([], control, self.topology.own_dead_letter_queue(manager))
@@ -137,27 +131,25 @@ class HandlersReader:
                 result,
                 queue=queue,
                 queue_managers=local,
-                allow_context_authority=self.allow_context_authority,
-                transforms=self.root.section("transforms").data,
-                clusters=self.root.section("clusters").data,
+                allow_context_authority=file.job.allow_context_authority,
+                transforms=file.transforms,
+                clusters=file.clusters,
             )
             section.findings.extend(findings)
-        on_data_loss = section.text("on_data_loss")
+        _check_held_keys(section, control)
         return HandlerConfiguration(
+            **{name: getattr(table, name) for name in keys_of(HandlerOptions)},
             identity=HandlerIdentity.of("", "", name=subscription, manager=manager)
             if subscription
             else self._identity(section, queue, manager),
             rules=source.strict_text() if source else "",
             rules_name=source.name if source else "",
             breaker=_breaker(section),
-            held_keys=_held_keys(section, control),
-            data_loss=DataLoss(on_data_loss) if on_data_loss else None,
-            timestamps=TimestampMode(section.text("timestamp") or TimestampMode.AUTO),
             is_subscribed=bool(subscription),
             section=int(section.path[-1]),
         )
 
-    def _manager(self, section: Section, control: Control) -> str:
+    def _manager(self, section: Section[HandlerTable], control: Control) -> str:
         named = section.text("queue_manager") or input_queue_manager([], control)
         definitions = self.topology.definitions
         if definitions is None:
@@ -179,9 +171,9 @@ class HandlersReader:
             return ""
         return named
 
-    def _source(self, section: Section) -> RulesSource | None:
+    def _source(self, section: Section[HandlerTable]) -> RulesSource | None:
         if self.rules is not None and not section.has("rules"):
-            return replace(self.rules, strict=not self.lenient_rules)
+            return replace(self.rules, strict=not self.root.value.job.lenient_rules)
         path = section.file("rules")
         if path is None:
             if not section.has("rules"):
@@ -190,7 +182,7 @@ class HandlersReader:
         if self.without_tables:
             return RulesSource(_STAND_IN, str(path))
         try:
-            return RulesSource.from_file(path, strict=not self.lenient_rules)
+            return RulesSource.from_file(path, strict=not self.root.value.job.lenient_rules)
         except FileNotFoundError:
             hint = similar_file(path)
             section.error("rules", "MISSING_FILE", f"there is no file {path}", hint=hint)
@@ -198,7 +190,7 @@ class HandlersReader:
             section.error("rules", "UNREADABLE_FILE", f"{path} cannot be read: {error.strerror}")
         return None
 
-    def _is_local_queue(self, section: Section, queue: str, manager: str) -> bool:
+    def _is_local_queue(self, section: Section[HandlerTable], queue: str, manager: str) -> bool:
         definitions = self.topology.definitions
         if definitions is None or not manager:
             return False  # already reported
@@ -224,7 +216,7 @@ class HandlersReader:
         )
         return False
 
-    def _has_good_queue(self, section: Section, queue: str) -> bool:
+    def _has_good_queue(self, section: Section[HandlerTable], queue: str) -> bool:
         before = len(section.findings.diagnostics)
         if not _TOPIC.fullmatch(queue) or len(queue) > MAX_TOPIC_NAME:
             section.bad_value(
@@ -243,7 +235,9 @@ class HandlersReader:
             self._check_unique(section, "queue", queue)
         return before == len(section.findings.diagnostics)
 
-    def _identity(self, section: Section, queue: str, manager: str) -> HandlerIdentity:
+    def _identity(
+        self, section: Section[HandlerTable], queue: str, manager: str
+    ) -> HandlerIdentity:
         is_defined = self.topology.has_files
         # No name of a queue manager or queue has an @, so that default names differ.
         default = f"{queue}@{manager}" if is_defined else queue
@@ -255,7 +249,7 @@ class HandlersReader:
         )
         if is_good:
             self._check_unique(section, "name", name)
-            topic = retry_topic(self.application, name)
+            topic = retry_topic(self.root.value.application.name, name)
             if len(topic) > MAX_TOPIC_NAME or not is_reserved(topic):
                 section.bad_value(
                     "name",
@@ -265,9 +259,13 @@ class HandlersReader:
         topic, definitions = queue, self.topology.definitions
         if definitions:
             topic = definitions.topic(queue=queue, queue_manager=manager)
-        return HandlerIdentity.of(self.application, topic, name=name, queue=queue, manager=manager)
+        return HandlerIdentity.of(
+            self.root.value.application.name, topic, name=name, queue=queue, manager=manager
+        )
 
-    def _check_unique(self, section: Section, key: str, value: str, manager: str = "") -> None:
+    def _check_unique(
+        self, section: Section[HandlerTable], key: str, value: str, manager: str = ""
+    ) -> None:
         full_name = f"{value}@{manager}".removesuffix("@")
         first = self._first_use.setdefault((key, full_name), section.path)
         if first == section.path or (key == "name" and not section.has("name")):
@@ -281,32 +279,23 @@ class HandlersReader:
         )
 
 
-def _queues(section: Section) -> list[str]:
-    written = section.data.get("queue", ())
-    return [written] if isinstance(written, str) else [one for one in written if one is not None]
-
-
-def _breaker(section: Section) -> BreakerSettings | None:
-    failures = section.data.get("breaker", 0)
-    if section.has("probe_interval") and not failures:
+def _breaker(section: Section[HandlerTable]) -> BreakerSettings | None:
+    table = section.value
+    if section.has("probe_interval") and not table.breaker:
         section.without_effect(
             "probe_interval",
             "the handler has no breakers",
             hint="breaker = 20 opens one after 20 failures without a success",
         )
-    if not failures:
-        return None
-    return BreakerSettings(failures, section.data.get("probe_interval", _PROBE_INTERVAL))
+    return BreakerSettings(table.breaker, table.probe_interval) if table.breaker else None
 
 
-def _held_keys(section: Section, control: Control) -> bool:
-    """Whether waiting keys are written to a topic; reports it if no key ever waits."""
-    is_wanted = bool(section.data.get("held_keys", False))
-    if is_wanted and section.has("rules") and not control.is_ordered:
+def _check_held_keys(section: Section[HandlerTable], control: Control) -> None:
+    """Report waiting keys that are wanted where no key ever waits."""
+    if section.value.held_keys and section.has("rules") and not control.is_ordered:
         section.error(
             "held_keys",
             "NEEDS_ORDER",
             "no key ever waits, as the rules table has no ORDER(KEY)",
             expected="DIALECT(KAFKA) ORDER(KEY) in the control entry of the table",
         )
-    return is_wanted

@@ -11,7 +11,7 @@ import tomllib
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from redrive.schemas import KeyPath
+from redrive.forms import KeyPath
 
 
 class Span(NamedTuple):

@@ -7,42 +7,54 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from redrive.checkpoints.instances import AUTO, Share
 from redrive.configuration import (
-    Conflict,
-    DataLoss,
-    EmitterChoice,
     JobConfiguration,
     LedgerConfiguration,
+    LedgerFolder,
     RemoteFolder,
 )
 from redrive.configuration.transforms import TransformConfiguration
-from redrive.diagnostics import Severity, has_errors
+from redrive.diagnostics import Severity
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault
+from redrive.forms import keys_of
 from redrive.masking import Mask
+from redrive.messages.dead_letters import NO_VALID_SCHEME
 from redrive.messages.json_patch import JsonPatch, read_json
-from redrive.messages.schemes import OwnScheme, PlaceError, Scheme
+from redrive.messages.schemes import SCHEME_NAMES, OwnScheme, PartPlace, PlaceError, Scheme
 from redrive.messages.schemes.known import SCHEMES
-from redrive.printable import counted
+from redrive.messages.schemes.own import payload_reader
+from redrive.messages.schemes.scheme import Part
 from redrive.settings.connection import read_clusters, read_connection, read_registry
 from redrive.settings.document import Document, Option
 from redrive.settings.environment import unknown_variables, with_environment
 from redrive.settings.findings import Section
 from redrive.settings.handlers import HandlersReader
 from redrive.settings.rules import RulesSource
-from redrive.settings.schemes import read_schemes
 from redrive.settings.topology import TopologySettings, read_topology
-from redrive.settings.values import FIELDS, LogFormat, LogLevel, LogSettings, Settings
+from redrive.settings.values import LogSettings, Settings
+from redrive.settings_file import (
+    FORM,
+    ApplicationTable,
+    LedgerSettings,
+    MaskTable,
+    QueueTable,
+    SchemeEntry,
+    SettingsFile,
+    StartTable,
+    TransformTable,
+)
 from redrive.topology.put import QueueLimits
 
 DEFAULT_DIRECTORY: Final = ".redrive"
 """Default parent of applications' folders, next to the settings file."""
 
 _STORE: Final = ("endpoint", "region", "allow_http")
-"""Keys of [ledger] for an object store, and their names in the library."""
+"""Keys of [ledger] for an object store, by their names in the library too."""
 _STORES: Final = ("s3", "s3a", "abfs", "abfss", "gs", "hdfs")
 _STORES_TEXT: Final = f"a folder, or a URL that begins with one of {', '.join(_STORES)}"
 _ALMOST_URL: Final = re.compile(
@@ -51,20 +63,15 @@ _ALMOST_URL: Final = re.compile(
 """A URL of an object store that lacks a colon or a slash."""
 _SIGN_IN: Final = "credentials come from the environment or from the files of the store's own tools"
 
+_SCHEME_NAME: Final = re.compile(r"[A-Za-z0-9.-]+")
+_TAKEN: Final = frozenset({*SCHEME_NAMES, NO_VALID_SCHEME})
+_NO_PARTS: Final = frozenset({"recognise", "assume", "payload", "drops_headers"})
+_PLACE_OF_RECORD: Final = frozenset({"origin.topic", "origin.partition", "origin.offset"})
+
 _TRANSFORM_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,48}")
 
 _ANSWER: Final = 5.0
 """Seconds that the cluster has to list its topics."""
-
-_CONVERSIONS: Final[Mapping[str, Callable[[str], object]]] = {
-    "conflict": Conflict,
-    "data_loss": DataLoss,
-    "emitter": EmitterChoice,
-    "format": LogFormat,
-    "level": LogLevel,
-}
-"""Types of fields that are written as text; other values keep their type."""
-
 
 _WITHOUT_TOPIC: Final = (
     *("transforms", "job", "ledger", "observe", "supervision", "log", "queues", "schema_registry"),
@@ -174,97 +181,83 @@ def settings_of(
         rules: A table already read, for handlers without a file.
         without_tables: Whether tables that ignore every message replace those of the files.
     """
-    root = Section.whole(document, environ)
+    root = Section.whole(document, environ, FORM)
     settings = _settings(root, rules, without_tables=without_tables)
     root.findings.extend(unknown_variables(document, environ))
-    diagnostics = root.findings.in_order()
-    if has_errors(diagnostics):
-        count = sum(found.severity is Severity.ERROR for found in diagnostics)
-        raise ConfigurationError(
-            f"{counted(count, 'error')} in the settings or in rules tables they name",
-            hint="fix all errors; redrive check shows them again",
-            diagnostics=diagnostics,
-        )
-    return replace(settings, warnings=diagnostics)
+    warnings = root.findings.checked(
+        "the settings or in rules tables they name",
+        "fix all errors; redrive check shows them again",
+    )
+    return replace(settings, warnings=warnings)
 
 
 def topology_of(document: Document) -> TopologySettings:
     """The queue managers of a document; their errors are left to ``settings_of``."""
-    return read_topology(Section.whole(document, {}).section("topology"))
+    root = Section.whole(document, {}, FORM)
+    return read_topology(root.inner(root.value.topology, "topology"))
 
 
-def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool) -> Settings:
+def _settings(
+    root: Section[SettingsFile], rules: RulesSource | None, *, without_tables: bool
+) -> Settings:
     """The settings; not to be used if there are errors among the findings."""
-    application, job = root.section("application"), root.section("job")
-    name = application.text("name")
-    topology = read_topology(root.section("topology"))
-    options = dict(job.data)
-    reader = HandlersReader(
-        root,
-        name,
-        topology,
-        lenient_rules=options.pop("lenient_rules", False),
-        allow_context_authority=options.pop("allow_context_authority", False),
-        rules=rules,
-        without_tables=without_tables,
+    file = root.value
+    application = root.inner(file.application, "application")
+    name = file.application.name
+    topology = read_topology(root.inner(file.topology, "topology"))
+    reader = HandlersReader(root, topology, rules=rules, without_tables=without_tables)
+    root.inner(file.job, "job").function(
+        "enrichment", hint="the folder of the package has to be on PYTHONPATH"
     )
-    job.function("enrichment", hint="the folder of the package has to be on PYTHONPATH")
     handlers, subscriptions = reader.read()
-    beginning = {
-        key: value
-        for key, value in application.data.items()
-        if key in {"on_conflict", "take_over", "beside"}
-    }
-    transforms = root.section("transforms")
     beside = root.findings.document.directory / DEFAULT_DIRECTORY / name
     directory = (application.file("directory") or beside).absolute()
     configuration = JobConfiguration(
+        **{key: getattr(file.application, key) for key in keys_of(StartTable)},
+        **vars(file.job),
+        **vars(file.retry),
+        **vars(file.supervision),
+        **vars(file.observe),
         application=name,
-        connection=replace(read_connection(root.section("kafka")), group=name),
-        clusters=read_clusters(root.section("clusters"), name, (one.identity for one in handlers)),
+        connection=read_connection(root.inner(file.kafka, "kafka"), name),
+        clusters=read_clusters(root, (handler.identity for handler in handlers)),
         handlers=handlers,
         subscriptions=subscriptions,
         directory=directory,
         share=_share(application),
-        rebalances=application.text("instance") == AUTO,
-        queue_managers=topology.queue_managers,
-        limits=_limits(root.section("queues"), topology),
+        rebalances=file.application.instance == AUTO,
+        queue_managers=topology.queue_managers and tuple(filter(None, topology.queue_managers)),
+        limits=_limits(root, topology),
         topology=topology.texts,
         on_undeliverable=topology.on_undeliverable,
-        schemes=read_schemes(root.section("schemes")),
-        transforms=tuple(_transform(transforms.section(name), name) for name in transforms.data),
-        ledger=_ledger(root.section("ledger"), directory),
-        **_converted({**options, **beginning}),
-        **root.section("retry").data,
-        **root.section("supervision").data,
-        **root.section("observe").data,
+        schemes=_schemes(root),
+        transforms=tuple(
+            _transform(root.inner(table, "transforms", name), name)
+            for name, table in file.transforms.items()
+        ),
+        ledger=_ledger(root.inner(file.ledger, "ledger"), directory),
     )
-    mask = _mask(root.section("mask"), configuration.schemes)
+    mask = _mask(root.inner(file.mask, "mask"), configuration.schemes)
+    log = root.inner(file.log, "log").file("file")
     return Settings(
         name=root.findings.document.name,
         job=configuration,
         topology=topology.definitions,
-        log=_log(root.section("log"), mask),
+        log=LogSettings(
+            **{**vars(file.log), "file": str(log.absolute()) if log else ""}, mask=mask
+        ),
         mask=mask,
-        registry=read_registry(root.section("schema_registry")),
+        registry=read_registry(root.inner(file.schema_registry, "schema_registry")),
     )
 
 
-def _converted(values: Mapping[str, Any]) -> dict[str, Any]:
-    named = {FIELDS.get(key, key): value for key, value in values.items()}
-    return {
-        key: _CONVERSIONS[key](value) if key in _CONVERSIONS else value
-        for key, value in named.items()
-    }
-
-
-def _share(section: Section) -> Share:
-    written = section.text("instance")
-    if written == AUTO and section.has("on_conflict"):
+def _share(section: Section[ApplicationTable]) -> Share:
+    instance = section.value.instance
+    if instance == AUTO and section.has("on_conflict"):
         why = 'with instance = "auto" a share is taken over when its instance ends'
         section.without_effect("on_conflict", f"on_conflict has no effect: {why}")
     try:
-        return Share.parse("1/1" if written in {"", AUTO} else written)
+        return Share(1, 1) if instance == AUTO else Share.parse(instance)
     except ValueError:
         section.bad_value(
             "instance",
@@ -274,29 +267,32 @@ def _share(section: Section) -> Share:
         return Share(1, 1)
 
 
-def _limits(section: Section, topology: TopologySettings) -> dict[str, QueueLimits]:
-    if section.data and topology.has_files:
-        section.findings.warning(
-            section.path,
+def _limits(root: Section[SettingsFile], topology: TopologySettings) -> dict[str, QueueLimits]:
+    queues = root.value.queues
+    if queues and topology.has_files:
+        root.findings.warning(
+            ("queues",),
             "WITHOUT_EFFECT",
             "[queues] has no effect with a topology from files",
             hint="PUT, MAXMSGL and MAXDEPTH of definitions apply, and consumer_group of bindings",
         )
-    return {queue: _queue_limits(section.section(queue)) for queue in section.data}
+    return {
+        queue: _queue_limits(root.inner(table, "queues", queue)) for queue, table in queues.items()
+    }
 
 
-def _queue_limits(section: Section) -> QueueLimits:
-    if "max_depth" in section.data and not section.has("consumer_group"):
+def _queue_limits(section: Section[QueueTable]) -> QueueLimits:
+    if section.value.max_depth is not None and not section.has("consumer_group"):
         section.without_effect(
             "max_depth",
             "the queue is never full, because its consumer's offsets are unknown",
             hint="set consumer_group to the group that reads the queue",
         )
-    limits = dict(section.data)
-    return QueueLimits(put_enabled=limits.pop("put", "enabled") == "enabled", **limits)
+    limits = dict(vars(section.value))
+    return QueueLimits(put_enabled=limits.pop("put") == "enabled", **limits)
 
 
-def _transform(section: Section, name: str) -> TransformConfiguration:
+def _transform(section: Section[TransformTable], name: str) -> TransformConfiguration:
     findings, path = section.findings, section.path
     if not _TRANSFORM_NAME.fullmatch(name):
         expected = "up to 48 letters, digits, dots, hyphens, underscores"
@@ -308,7 +304,7 @@ def _transform(section: Section, name: str) -> TransformConfiguration:
     return TransformConfiguration(name, _patch(section), section.function("python"))
 
 
-def _patch(section: Section) -> bytes:
+def _patch(section: Section[TransformTable]) -> bytes:
     path = section.file("json_patch")
     if path is None:
         return b""
@@ -326,18 +322,106 @@ def _patch(section: Section) -> bytes:
     return b""
 
 
-def _ledger(section: Section, directory: Path) -> LedgerConfiguration:
-    values = {key: value for key, value in section.data.items() if key not in _STORE}
-    url = section.text("path")
-    if _ALMOST_URL.match(url):
+def _schemes(root: Section[SettingsFile]) -> tuple[OwnScheme, ...]:
+    """The schemes of the table ``[schemes]``; errors are reported in the section."""
+    schemes = tuple(
+        _scheme(root.inner(table, "schemes", name), name)
+        for name, table in root.value.schemes.items()
+    )
+    assumed = [scheme.name for scheme in schemes if scheme.is_assumed]
+    for name in assumed[1:]:
+        message = f"{assumed[0]} already recognises every message of no other scheme"
+        root.findings.error(("schemes", name, "assume"), "DUPLICATE", message)
+    return schemes
+
+
+def _scheme(section: Section[SchemeEntry], name: str) -> OwnScheme:
+    entry = section.value
+    if name in _TAKEN or not _SCHEME_NAME.fullmatch(name):
+        message = f"{name!r} is the name of a known scheme" if name in _TAKEN else f"{name!r}"
+        section.findings.error_at_key(
+            section.path, "BAD_VALUE", message, expected="a name of letters, digits, dots, hyphens"
+        )
+    if section.has("recognise") == section.has("assume"):
+        message = f"[schemes.{name}] needs either recognise or assume"
+        hint = "recognise names a header, or a path in the value, of every such dead letter"
+        section.findings.error_at_key(section.path, "MISSING", message, hint=hint)
+    _check_place(section, "recognise", entry.recognise, PartPlace.parse)
+    _check_place(section, "payload", entry.payload, payload_reader)
+    parts = dict(_parts(entry, section.findings.document.data["schemes"][name]))
+    if entry.drops_headers and not parts.keys() >= _PLACE_OF_RECORD:
+        section.error(
+            "drops_headers",
+            "MISSING",
+            "the failed record must be found, and origin does not say where it is",
+            expected="origin with topic, partition and offset",
+        )
+    for part, place in parts.items():
+        _check_place(section, part, place, partial(_read_part, part))
+    return OwnScheme(
+        name=name,
+        recognise=entry.recognise,
+        is_assumed=entry.assume is not None,
+        payload=entry.payload,
+        parts=parts,
+        drops_headers=entry.drops_headers,
+    )
+
+
+def _parts(
+    table: object, written: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, str]]:
+    """The places of a table that are set, by the names of the parts, in the order of the file."""
+    form: Any = type(table)
+    keys = keys_of(form)
+    for name in filter(keys.__contains__, written):
+        value = getattr(table, keys[name].attribute)
+        if keys[name].is_table and isinstance(written[name], Mapping):
+            yield from _parts(value, written[name], f"{name}.")
+        elif isinstance(value, str) and value and name not in _NO_PARTS:
+            yield f"{prefix}{name}", value
+
+
+def _read_part(part: str, words: str) -> Part:
+    return PartPlace.parse(words).part(part)
+
+
+def _check_place(
+    section: Section[SchemeEntry], part: str, place: str, read: Callable[[str], Any]
+) -> None:
+    try:
+        if place:
+            read(place)
+    except PlaceError as error:
+        section.findings.error(
+            (*section.path, *part.split(".")), "BAD_VALUE", str(error), expected=error.expected
+        )
+
+
+def _ledger(section: Section[LedgerSettings], directory: Path) -> LedgerConfiguration:
+    table = section.value
+    folder: LedgerFolder = (section.file("path") or directory / "ledger").absolute()
+    if _ALMOST_URL.match(table.path):
         section.bad_value(
             "path", f"{section.written('path')!r} is not a folder or URL", expected=_STORES_TEXT
         )
-    if "://" not in url:
+    if "://" in table.path:
+        _check_store(section)
+        options = {key: str(getattr(table, key)) for key in _STORE if section.has(key)}
+        if "allow_http" in options:
+            options["allow_http"] = options["allow_http"].lower()
+        folder = RemoteFolder(
+            url=table.path.rstrip("/"),
+            beside=directory.absolute() / "ledger-projection",
+            options=options,
+        )
+    else:
         _warn_of_store_keys(section, "the ledger is in a folder of this machine")
-        values["path"] = (section.file("path") or directory / "ledger").absolute()
-        return LedgerConfiguration(**values)
-    scheme, _, rest = url.partition("://")
+    return LedgerConfiguration(enabled=table.enabled, interval=table.interval, path=folder)
+
+
+def _check_store(section: Section[LedgerSettings]) -> None:
+    scheme, _, rest = section.value.path.partition("://")
     if scheme not in _STORES:
         section.bad_value("path", f"{scheme} is not an object store", expected=_STORES_TEXT)
     elif not rest or (rest.startswith("/") and scheme != "hdfs"):
@@ -347,27 +431,12 @@ def _ledger(section: Section, directory: Path) -> LedgerConfiguration:
         section.error_at_key("path", "BAD_VALUE", "path of [ledger] has credentials", hint=_SIGN_IN)
     if not scheme.startswith("s3"):
         _warn_of_store_keys(section, f"only s3 has it, not {scheme}")
-    options = {
-        key: str(section.data[key]).lower() if key == "allow_http" else str(section.data[key])
-        for key in _STORE
-        if key in section.data
-    }
-    values["path"] = RemoteFolder(
-        url=url.rstrip("/"), beside=directory.absolute() / "ledger-projection", options=options
-    )
-    return LedgerConfiguration(**values)
 
 
-def _warn_of_store_keys(section: Section, why: str) -> None:
+def _warn_of_store_keys(section: Section[LedgerSettings], why: str) -> None:
     for key in _STORE:
         if section.has(key):
             section.without_effect(key, f"{key} of [ledger] has no effect: {why}")
-
-
-def _log(section: Section, mask: Mask) -> LogSettings:
-    path = section.file("file")
-    file = path.absolute() if path else None
-    return LogSettings(**{**_converted(section.data), "file": file, "mask": mask})
 
 
 def _valid(schemes: Iterable[OwnScheme]) -> Iterator[Scheme]:
@@ -377,16 +446,15 @@ def _valid(schemes: Iterable[OwnScheme]) -> Iterator[Scheme]:
             yield scheme.scheme()
 
 
-def _mask(section: Section, schemes: Iterable[OwnScheme]) -> Mask:
-    patterns = tuple(section.data.get("patterns", ()))
-    for pattern in patterns:
+def _mask(section: Section[MaskTable], schemes: Iterable[OwnScheme]) -> Mask:
+    for pattern in section.value.patterns:
         if problem := Mask.problem_with(pattern):
             section.bad_value(
                 "patterns",
                 f"invalid pattern {pattern!r}: {problem}",
                 expected="regular expressions of RE2 that match some text",
             )
-    mask = Mask(patterns, tuple(section.data.get("headers", ())))
+    mask = Mask(**vars(section.value))
     silent = {
         scheme.name
         for scheme in (*SCHEMES, *_valid(schemes))

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from redrive.configuration import OnUndeliverable
 from redrive.diagnostics import Severity, did_you_mean
-from redrive.schemas import KeyPath
+from redrive.forms import KeyPath
 from redrive.settings.findings import Findings, Section
+from redrive.settings_file import TopologyTable
 from redrive.topology.files import SUFFIXES, Source, SourceText, Topology, named_sources
 from redrive.topology.files import read_topology as read_definitions
 from redrive.topology.mq.objects import LocalQueue
@@ -22,20 +22,14 @@ _OF_KAFKA: Final = ("queue_managers", "dead_letter_queue")
 """Keys only for topologies without definitions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopologySettings:
-    """The table [topology]."""
+@dataclass(frozen=True, kw_only=True)
+class TopologySettings(TopologyTable):
+    """The table [topology], with its files read."""
 
-    queue_managers: tuple[str, ...] | None = None
-    """For kind ``kafka``, the names that count as local; None for all."""
-    dead_letter_queue: str = ""
-    """For kind ``kafka``, the queue manager's own dead-letter queue (DEADQ)."""
     texts: tuple[SourceText, ...] = ()
     """The content of the definition files; empty for the kind ``kafka``."""
     has_files: bool = False
     """Whether queue managers are defined in files, even with errors."""
-    on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
-    """What a channel does with an undeliverable message."""
     definitions: Topology | None = None
     """The definitions; None for the kind ``kafka``, and if they have errors."""
 
@@ -69,20 +63,15 @@ def _queues_in_mqe(topology: Topology, queue_manager: str) -> Sequence[mqe.Queue
     return manager.queues if manager else ()
 
 
-def read_topology(section: Section) -> TopologySettings:
+def read_topology(section: Section[TopologyTable]) -> TopologySettings:
     """The topology of a table; errors, also in its files, are reported in the section."""
-    kind = section.text("kind")
+    table = section.value
     if not section.has("files"):
-        if kind in {"mq", "mqe"}:
-            section.missing(
-                "files", f"queue managers of kind {kind} are defined in files", _EXAMPLE
-            )
-        names = section.data.get("queue_managers")
-        return TopologySettings(
-            queue_managers=None if names is None else tuple(filter(None, names)),
-            dead_letter_queue=section.text("dead_letter_queue"),
-        )
-    if kind == "kafka":
+        if table.kind in {"mq", "mqe"}:
+            purpose = f"queue managers of kind {table.kind} are defined in files"
+            section.missing("files", purpose, _EXAMPLE)
+        return TopologySettings(**vars(table))
+    if table.kind == "kafka":
         section.error(
             "kind",
             "CONFLICT",
@@ -95,22 +84,20 @@ def read_topology(section: Section) -> TopologySettings:
             section.without_effect(key, f"{key} has no effect with files", hint=hint)
     texts = tuple(_texts(section))
     result = read_definitions(texts)
-    accepts = section.text("failed_commands") == "accept"
+    accepts = table.failed_commands == "accept"
     diagnostics = result.accepting_failures() if accepts else result.diagnostics
     # Notes are for redrive check.
     section.findings.extend(one for one in diagnostics if one.severity is not Severity.NOTE)
     if result.topology is not None and texts:
-        _check_kind(section, kind, result.topology)
-    written = section.text("on_undeliverable")
+        _check_kind(section, result.topology)
+    unused: dict[str, Any] = {"queue_managers": None, "dead_letter_queue": ""}
     return TopologySettings(
-        texts=texts,
-        has_files=True,
-        on_undeliverable=OnUndeliverable(written or OnUndeliverable.STOP_CHANNEL),
-        definitions=result.topology,
+        **{**vars(table), **unused}, texts=texts, has_files=True, definitions=result.topology
     )
 
 
-def _check_kind(section: Section, kind: str, topology: Topology) -> None:
+def _check_kind(section: Section[TopologyTable], topology: Topology) -> None:
+    kind = section.value.kind
     defined = {"mq": bool(topology.mq.queue_managers), "mqe": bool(topology.mqe_managers)}
     kinds = [one for one, is_there in defined.items() if is_there]
     if not kinds:
@@ -124,10 +111,10 @@ def _check_kind(section: Section, kind: str, topology: Topology) -> None:
         )
 
 
-def _texts(section: Section) -> Iterator[SourceText]:
-    for index, written in enumerate(section.data.get("files", ())):
+def _texts(section: Section[TopologyTable]) -> Iterator[SourceText]:
+    for index, written in enumerate(section.value.files):
         path = (*section.path, "files", index)
-        for source in _sources(section.findings, path, written) if written else ():
+        for source in _sources(section.findings, path, written):
             try:
                 data = source.path.read_bytes()
             except OSError as problem:

@@ -4,49 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
 from redrive.configuration import JobConfiguration, RegistryAccess, RemoteFolder
 from redrive.diagnostics import Diagnostic
+from redrive.forms import keys_of
+from redrive.kafka.connection import KafkaTable
 from redrive.masking import NO_MASK, Mask
-from redrive.settings.findings import SCHEMA
+from redrive.settings_file import (
+    JobTable,
+    LedgerSettings,
+    LogFormat,
+    LogLevel,
+    LogTable,
+    ObserveTable,
+    QueueTable,
+    RetryTable,
+    SupervisionTable,
+)
 from redrive.topology.files import Topology
 
-FIELDS: Final = {"on_conflict": "conflict", "on_data_loss": "data_loss", "put": "put_enabled"}
-"""Fields with other names than their settings."""
-_SECRETS: Final = frozenset({"sasl_password", "ssl_key_password", "oauth_client_secret"})
-_MISSING: Final = object()
-"""Marks a setting that is not a field: the path of a secret, or only used while reading."""
+__all__ = ["LogFormat", "LogLevel", "LogSettings", "Settings"]
+
+_OF_SECRETS: Final = (
+    "password", "password_file", "client_secret", "client_secret_file",
+)  # fmt: skip
+"""Ends of keys with secrets, or with the files that have them."""
 
 
-class LogFormat(StrEnum):
-    """The format of a log line."""
+@dataclass(frozen=True, kw_only=True)
+class LogSettings(LogTable):
+    """The log; ``file`` is absolute, empty for standard error."""
 
-    TEXT = "text"
-    """For people."""
-    JSON = "json"
-    """One JSON object a line."""
-
-
-class LogLevel(StrEnum):
-    """The lowest level of written lines."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSettings:
-    """The log."""
-
-    format: LogFormat = LogFormat.TEXT
-    level: LogLevel = LogLevel.INFO
-    file: Path | None = None
-    """None for standard error."""
     mask: Mask = NO_MASK
     """What to hide in the log."""
 
@@ -79,7 +70,7 @@ class Settings:
                 "rules": handler.rules_name,
                 "breaker": handler.breaker.failures if handler.breaker else 0,
                 "held_keys": handler.held_keys,
-                "timestamp": handler.timestamps.value,
+                "timestamp": handler.timestamp.value,
                 "on_data_loss": job.data_loss_on(handler.identity.topic).value,
             }
             for handler in job.handlers
@@ -88,38 +79,45 @@ class Settings:
             "settings": self.name,
             "application": job.application,
             "instance": job.instance,
-            "on_conflict": job.conflict.value,
+            "on_conflict": job.on_conflict.value,
             "directory": str(job.directory),
-            "kafka": _described("kafka", job.connection),
-            "clusters": {name: _described("clusters", one) for name, one in job.clusters.items()},
+            "kafka": _described(KafkaTable, job.connection),
+            "clusters": {
+                name: _described(KafkaTable, cluster) for name, cluster in job.clusters.items()
+            },
             "handlers": handlers,
-            "queues": {queue: _described("queues", one) for queue, one in job.limits.items()},
+            "queues": {
+                queue: _described(QueueTable, limits)
+                | {"put": "enabled" if limits.put_enabled else "disabled"}
+                for queue, limits in job.limits.items()
+            },
             "queue_managers": job.queue_managers,
-            "schemes": [one.name for one in job.schemes],
-            "transforms": [one.name for one in job.transforms],
+            "schemes": [scheme.name for scheme in job.schemes],
+            "transforms": [transform.name for transform in job.transforms],
             "topology": [text.name for text in job.topology],
             "on_undeliverable": job.on_undeliverable.value,
-            **{name: _described(name, job) for name in ("job", "retry", "supervision", "observe")},
-            "ledger": _described("ledger", job.ledger),
-            "log": _described("log", self.log),
+            "job": _described(JobTable, job),
+            "retry": _described(RetryTable, job),
+            "supervision": _described(SupervisionTable, job),
+            "observe": _described(ObserveTable, job),
+            "ledger": _described(LedgerSettings, job.ledger),
+            "log": _described(LogTable, self.log),
         }
 
 
-def _described(section: str, values: object) -> dict[str, Any]:
-    described = {}
-    for key in SCHEMA.definition["$defs"][section]["properties"]:
-        value = getattr(values, FIELDS.get(key, key), _MISSING)
-        if value is not _MISSING and key not in _SECRETS:
-            described[key] = _plain(key, value)
-    return described
+def _described(form: type, values: object) -> dict[str, Any]:
+    """The keys of a table that are fields of the values too, without secrets."""
+    return {
+        name: _plain(getattr(values, key.attribute))
+        for name, key in keys_of(form).items()
+        if hasattr(values, key.attribute) and not name.endswith(_OF_SECRETS)
+    }
 
 
-def _plain(key: str, value: Any) -> Any:  # noqa: ANN401 - what JSON takes
+def _plain(value: object) -> object:
     match value:
         case Path() | RemoteFolder() | Enum():
             return str(value)
         case Mapping():
             return sorted(value)  # a value may be secret
-    if key == "put":
-        return "enabled" if value else "disabled"
-    return "" if value is None and key == "file" else value
+    return value

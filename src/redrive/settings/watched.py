@@ -18,6 +18,7 @@ from redrive.errors import RedriveError
 from redrive.settings.document import Document, Option
 from redrive.settings.environment import with_environment
 from redrive.settings.findings import Section
+from redrive.settings_file import FORM
 from redrive.topology.files import named_sources
 
 _MISSING = b"missing"
@@ -60,12 +61,11 @@ class WatchedFiles:
 
 
 def _named(document: Document, environ: Mapping[str, str]) -> Iterator[Path]:
-    root = Section.whole(document, environ)
-    transforms, topology = root.section("transforms"), root.section("topology")
-    named = [one.file("rules") for one in root.sections("handlers")]
-    named += [transforms.section(name).file("json_patch") for name in transforms.data]
+    root = Section.whole(document, environ, FORM)
+    named = [handler.file("rules") for handler in root.inners(root.value.handlers, "handlers")]
+    for name, table in root.value.transforms.items():
+        named.append(root.inner(table, "transforms", name).file("json_patch"))
     yield from filter(None, named)
-    for index, written in enumerate(topology.data.get("files", ())):
-        if written:
-            path_of = partial(document.path_of, (*topology.path, "files", index))
-            yield from (one.path for one in named_sources(written, path_of).sources)
+    for index, written in enumerate(root.value.topology.files):
+        path_of = partial(document.path_of, ("topology", "files", index))
+        yield from (source.path for source in named_sources(written, path_of).sources)

@@ -156,7 +156,7 @@ class Forwarder:
         self._position = 0
         """Everything before it was forwarded or returned; 0 if unknown."""
         self._timestamps = {
-            handler.identity.topic: handler.timestamps for handler in configuration.handlers
+            handler.identity.topic: handler.timestamp for handler in configuration.handlers
         }
         self._facts_there = Facts(time.monotonic)
         self._answers_there = ClusterFacts(self._there).answers

@@ -311,7 +311,8 @@ class Preparation:
             identity = self._registration.begin_run(
                 entries,
                 topic=configuration.control_topic,
-                take_over=configuration.rebalances or configuration.conflict is Conflict.TAKE_OVER,
+                take_over=configuration.rebalances
+                or configuration.on_conflict is Conflict.TAKE_OVER,
                 waiting=lambda name: self._control.notice(
                     "another instance holds this share and may be ending", instance=name
                 ),

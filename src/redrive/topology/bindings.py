@@ -1,6 +1,6 @@
 """Bindings: the existing topics of queues, and the clusters of queue managers' topics.
 
-An administrator writes a YAML file next to the definitions; ``bindings.json`` is its schema::
+An administrator writes a YAML file next to the definitions::
 
     kind: bindings
     queue_managers:
@@ -14,38 +14,83 @@ An administrator writes a YAML file next to the definitions; ``bindings.json`` i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final, Literal
 
-from redrive.diagnostics import UNKNOWN_LOCATION, Diagnostic, Severity, SourceLocation, in_order
-from redrive.schemas import KeyPath, Schema
+from pydantic import BeforeValidator, Field
+
+from redrive.diagnostics import UNKNOWN_LOCATION, Diagnostic, Severity, in_order
+from redrive.forms import FileForm, KeyPath, Location, TableForm
 from redrive.topology.document import Document, read_document
 from redrive.topology.names import is_reserved, topic_name
 
-_SCHEMA = Schema.load("redrive.topology", "bindings.json")
+_NOTHING: Final = BeforeValidator(lambda value: {} if value is None else value)
+"""A key without a value stands for an empty table."""
+
+
+def _as_text(value: Any) -> Any:  # noqa: ANN401 - any value of a file
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if is_number else value
+
+
+_NAME: Final = BeforeValidator(_as_text)
+"""A name of digits is written without quotes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueBinding:
+class QueueBinding(TableForm):
     """The binding of one queue."""
 
-    topic: str = ""
-    """Existing topic; empty for the topic derived from the names."""
-    consumer_group: str = ""
-    """Consumer group whose lag is the queue's depth; empty for a queue that is never full."""
-    location: SourceLocation = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
+    topic: (
+        Annotated[
+            str,
+            _NAME,
+            Field(title="an existing topic", pattern=r"\A(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z"),
+        ]
+        | None
+    ) = None
+    """Existing topic; None for the topic derived from the names."""
+    consumer_group: Annotated[str, _NAME, Field(title="the name of a consumer group")] | None = None
+    """Consumer group whose lag is the queue's depth; None for a queue that is never full."""
+    location: Location = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueManagerBinding:
+class QueueManagerBinding(TableForm):
     """The bindings of one queue manager."""
 
-    bootstrap_servers: str = ""
-    """Kafka cluster that holds its topics; empty for the job's own."""
-    dead_letter_header: str = ""
-    """``binary`` or ``headers``; empty for the default of its kind."""
-    queues: Mapping[str, QueueBinding] = field(default_factory=dict)
-    location: SourceLocation = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
+    bootstrap_servers: (
+        Annotated[
+            str,
+            Field(
+                title="host:port, several separated by commas",
+                pattern=r"\A[^\s,:]+:[0-9]{1,5}(,[^\s,:]+:[0-9]{1,5})*\Z",
+            ),
+        ]
+        | None
+    ) = None
+    """Kafka cluster that holds its topics; None for the job's own."""
+    dead_letter_header: Literal["binary", "headers"] | None = None
+    """None for the default of its kind."""
+    queues: Annotated[
+        Mapping[str, Annotated[QueueBinding, _NOTHING, Field(title="a queue")]],
+        _NOTHING,
+        Field(title="queues by name"),
+    ] = field(default_factory=dict)
+    location: Location = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BindingsFile(TableForm):
+    kind: Annotated[Literal["bindings"], Field(title="kind: bindings, or kind: mqe")]
+    queue_managers: Annotated[
+        Mapping[str, Annotated[QueueManagerBinding, _NOTHING, Field(title="a queue manager")]],
+        _NOTHING,
+        Field(title="queue managers by name"),
+    ] = field(default_factory=dict)
+
+
+FORM: Final = FileForm(_BindingsFile, "a bindings file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +132,7 @@ def read_bindings(text: str, name: str = "<input>") -> BindingsResult:
     """Read a bindings file; errors become findings, and then there are no bindings."""
     document = read_document(text, name)
     findings = list(document.diagnostics) or [
-        document.flaw(one) for one in _SCHEMA.flaws(document.data)
+        document.flaw(flaw) for flaw in FORM.flaws(document.data)
     ]
     bindings = None
     if not findings:
@@ -97,33 +142,26 @@ def read_bindings(text: str, name: str = "<input>") -> BindingsResult:
 
 
 def _bindings(document: Document) -> Bindings:
-    top: Any = document.data
+    def located(queues: Mapping[str, QueueBinding], path: KeyPath) -> Mapping[str, QueueBinding]:
+        return {
+            name: replace(queue, location=document.keys[(*path, name)])
+            for name, queue in queues.items()
+        }
+
     return Bindings(
         queue_managers={
-            name: _queue_manager(document, ("queue_managers", name), data or {})
-            for name, data in (top.get("queue_managers") or {}).items()
+            name: replace(
+                manager,
+                queues=located(manager.queues, ("queue_managers", name, "queues")),
+                location=document.keys["queue_managers", name],
+            )
+            for name, manager in FORM.value(document.data).queue_managers.items()
         }
     )
 
 
-def _queue_manager(
-    document: Document, path: KeyPath, data: Mapping[str, Any]
-) -> QueueManagerBinding:
-    queues = {}
-    for queue, one in (data.get("queues") or {}).items():
-        # A name of digits is written without quotes.
-        names = {key: str(value) for key, value in (one or {}).items() if value is not None}
-        queues[queue] = QueueBinding(**names, location=document.keys[(*path, "queues", queue)])
-    return QueueManagerBinding(
-        bootstrap_servers=data.get("bootstrap_servers") or "",
-        dead_letter_header=data.get("dead_letter_header") or "",
-        queues=queues,
-        location=document.keys[path],
-    )
-
-
 def _topic_findings(bindings: Bindings, document: Document) -> Iterator[Diagnostic]:
-    seen: dict[tuple[str, str], str] = {}
+    seen: dict[tuple[str | None, str], str] = {}
     for name, manager in bindings.queue_managers.items():
         for queue, binding in manager.queues.items():
             if not binding.topic:

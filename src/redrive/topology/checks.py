@@ -71,7 +71,7 @@ def _topic_findings(
         bound = bindings.queue_managers.get(manager)
         topic = bindings.topic(queue=queue.name, queue_manager=manager)
         # Kafka treats names that differ only in . and _ as the same.
-        key = (bound.bootstrap_servers if bound else "", topic.replace("_", "."))
+        key = ((bound and bound.bootstrap_servers) or "", topic.replace("_", "."))
         this = f"{kind}@{manager}"
         if seen.setdefault(key, this) != this:
             message = f"{this} and {seen[key]} are on one topic, {topic}"

@@ -16,7 +16,7 @@ from typing import TypeAlias, cast
 import yaml
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
-from redrive.schemas import Flaw, KeyPath
+from redrive.forms import Flaw, KeyPath
 
 Data: TypeAlias = "str | int | bool | list[Data] | dict[str, Data] | None"
 
@@ -52,11 +52,9 @@ class Document:
         return SourceLocation(self.file, line, column, length, source_line)
 
     def flaw(self, flaw: Flaw) -> Diagnostic:
-        """The error about a deviation from the schema."""
+        """The error about a deviation from the form."""
         key = self.keys.get(flaw.path) if flaw.concerns_key else None
-        return (key or self.location(flaw.path)).finding(
-            Severity.ERROR, flaw.code, flaw.message, expected=flaw.expected, hint=flaw.hint
-        )
+        return flaw.finding(key or self.location(flaw.path))
 
     def location(self, path: KeyPath) -> SourceLocation:
         """The position of a value, or of the nearest one that would contain it."""

@@ -19,7 +19,7 @@ QUEUES = ("A", "B")
 # Pools of whole definitions: one choice each, so that examples are made fast and shrink well.
 _PAIRS = tuple(itertools.product(QUEUES, MANAGER_NAMES))
 _OTHER = {"A": ("B",), "B": ("A",)}
-_QUEUE_POOL: tuple[mqe.Queue, ...] = (
+_QUEUE_POOL: tuple[mqe.AnyQueue, ...] = (
     *(mqe.LocalQueue(name=name) for name in QUEUES),
     *(mqe.LocalQueue(name=name, aliases=_OTHER[name]) for name in QUEUES),
     *(mqe.RemoteQueue(name=name, queue_manager=manager) for name, manager in _PAIRS),
@@ -32,7 +32,7 @@ _QUEUE_POOL: tuple[mqe.Queue, ...] = (
     *(mqe.HomeServerQueue(name="S", queue_manager=server) for server in MANAGERS),
     *(mqe.BridgeQueue(name=name, queue_manager="VIRT") for name in QUEUES),
 )
-_CONNECTION_POOL: tuple[mqe.Connection, ...] = (
+_CONNECTION_POOL: tuple[mqe.AnyConnection, ...] = (
     # Direct connections come often: they are what lets a message get anywhere.
     *(mqe.DirectConnection(name=name) for name in MANAGERS * 6),
     mqe.DirectConnection(name="VIRT"),

@@ -65,7 +65,7 @@ class _Reader:
             raise ValueError(f"object {kind!r} is not known: {line!r}")
         self.managers[manager.name] = manager
 
-    def _limited(self, queue: mqe.Queue, attributes: Mapping[str, str]) -> mqe.Queue:
+    def _limited(self, queue: mqe.AnyQueue, attributes: Mapping[str, str]) -> mqe.AnyQueue:
         for word, value in attributes.items():
             if word in _COUNTS or (word in _SIZES and self.maxmsg_counts):
                 queue = replace(queue, maximum_messages=int(value))
@@ -83,32 +83,32 @@ def _pair(text: str) -> dict[str, Any]:
     return {"name": name.strip(), "queue_manager": queue_manager.strip()}
 
 
-def _local(text: str, attributes: Mapping[str, str]) -> mqe.Queue:
+def _local(text: str, attributes: Mapping[str, str]) -> mqe.AnyQueue:
     role = _ROLES.get(attributes.get("ROLE", "").lower(), mqe.Role.ORDINARY)
     return mqe.LocalQueue(name=text, aliases=_names(attributes.get("ALIAS", "")), role=role)
 
 
-def _remote(text: str, attributes: Mapping[str, str]) -> mqe.Queue:
+def _remote(text: str, attributes: Mapping[str, str]) -> mqe.AnyQueue:
     mode = mqe.Mode(attributes.get("MODE", "sync").strip().lower())
     return mqe.RemoteQueue(**_pair(text), mode=mode, aliases=_names(attributes.get("ALIAS", "")))
 
 
-def _store_and_forward(text: str, attributes: Mapping[str, str]) -> mqe.Queue:
+def _store_and_forward(text: str, attributes: Mapping[str, str]) -> mqe.AnyQueue:
     targets = _names(attributes["QME"])
     pair = _pair(text)
     pair["queue_manager"] = pair["queue_manager"] or targets[0]
     return mqe.StoreAndForwardQueue(**pair, targets=targets)
 
 
-def _home_server(text: str, _attributes: Mapping[str, str]) -> mqe.Queue:
+def _home_server(text: str, _attributes: Mapping[str, str]) -> mqe.AnyQueue:
     return mqe.HomeServerQueue(**_pair(text))
 
 
-def _bridge(text: str, attributes: Mapping[str, str]) -> mqe.Queue:
+def _bridge(text: str, attributes: Mapping[str, str]) -> mqe.AnyQueue:
     return mqe.BridgeQueue(**_pair(text), aliases=_names(attributes.get("ALIAS", "")))
 
 
-_QUEUES: Mapping[str, Callable[[str, Mapping[str, str]], mqe.Queue]] = {
+_QUEUES: Mapping[str, Callable[[str, Mapping[str, str]], mqe.AnyQueue]] = {
     "LQ": _local,
     "RQD": _remote,
     "SAF": _store_and_forward,
@@ -117,7 +117,7 @@ _QUEUES: Mapping[str, Callable[[str, Mapping[str, str]], mqe.Queue]] = {
 }
 
 
-def _connection(name: str, attributes: Mapping[str, str]) -> mqe.Connection:
+def _connection(name: str, attributes: Mapping[str, str]) -> mqe.AnyConnection:
     common: dict[str, Any] = {"name": name, "aliases": _names(attributes.get("ALIAS", ""))}
     if "VIA" in attributes:
         return mqe.ViaConnection(**common, via=attributes["VIA"].strip())

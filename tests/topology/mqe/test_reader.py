@@ -146,8 +146,8 @@ def test_a_finding_shows_its_line_with_a_caret_and_what_would_be_right() -> None
         "net.yaml:3:4: error: a queue manager has no key nam [UNKNOWN_KEY]\n"
         "    - {nam: QM}\n"
         "       ^~~\n"
-        "    expected: one of name, description, code_base, local_queuing, queues, "
-        "connections, aliases, listeners\n"
+        "    expected: one of code_base, local_queuing, queues, connections, aliases, listeners, "
+        "name, description\n"
         "    hint: did you mean name?"
     )
 

@@ -10,11 +10,7 @@ import yaml
 
 from redrive.topology.document import read_document
 from redrive.topology.mqe.objects import Network
-from redrive.topology.mqe.reader import CONNECTION_KINDS, QUEUE_KINDS, network_from
-
-KINDS: dict[type, str] = {
-    cls: kind for kinds in (QUEUE_KINDS, CONNECTION_KINDS) for kind, cls in kinds.items()
-}
+from redrive.topology.mqe.reader import network_from
 
 
 def network_of(managers: str) -> Network:
@@ -22,7 +18,7 @@ def network_of(managers: str) -> Network:
     text = "kind: mqe\nqueue_managers:\n" + textwrap.dedent(managers)
     document = read_document(text, "test")
     assert document.diagnostics == []
-    return network_from(document, frozenset())
+    return network_from(document)
 
 
 def network_text(network: Network) -> str:
@@ -36,9 +32,9 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     if not is_dataclass(value):
         return getattr(value, "value", value)
-    kind = KINDS.get(type(value))
-    return ({"kind": kind} if kind else {}) | {
-        one.name: _plain(item)
-        for one in fields(value)
-        if one.name != "location" and (item := getattr(value, one.name)) != one.default
+    return {
+        key.name: _plain(item)
+        for key in fields(value)
+        if (item := getattr(value, key.name)) != key.default or key.name == "kind"
+        if key.name != "location"
     }

@@ -1,4 +1,4 @@
-"""The objects of an MQ Everyplace network.
+"""The objects of an MQ Everyplace network, as a file of ``kind: mqe`` declares them.
 
 Definitions are values: two are equal when they say the same, wherever they were read; ``location``
 is not compared.
@@ -9,9 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Annotated, Final, Literal, TypeAlias
 
-from redrive.diagnostics import UNKNOWN_LOCATION, SourceLocation
+from pydantic import Field
+
+from redrive.diagnostics import UNKNOWN_LOCATION
+from redrive.forms import Flag, Location, Natural, TableForm, number, text
 from redrive.topology.names import Names
+
+FORBIDDEN_CHARACTERS: Final = "{}[]#():;,'\"="
+"""Characters that names of queues and queue managers must not contain."""
+_Name: TypeAlias = Annotated[str, text(f"text in ASCII without {' '.join(FORBIDDEN_CHARACTERS)}")]
+"""``name_problem`` says what else is wrong with a name."""
+_Port: TypeAlias = Annotated[int, number("", 0, 65_535)]
 
 
 class CodeBase(StrEnum):
@@ -48,17 +58,16 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class Definition(TableForm):
     """Common fields of all objects."""
 
-    name: str
-    """Its name, as ``name_problem`` allows."""
+    name: _Name
     description: str = ""
-    location: SourceLocation = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
+    location: Location = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Security:
+class Security(TableForm):
     """A queue's security attribute: three classes, each empty for none."""
 
     authenticator: str = ""
@@ -73,17 +82,17 @@ NO_SECURITY = Security()
 class Queue(Definition):
     """Common fields of queues of every kind."""
 
-    expiry: int | None = None
+    expiry: Natural | None = None
     """Milliseconds a message stays available; None for no limit."""
-    maximum_message_size: int | None = None
+    maximum_message_size: Natural | None = None
     """Longest message in bytes; None for no limit."""
-    maximum_messages: int | None = None
+    maximum_messages: Natural | None = None
     """Maximum number of messages; None for no limit."""
-    priority: int | None = None
-    """Default priority, 0 to 9."""
+    priority: Annotated[int, number("", 0, 9)] | None = None
+    """Default priority."""
     message_store: str = ""
-    security: Security = NO_SECURITY
-    active: bool = True
+    security: Annotated[Security, Field(title="a security attribute")] = NO_SECURITY
+    active: Flag = True
     """Whether the queue was active when it was described; its first use activates it."""
     creation_date: str = ""
 
@@ -92,7 +101,8 @@ class Queue(Definition):
 class LocalQueue(Queue):
     """A queue that holds messages for applications; its queue manager is its owner."""
 
-    aliases: tuple[str, ...] = ()
+    kind: Literal["local"] = "local"
+    aliases: tuple[_Name, ...] = ()
     role: Role = Role.ORDINARY
 
 
@@ -100,12 +110,13 @@ class LocalQueue(Queue):
 class RemoteQueue(Queue):
     """A remote queue definition: stands for a queue of another queue manager."""
 
-    queue_manager: str
+    kind: Literal["remote"] = "remote"
+    queue_manager: _Name
     """Target manager; the definition's name is the target's queue name."""
     mode: Mode = Mode.SYNC
     """Synchronous: each operation is executed on the remote queue at once. Asynchronous: stored
     here and transmitted later, once and only once."""
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[_Name, ...] = ()
     """Further names, valid with the name of the target manager."""
 
 
@@ -113,9 +124,10 @@ class RemoteQueue(Queue):
 class StoreAndForwardQueue(Queue):
     """Takes every message for the managers it lists and keeps the destination with it."""
 
-    queue_manager: str
+    kind: Literal["store_and_forward"] = "store_and_forward"
+    queue_manager: _Name
     """The next hop; unused when the queue is pulled from."""
-    targets: tuple[str, ...]
+    targets: Annotated[tuple[_Name, ...], Field(min_length=1)]
     """The managers whose messages it accepts: its queue manager entries."""
     delivery: Delivery | None = None
     """The intended delivery; None if not defined."""
@@ -125,9 +137,10 @@ class StoreAndForwardQueue(Queue):
 class HomeServerQueue(Queue):
     """Pulls messages for its own manager from a home server; never holds any."""
 
-    queue_manager: str
+    kind: Literal["home_server"] = "home_server"
+    queue_manager: _Name
     """The home server."""
-    interval: int = 0
+    interval: Natural = 0
     """Milliseconds between polls; 0 polls only on triggerTransmission."""
 
 
@@ -135,15 +148,16 @@ class HomeServerQueue(Queue):
 class BridgeQueue(Queue):
     """A remote definition of an IBM MQ queue, synchronous, reached over the MQ bridge."""
 
-    queue_manager: str
-    aliases: tuple[str, ...] = ()
+    kind: Literal["bridge"] = "bridge"
+    queue_manager: _Name
+    aliases: tuple[_Name, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection(Definition):
     """Common fields of all connections; a connection is named after the remote manager."""
 
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[_Name, ...] = ()
     """Queue manager aliases of the connection: names for its manager."""
 
 
@@ -151,10 +165,11 @@ class Connection(Definition):
 class DirectConnection(Connection):
     """Leads to the manager it is named after."""
 
+    kind: Literal["direct"] = "direct"
     adapter: str = ""
     """Class of the communications adapter."""
     address: str = ""
-    port: int | None = None
+    port: _Port | None = None
     channel: str = ""
     """Class of the channel."""
 
@@ -163,14 +178,16 @@ class DirectConnection(Connection):
 class ViaConnection(Connection):
     """Delegates to another connection of the same manager."""
 
-    via: str
+    kind: Literal["via"] = "via"
+    via: _Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AliasConnection(Connection):
     """Another name for the manager of a real connection or of another alias."""
 
-    of: str
+    kind: Literal["alias"] = "alias"
+    of: _Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,13 +197,16 @@ class NullConnection(Connection):
     Its manager accepts the connection's name as its own.
     """
 
+    kind: Literal["null"] = "null"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MqConnection(Connection):
     """How the MQ bridge reaches an IBM MQ queue manager."""
 
+    kind: Literal["mq"] = "mq"
     address: str = ""
-    port: int | None = None
+    port: _Port | None = None
     channel: str = ""
     """Server-connection channel."""
 
@@ -195,7 +215,7 @@ class MqConnection(Connection):
 class QueueManagerAlias(Definition):
     """An extra name for a queue manager, known to the manager that defines it."""
 
-    of: str
+    of: _Name
     """The name that replaces the alias."""
 
 
@@ -204,7 +224,28 @@ class Listener(Definition):
     """Accepts direct connections of other managers."""
 
     adapter: str = ""
-    port: int | None = None
+    port: _Port | None = None
+
+
+AnyQueue: TypeAlias = Annotated[
+    Annotated[LocalQueue, Field(title="a local queue")]
+    | Annotated[RemoteQueue, Field(title="a remote queue definition")]
+    | Annotated[StoreAndForwardQueue, Field(title="a store-and-forward queue")]
+    | Annotated[HomeServerQueue, Field(title="a home-server queue")]
+    | Annotated[BridgeQueue, Field(title="an MQ bridge queue")],
+    Field(title="a queue of any kind", discriminator="kind"),
+]
+AnyConnection: TypeAlias = Annotated[
+    Annotated[DirectConnection, Field(title="a direct connection")]
+    | Annotated[ViaConnection, Field(title="a via connection")]
+    | Annotated[AliasConnection, Field(title="an alias of a connection")]
+    | Annotated[NullConnection, Field(title="a null connection")]
+    | Annotated[MqConnection, Field(title="a connection of the MQ bridge")],
+    Field(
+        title="a connection of any kind, named after the remote queue manager",
+        discriminator="kind",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,14 +254,14 @@ class QueueManager(Definition):
 
     code_base: CodeBase = CodeBase.JAVA
     """Implementation; C has no discovery, alias chains, store-and-forward and bridge queues."""
-    local_queuing: bool = True
+    local_queuing: Flag = True
     """Without it, only synchronous remote access is possible."""
-    queues: tuple[Queue, ...] = ()
-    connections: tuple[Connection, ...] = ()
+    queues: tuple[AnyQueue, ...] = ()
+    connections: tuple[AnyConnection, ...] = ()
     """Connections of all kinds; at most one per name."""
-    aliases: tuple[QueueManagerAlias, ...] = ()
+    aliases: tuple[Annotated[QueueManagerAlias, Field(title="a queue manager alias")], ...] = ()
     """Queue manager aliases without a connection."""
-    listeners: tuple[Listener, ...] = ()
+    listeners: tuple[Annotated[Listener, Field(title="a listener")], ...] = ()
 
     @property
     def dead_letter_queues(self) -> tuple[LocalQueue, ...]:
@@ -237,14 +278,14 @@ class Discovery(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(TableForm):
     """How to read points that the product leaves open."""
 
     discovery: Discovery = Discovery.JAVA
     """``java``: managers of the Java code base discover; ``off``: none does."""
-    alias_chains: bool = True
+    alias_chains: Flag = True
     """False: a queue manager alias is substituted once, as the C code base does everywhere."""
-    home_server_names: bool = False
+    home_server_names: Flag = False
     """True: a home-server queue pulls only from a store-and-forward queue of its own name."""
 
 
@@ -290,10 +331,6 @@ def identity(queue: Queue, owner: str) -> Names:
     if isinstance(queue, RemoteQueue | StoreAndForwardQueue | HomeServerQueue | BridgeQueue):
         return Names(queue=queue.name, queue_manager=queue.queue_manager)
     return Names(queue=queue.name, queue_manager=owner)
-
-
-FORBIDDEN_CHARACTERS = "{}[]#():;,'\"="
-"""Characters that names of queues and queue managers must not contain."""
 
 
 def name_problem(name: str) -> str:

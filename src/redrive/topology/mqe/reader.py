@@ -1,61 +1,33 @@
 """Read MQ Everyplace networks from YAML text, reporting all findings at once.
 
-The form is published as a JSON Schema, ``schema.json`` beside this module. Its keys are the names
-of the fields of ``redrive.topology.mqe.objects``; queues and connections say their ``kind``.
+The keys are the fields of ``redrive.topology.mqe.objects``; queues and connections say their
+``kind``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
 
 from redrive.diagnostics import Diagnostic, has_errors, in_order
-from redrive.schemas import KeyPath, Schema
+from redrive.forms import FileForm, KeyPath, TableForm
 from redrive.topology.document import Document, read_document
 from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.checks import REFERENCES, check_network
 
-QUEUE_KINDS: Mapping[str, type[mqe.Queue]] = {
-    "local": mqe.LocalQueue,
-    "remote": mqe.RemoteQueue,
-    "store_and_forward": mqe.StoreAndForwardQueue,
-    "home_server": mqe.HomeServerQueue,
-    "bridge": mqe.BridgeQueue,
-}
-"""Kinds of queues as the text writes them."""
 
-CONNECTION_KINDS: Mapping[str, type[mqe.Connection]] = {
-    "direct": mqe.DirectConnection,
-    "via": mqe.ViaConnection,
-    "alias": mqe.AliasConnection,
-    "null": mqe.NullConnection,
-    "mq": mqe.MqConnection,
-}
-"""Kinds of connections as the text writes them."""
+@dataclass(frozen=True, kw_only=True)
+class _NetworkFile(TableForm):
+    kind: Literal["mqe"]
+    options: Annotated[mqe.Options, Field(title="options")] = field(default_factory=mqe.Options)
+    queue_managers: tuple[Annotated[mqe.QueueManager, Field(title="a queue manager")], ...]
 
-_LISTS: Mapping[str, Mapping[str, type[mqe.Definition]]] = {
-    "queues": QUEUE_KINDS,
-    "connections": CONNECTION_KINDS,
-    "aliases": {"": mqe.QueueManagerAlias},
-    "listeners": {"": mqe.Listener},
-}
-"""The lists of a queue manager, each with the kinds of its items."""
 
-_SCHEMA = Schema.load("redrive.topology.mqe", "schema.json")
-_RULE_REMOVED: Final = "rule was removed; 0.1.0 was the last version with it"
-_WITHOUT_RULES: Final = "no class is called: queues go by their attributes and their defaults"
-
-_CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
-    "aliases": tuple,
-    "code_base": mqe.CodeBase,
-    "delivery": mqe.Delivery,
-    "discovery": mqe.Discovery,
-    "mode": mqe.Mode,
-    "role": mqe.Role,
-    "security": lambda data: mqe.Security(**data),
-    "targets": tuple,
-}
+_REMOVED: Final = {"rule": "no class is called: queues go by their attributes and their defaults"}
+FORM: Final = FileForm(_NetworkFile, "an MQ Everyplace network", removed=_REMOVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +52,9 @@ def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
     findings = list(document.diagnostics)
     if document.data is None and findings:
         return ReadResult(None, tuple(findings))
-    # Names are checked with the network's meaning, which gives better errors.
-    flaws = [
-        replace(flaw, message=_RULE_REMOVED, expected="", hint=_WITHOUT_RULES)
-        if flaw.code == "UNKNOWN_KEY" and flaw.path[-1] == "rule"
-        else flaw
-        for flaw in _SCHEMA.flaws(document.data)
-        if flaw.keyword != "pattern"
-    ]
+    flaws = FORM.flaws(document.data)
     findings += map(document.flaw, flaws)
-    flawed = {flaw.path[:length] for flaw in flaws for length in range(len(flaw.path) + 1)}
-    network = network_from(document, frozenset(flawed))
+    network = network_from(document, [flaw.path for flaw in flaws])
     findings += [
         finding
         for finding in check_network(network)
@@ -99,69 +63,41 @@ def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
     return ReadResult(None if has_errors(findings) else network, in_order(findings))
 
 
-# The network of the text
+def network_from(document: Document, flawed: Collection[KeyPath] = ()) -> mqe.Network:
+    """The network of a text without what has flaws, at these paths.
 
-
-def network_from(document: Document, flawed: frozenset[KeyPath]) -> mqe.Network:
-    """Build the valid definitions; one with a flaw is left out, but not its manager."""
-    data: Any = document.data
-    build = _Construction(document, flawed)
+    A definition with a flaw is left out, but not its manager if that has a name.
+    """
+    data = _sound(document, document.data, (), {_left_out(path) for path in flawed})
     if not isinstance(data, dict):
         return mqe.Network()
-    managers = tuple(
-        build.queue_manager(item, path)
-        for item, path in build.items(data, (), "queue_managers", containers=True)
-    )
-    options = data.get("options", {})
-    if ("options",) in flawed or not isinstance(options, dict):
-        options = {}
-    return mqe.Network(queue_managers=managers, options=mqe.Options(**_convert_fields(options)))
+    file = FORM.value({"queue_managers": [], **data, "kind": "mqe"})
+    return mqe.Network(queue_managers=file.queue_managers, options=file.options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Construction:
-    """Builds definitions from data."""
-
-    document: Document
-    flawed: frozenset[KeyPath]
-
-    def items(
-        self, data: Mapping[str, Any], path: KeyPath, key: str, *, containers: bool = False
-    ) -> Iterator[tuple[Any, KeyPath]]:
-        """The valid items of a list; for a list of managers all that have a name."""
-        listed = data.get(key)
-        for index, item in enumerate(listed if isinstance(listed, list) else ()):
-            place = (*path, key, index)
-            named = isinstance(item, dict) and isinstance(item.get("name"), str)
-            if named if containers else place not in self.flawed:
-                yield item, place
-
-    def queue_manager(self, data: Mapping[str, Any], path: KeyPath) -> mqe.QueueManager:
-        own = {
-            key: value
-            for key, value in data.items()
-            if key in {"name", "description", "code_base", "local_queuing"}
-            and (*path, key) not in self.flawed
-        }
-        lists: dict[str, Any] = {
-            key: tuple(
-                self._definition(kinds, item, place) for item, place in self.items(data, path, key)
-            )
-            for key, kinds in _LISTS.items()
-        }
-        location = self.document.location((*path, "name"))
-        return mqe.QueueManager(**_convert_fields(own), **lists, location=location)
-
-    def _definition(
-        self, kinds: Mapping[str, type[mqe.Definition]], data: Mapping[str, Any], path: KeyPath
-    ) -> mqe.Definition:
-        attributes = {key: value for key, value in data.items() if key != "kind"}
-        location = self.document.location((*path, "name"))
-        return kinds[data.get("kind", "")](**_convert_fields(attributes), location=location)
+def _left_out(path: KeyPath) -> KeyPath:
+    """The path of what to leave out because of a flaw."""
+    if path[:1] == ("options",):
+        return path[:1]
+    # Definitions are elements of lists of a manager, which is one of the list of all.
+    return path[:2] if path[2:] == ("name",) else path[:4]
 
 
-def _convert_fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: _CONVERSIONS[key](value) if key in _CONVERSIONS else value
-        for key, value in data.items()
-    }
+def _sound(document: Document, data: Any, path: KeyPath, left_out: Collection[KeyPath]) -> Any:  # noqa: ANN401 - YAML
+    """A copy without what is left out, in which each definition has its location."""
+    match data:
+        case dict():
+            copy = {
+                key: _sound(document, value, (*path, key), left_out)
+                for key, value in data.items()
+                if (*path, key) not in left_out
+            }
+            location = document.location((*path, "name"))
+            return copy | {"location": location} if "name" in copy else copy
+        case list():
+            return [
+                _sound(document, value, (*path, index), left_out)
+                for index, value in enumerate(data)
+                if (*path, index) not in left_out
+            ]
+    return data

@@ -1,0 +1,526 @@
+"""The tables of ``redrive.toml`` and their keys; each docstring is the key's text in the docs.
+
+The tables of connections are in ``redrive.kafka.connection``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from redrive.engine.decision import TimestampMode
+from redrive.forms import MOST, File, FileForm, Flag, Function, TableForm, Text, number, text
+from redrive.kafka.connection import KafkaTable, RegistryAccess
+from redrive.rules import GROUP_TOPIC
+
+_NAME: Final = "[A-Za-z0-9.-]+"
+_HOST: Final = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])"
+_PORT: Final = (
+    r"(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
+)
+
+Place: TypeAlias = Annotated[
+    str,
+    text('a header such as "x-topic" or a path in the value such as "$.error.class"'),
+]
+QueueName: TypeAlias = Annotated[str, text("a name or an /expression/")]
+
+
+def _as_list(value: Any) -> Any:  # noqa: ANN401 - any value of a file
+    return (value,) if isinstance(value, str) else value
+
+
+class EmitterChoice(StrEnum):
+    """Where a batch is emitted."""
+
+    AUTO = "auto"
+    """The driver for small batches, executor lanes for large ones."""
+    DRIVER = "driver"
+    LANES = "lanes"
+
+
+class Conflict(StrEnum):
+    """What to do when another instance already works on the same share."""
+
+    REFUSE = "refuse"
+    TAKE_OVER = "take over"
+
+
+class DataLoss(StrEnum):
+    """What to do when Kafka no longer has the record at the job's position."""
+
+    STOP = "stop"
+    CONTINUE = "continue"
+
+
+class OnUndeliverable(StrEnum):
+    """What a channel does with an undeliverable message that no dead-letter queue accepts."""
+
+    STOP_CHANNEL = "stop channel"
+    """It keeps the message and stops, as in IBM MQ."""
+    KEEP_ASIDE = "keep aside"
+    """It keeps the message and continues."""
+
+
+class LogFormat(StrEnum):
+    """The format of a log line."""
+
+    TEXT = "text"
+    """For people."""
+    JSON = "json"
+    """One JSON object a line."""
+
+
+class LogLevel(StrEnum):
+    """The lowest level of written lines."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartTable(TableForm):
+    """The table ``[application]``: what a first start, or another instance, does."""
+
+    on_conflict: Conflict = Conflict.REFUSE
+    """What to do if an instance with an overlapping share is running: `"refuse"` to start, or
+    `"take over"`."""
+    take_over: Annotated[str, text("the name of an application", _NAME)] = ""
+    """At its first start, the job continues where the application of this name, which has ended,
+    has stopped ([two applications](#two-applications-on-one-queue)); later it has no effect."""
+    beside: Flag = False
+    """Whether a first start on topics that another application handles handles a copy of
+    everything, instead of being refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplicationTable(StartTable):
+    """The table ``[application]``."""
+
+    name: Annotated[
+        str,
+        text("letters, digits, dots and hyphens", _NAME),
+        Field(
+            description="consumer group, transactions and topics are named after the application",
+            examples=["orders"],
+        ),
+    ]
+    """Letters, digits, dots and hyphens. Consumer group, transactional ids and topics
+    (`redrive-<name>-...`) are named after it: progress is kept under this name."""
+    instance: Annotated[
+        str,
+        text('"auto"; or "1/2" for the first of two instances, "2/2" for the second'),
+    ] = "1/1"
+    """This instance's share of the partitions, such as `"1/2"`; or `"auto"`: the live instances
+    [share them out](#several-instances)."""
+    directory: File = ""
+    """Folder for the pid file, Spark's files of this run and the ledger. Losing it loses no
+    message. By default `.redrive/<name>` beside the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandlerOptions(TableForm):
+    """The table ``[[handlers]]``: what holds for each of its queues."""
+
+    held_keys: Flag = False
+    """With ORDER(KEY): the keys that wait are written to a topic, so that [consumers keep the
+    order](kafka.md#order-in-the-consumer) too."""
+    on_data_loss: DataLoss | None = None
+    """What the handler does if it [lost its position](#a-handler-that-lost-its-position); by
+    default as in `[job]`."""
+    timestamp: TimestampMode = TimestampMode.AUTO
+    """Of the records that are put: their own, or the time of the put where the target would soon
+    delete them (`auto`), always their own (`keep`), always the time of the put (`now`); see [a
+    put lives](#a-put-lives)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandlerTable(HandlerOptions):
+    """The table ``[[handlers]]``."""
+
+    queue: Annotated[
+        tuple[QueueName, ...],
+        BeforeValidator(_as_list, json_schema_input_type=str | tuple[str, ...]),
+        Field(title="the name of a queue, or a list of names and /expressions/", min_length=1),
+    ] = ()
+    """The dead-letter queue, which is the topic of this name; by default INPUTQ of the table,
+    else `dead_letter_queue` of [topology]. What is said here wins over the table. A list of
+    names, or an expression between slashes, makes [one handler for each
+    topic](#many-dead-letter-topics)."""
+    exclude: Annotated[tuple[QueueName, ...], Field(title="a list of names and /expressions/")] = ()
+    """With an expression: names and expressions of topics that do not belong to it."""
+    max_topics: Annotated[int, number("topics", 1, 10000)] = 500
+    """With an expression: the topics that are read at most; `redrive status` names what is left
+    out, and a warning at the next run."""
+    queue_manager: Annotated[str, text("the name of a queue manager")] = ""
+    """Name of its queue manager, for the ledger and for rules that name it; by default INPUTQM of
+    the table."""
+    rules: File = ""
+    """File of the rules table; required."""
+    name: Annotated[str, text("letters, digits, dots and hyphens", _NAME)] = ""
+    """Part of the names of the handler's own topics, `redrive-<application>-<name>-retry`,
+    `-remaining` and `-replay`: keep it. By default the queue."""
+    breaker: Annotated[int, number("failures that open a breaker; 0 for no breakers", 0, MOST)] = 0
+    """Failures without a success after which retries wait for their target, see
+    [breakers](#breakers); 0 for never."""
+    probe_interval: Annotated[float, number("seconds", 0.1, 86400)] = 30.0
+    """Seconds from a returned probe to the next one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueTable(TableForm):
+    """The table ``[queues.NAME]``."""
+
+    put: Literal["enabled", "disabled"] = "enabled"
+    """`"disabled"`: every put fails with MQRC_PUT_INHIBITED (2051)."""
+    max_message_length: Annotated[int, number("bytes", 0, 104_857_600)] | None = None
+    """Bytes of the longest body; a longer one fails with MQRC_MSG_TOO_BIG_FOR_Q (2030)."""
+    max_depth: Annotated[int, number("messages", 0, MOST)] | None = None
+    """Messages at which the queue is full; puts fail with MQRC_Q_FULL (2053)."""
+    consumer_group: Annotated[str, text("the name of a consumer group")] | None = None
+    """The group that reads the queue: the messages that it has not read are the depth. Without one
+    a queue is never full."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OriginParts(TableForm):
+    """Where a dead letter says which record failed."""
+
+    topic: Place = ""
+    partition: Place = ""
+    offset: Place = ""
+    timestamp: Place = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorParts(TableForm):
+    """Where a dead letter says why a record failed."""
+
+    class_: Annotated[Place, Field(alias="class")] = ""
+    root_class: Place = ""
+    message: Place = ""
+    stack: Place = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemeEntry(TableForm):
+    """The table ``[schemes.NAME]``."""
+
+    recognise: Place = ""
+    """The place that every such dead letter has. It comes before all known schemes, whatever other
+    headers the message has. Either this or `assume` is required."""
+    assume: Literal["dead letter"] | None = None
+    """`"dead letter"`: every message of no other scheme is a dead letter of this one."""
+    drops_headers: Flag = False
+    """`true`: your program leaves out the headers of the record that failed, so that
+    [rounds](kafka.md#a-retry-is-processing-again) are always read from that record, and
+    `origin` needs topic, partition and offset. Otherwise the job finds out."""
+    payload: Annotated[
+        str,
+        text('a path in the value, such as "$.payload" or "$.payload as base64"'),
+    ] = ""
+    """Path of the original value in an envelope: a text is the value itself, anything else its
+    JSON; `"$.payload as base64"` for bytes, `"$.payload as json"` for a text that had its
+    quotes. RETRY and `HEADER(NO)` put that value. Where it is not there the original is fetched
+    from `origin`."""
+    origin: Annotated[OriginParts, Field(title="origin")] = OriginParts()
+    """Table of places: `topic`, `partition`, `offset`, `timestamp`."""
+    error: Annotated[ErrorParts, Field(title="error")] = ErrorParts()
+    """Table of places: `class`, `root_class`, `message`, `stack`."""
+    group: Place = ""
+    """Place of the consumer group."""
+    connector: Place = ""
+    """Place of the connector."""
+    task: Place = ""
+    """Place of the task."""
+    stage: Place = ""
+    """Place of the step that failed."""
+    attempts: Place = ""
+    """Place of how often the failed program tried."""
+    first_failed_at: Place = ""
+    """Place of when it failed first."""
+    failed_at: Place = ""
+    """Place of when it failed last."""
+    disposition: Place = ""
+    """Place of what the failed program did with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformTable(TableForm):
+    """The table ``[transforms.NAME]``."""
+
+    json_patch: Annotated[str, text("a file with a JSON Patch")] = ""
+    """File with a JSON Patch (RFC 6902) for values that are JSON, as for
+    [replays](#change-it-then-send-it). It is read at the start and at a restart."""
+    python: Function = ""
+    """`"package.module:function"`, which gets value and headers and returns both."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopologyTable(TableForm):
+    """The table ``[topology]``."""
+
+    kind: Literal["kafka", "mq", "mqe"] | None = None
+    """By default the kind of the files. `"kafka"`, without files: every topic of the cluster
+    is a queue of the same name; a name without a topic fails with MQRC_UNKNOWN_OBJECT_NAME
+    (2085). `"mq"`, `"mqe"`: queue managers are defined in files, which have the kind
+    themselves."""
+    files: Annotated[
+        tuple[Text, ...],
+        Field(
+            title='a list of files, such as ["qm1.mqsc", "QM2=other.mqsc", "bindings.yaml"]',
+            min_length=1,
+        ),
+    ] = ()
+    """List of definitions, see below."""
+    failed_commands: Literal["refuse", "accept"] = "refuse"
+    """`"accept"`: a job starts although commands of scripts failed; what they should have done is
+    missing, as after `runmqsc`. Each is a warning."""
+    on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
+    """What a channel does with a message that its receiver can put nowhere, not even on a
+    dead-letter queue: it keeps the message and stops, as in IBM MQ, until `redrive channel
+    start`; with `"keep aside"` it keeps the message and goes on."""
+    queue_managers: (
+        Annotated[tuple[str, ...], Field(title='a list of names, such as ["QM1", "QM2"]')] | None
+    ) = None
+    """Without files: list of queue manager names that count as local, by default all; puts to
+    others fail with MQRC_UNKNOWN_REMOTE_Q_MGR (2087)."""
+    dead_letter_queue: Annotated[str, text("the name of a queue")] = ""
+    """Without files: the queue manager's own dead-letter queue (DEADQ), for handlers that neither
+    name a queue nor have INPUTQ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobTable(TableForm):
+    """The table ``[job]``."""
+
+    hop_limit: Annotated[int, number("", 1, MOST)] = 25
+    """How often one message is put on a queue before it counts as going in circles; then its
+    attempts fail, or it is [quarantined](messages.md#where-it-goes-and-what-goes-with-it)."""
+    emitter: EmitterChoice = EmitterChoice.AUTO
+    """Who writes: `"driver"` (quick for small batches), `"lanes"` (Spark's Python workers, where
+    the rows lie), `"auto"`: by the number of rows. A batch that may be larger than 16 MB is
+    always written by the workers."""
+    max_records_per_batch: Annotated[int, number("records", 1, MOST)] = 200_000
+    """Records that one batch takes at most from all sources of a kind."""
+    reevaluation_rate: Annotated[float, number("messages a second", 1, MOST)] = 5_000
+    """Parked and remaining messages a second that an instance looks at again at most after a table
+    changed; new dead letters share the batches with them and do not wait behind them."""
+    driver_batch_limit: Annotated[int, number("records", 0, MOST)] = 2_000
+    """Records above which `"auto"` chooses lanes; four times as many in the first batch of a
+    run."""
+    slice_records: Annotated[int, number("records", 1, MOST)] = 20_000
+    """Records of one partition that one transaction commits at most."""
+    slice_bytes: Annotated[int, number("bytes", 1, MOST)] = 32 * 1024 * 1024
+    """Bytes of them at most; a single larger record has a transaction of its own."""
+    slice_seconds: Annotated[float, number("seconds", 0.1, 60)] = 10.0
+    """Seconds after which a transaction takes no further record."""
+    starting_offsets: Literal["earliest", "latest"] = "earliest"
+    """Where a partition begins that was never handled: `"earliest"` or `"latest"`."""
+    on_data_loss: DataLoss = DataLoss.STOP
+    """What to do if Kafka has deleted records before they were handled, or a topic was deleted and
+    recreated: `"stop"` its handler, or `"continue"` with the oldest there is."""
+    polling_delay: Annotated[float, number("seconds", 0, 60)] = 0.01
+    """Seconds from a look that found nothing to the next one, besides the wait for a record."""
+    cores: Annotated[int, number("", 1, 1024)] = 2
+    """Threads of the local Spark, and so tasks that write at once."""
+    master: Annotated[
+        str,
+        Field(
+            title='"local[4]", "spark://host:7077", "k8s://https://host:6443" or "yarn"',
+            min_length=1,
+            pattern=(
+                r"\A(local(\[(\*|[1-9][0-9]*)(, *[1-9][0-9]*)?\])?"
+                r"|local-cluster\[[0-9]+, *[0-9]+, *[0-9]+\]|yarn"
+                rf"|spark://({_HOST}:{_PORT}(,(?=.)|$))+"
+                r"|k8s://(https?://)?[A-Za-z0-9.\[\]:-]+(/\S*)?)\Z"
+            ),
+        ),
+    ] = ""
+    """Another Spark master than `local[cores]`."""
+    driver_memory: Annotated[str, text("such as 512m or 2g", r"[1-9][0-9]*[mg]")] = "2g"
+    """Heap of the Java process."""
+    spark_ui: Flag = False
+    """`true`: Spark serves its own web page, by default at port 4040."""
+    watch: Flag = False
+    """Whether the job [restarts by itself](#files-that-are-watched) when its files change, as with
+    `--watch`."""
+    spark_properties: Annotated[
+        Mapping[
+            Annotated[
+                str,
+                Field(
+                    title='names that begin with spark., in quotes: "spark.executor.memory" = "4g"',
+                    pattern=r"\Aspark\..",
+                ),
+            ],
+            str,
+        ],
+        Field(title="[job.spark_properties]"),
+    ] = field(default_factory=dict, repr=False)
+    """Table of more properties of Spark, names and values in quotes: `"spark.executor.memory" =
+    "4g"`."""
+    enrichment: Annotated[
+        str,
+        text(
+            '"package.module:function", from DataFrame to DataFrame',
+            r"[A-Za-z0-9_.]+:[A-Za-z0-9_]+",
+        ),
+    ] = ""
+    """`"package.module:function"`, which gets every DataFrame before the decision and returns it
+    enriched, see [enrichment](#enrichment); the package has to be on `PYTHONPATH`."""
+    allow_context_authority: Flag = False
+    """`true`: PUTAUT(CTX) is carried out with the job's own authority, and recorded."""
+    lenient_rules: Flag = False
+    """`true`: clauses need not be separated, as z/OS reads them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryTable(TableForm):
+    """The table ``[retry]``."""
+
+    group_topic: Annotated[
+        str,
+        Field(
+            title='a topic\'s name with {topic} and {group}, such as "{topic}.{group}.retry"',
+            pattern=r"\A[A-Za-z0-9._-]*(\{topic\}[A-Za-z0-9._-]+\{group\}|\{group\}[A-Za-z0-9._-]+\{topic\})[A-Za-z0-9._-]*\Z",
+        ),
+    ] = GROUP_TOPIC
+    """Name of the topic to which [ACTION(RETRY)
+    TO(GROUP)](kafka.md#a-round-is-for-the-group-that-failed) puts, with `{topic}` and `{group}`
+    once each and something between them. `redrive explain` and `redrive test` without settings
+    take the default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisionTable(TableForm):
+    """The table ``[supervision]``."""
+
+    stalled_after: Annotated[float, number("seconds", 1, 86400)] = 60.0
+    """Seconds without progress, while there is work, after which the job counts as stalled."""
+    exit_after: Annotated[float, number("seconds", 0, 86400)] = 900.0
+    """Seconds stalled after which the process ends with exit code 75, so that its supervisor
+    starts it again; 0 for never."""
+    wait_for_broker: Flag = False
+    """Whether a [start](#starting) without a broker waits for one, as with `--wait`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObserveTable(TableForm):
+    """The table ``[observe]``."""
+
+    listen: Annotated[
+        str,
+        text('host:port, such as "127.0.0.1:9464"', rf"{_HOST}:{_PORT}"),
+    ] = ""
+    """`"127.0.0.1:9464"`: address and port of the pages for [Prometheus and health
+    checks](#watched). Each job of a machine needs its own port."""
+    retention_alarm: Annotated[float, number("hours", 0, 8760)] = 24.0
+    """Hours before their topic deletes unhandled messages from which to warn; 0 for never."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerSettings(TableForm):
+    """The table ``[ledger]``."""
+
+    enabled: Flag = True
+    """Whether outcomes are projected into a Delta table."""
+    path: Annotated[
+        str,
+        text("the path of a folder, relative to this one, or s3://bucket/folder"),
+    ] = ""
+    """Folder of the table, or a [place in an object store](#a-ledger-in-an-object-store):
+    `"s3://bucket/folder"`. By default `ledger` in the job's folder."""
+    interval: Annotated[float, number("seconds", 0.1, 86400)] = 20.0
+    """Seconds between two appends; `redrive status` and `redrive history` read what is not
+    appended yet from the outcomes topic."""
+    endpoint: Annotated[
+        str, Field(title="such as https://minio.example:9000", pattern=r"\Ahttps?://[^/@]+/?\Z")
+    ] = ""
+    """Where an S3 of your own is: `"https://minio.example:9000"`; by default AWS."""
+    region: Text = ""
+    """Its region, such as `"eu-central-1"`; by default that of the environment."""
+    allow_http: Flag = False
+    """Whether `endpoint` may be without TLS."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogTable(TableForm):
+    """The table ``[log]``."""
+
+    format: LogFormat = LogFormat.TEXT
+    """`"text"` for people, `"json"` for programs."""
+    level: LogLevel = LogLevel.INFO
+    """The least severe lines: `"debug"`, `"info"`, `"warning"`, `"error"`."""
+    file: File = ""
+    """File to append to, which may be moved away at any time (logrotate); by default standard
+    error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskTable(TableForm):
+    """The table ``[mask]``."""
+
+    patterns: Annotated[
+        tuple[Text, ...], Field(title='a list of regular expressions, such as ["[0-9]{16}"]')
+    ] = ()
+    """List of regular expressions (RE2): what they find is masked, in keys, headers, bodies, error
+    messages, names of targets, and in each line of the log."""
+    headers: Annotated[
+        tuple[Text, ...],
+        Field(title='a list of names of headers, such as ["authorization", "x-*-key"]'),
+    ] = ()
+    """List of names of headers whose whole value is masked, in any case of letters; `*` stands for
+    any characters. What such a header says of a failure is also masked in `redrive show` and
+    `redrive identify`, and the exception's message in every outcome."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsFile(TableForm):
+    """``redrive.toml``."""
+
+    application: Annotated[ApplicationTable, Field(title="[application]")]
+    kafka: Annotated[KafkaTable, Field(title="[kafka]")]
+    handlers: Annotated[
+        tuple[Annotated[HandlerTable, Field(title="[[handlers]]")], ...],
+        Field(title="a list of tables, each beginning with [[handlers]]"),
+    ] = ()
+    queues: Annotated[
+        Mapping[str, Annotated[QueueTable, Field(title='[queues."NAME"]')]], Field(title="[queues]")
+    ] = field(default_factory=dict)
+    schemes: Annotated[
+        Mapping[str, Annotated[SchemeEntry, Field(title="[schemes.NAME]")]],
+        Field(title="[schemes]"),
+    ] = field(default_factory=dict)
+    transforms: Annotated[
+        Mapping[str, Annotated[TransformTable, Field(title="[transforms.NAME]")]],
+        Field(title="[transforms]"),
+    ] = field(default_factory=dict)
+    clusters: Annotated[
+        Mapping[str, Annotated[KafkaTable, Field(title="[clusters.NAME]")]],
+        Field(title="[clusters]"),
+    ] = field(default_factory=dict)
+    topology: Annotated[TopologyTable, Field(title="[topology]")] = TopologyTable()
+    job: Annotated[JobTable, Field(title="[job]")] = field(default_factory=JobTable)
+    retry: Annotated[RetryTable, Field(title="[retry]")] = RetryTable()
+    supervision: Annotated[SupervisionTable, Field(title="[supervision]")] = SupervisionTable()
+    observe: Annotated[ObserveTable, Field(title="[observe]")] = ObserveTable()
+    ledger: Annotated[LedgerSettings, Field(title="[ledger]")] = LedgerSettings()
+    log: Annotated[LogTable, Field(title="[log]")] = LogTable()
+    mask: Annotated[MaskTable, Field(title="[mask]")] = MaskTable()
+    schema_registry: Annotated[RegistryAccess, Field(title="[schema_registry]")] = field(
+        default_factory=RegistryAccess
+    )
+
+
+_REMOVED: Final = {
+    "flood_limit": "the alert RedriveNewDeadLetters reports a flood, and breaker makes retries wait"
+}
+FORM: Final = FileForm(SettingsFile, "the file", "table", _REMOVED)
+"""The form of ``redrive.toml``."""
