@@ -33,8 +33,8 @@ from kafka.admin import NewTopic
 from redrive.engine.commands import channel_entry
 from redrive.operations.states import write_states
 from redrive.settings import read_settings
-from redrive.topology.files import SourceText, read_topology
-from redrive.topology.layout import topics_of
+from redrive.topology.files import read_topology
+from redrive.topology.layout import SourceText, topics_of
 from redrive.topology.names import put_topic, topic_name
 
 SCRIPTS: Final = {

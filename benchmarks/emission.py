@@ -34,7 +34,7 @@ from redrive.engine.facts import Facts
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.reader import read_parts
+from redrive.kafka.records import read_parts
 from redrive.messages import DeadLetterDecoder, OffsetRange, Records, TopicPartition
 from redrive.operations.replay.applying import accept
 from redrive.operations.replay.plan import Order, ReplayPlan, new_plan_id

@@ -28,8 +28,8 @@ from kafka.admin import NewTopic
 from redrive.configuration import JobConfiguration
 from redrive.streaming.job import run
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
-from redrive.topology.files import SourceText, read_topology
-from redrive.topology.layout import topics_of
+from redrive.topology.files import read_topology
+from redrive.topology.layout import SourceText, topics_of
 from redrive.topology.names import put_topic
 
 SCRIPTS: Final = (

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from click.testing import CliRunner, Result
 
-from redrive.command import main
+from redrive.__main__ import main
 
 
 def redrive(

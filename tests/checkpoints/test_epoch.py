@@ -52,7 +52,7 @@ class MemoryStore:
 
 
 def begin(store: MemoryStore, share: Share = WHOLE) -> RunIdentity:
-    return begin_run(store, store, application="app", share=share, details={"host": "here"})
+    return begin_run(store, store.fence, application="app", share=share, details={"host": "here"})
 
 
 def emitter(share: Share, name: str) -> str:

@@ -207,7 +207,7 @@ def test_instructions_count_when_their_plan_is_visible(
             ends = cluster.ends([lane])
             assert follower.known_ends(ends) == {lane: 0}
             assert follower.states(to_the_end=True).replays == {}
-            fencer_of(connection).fence(dead)
+            fencer_of(connection)(dead)
             eventually(lambda: follower.known_ends(ends) == ends, "the plan is visible")
         assert follower.states().replays.keys() == {"0123456789ab"}
 

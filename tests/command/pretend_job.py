@@ -1,6 +1,7 @@
 """``redrive`` with a job that does nothing but obey, so that no test here starts Spark."""
 
-from redrive.command import main, run
+from redrive.__main__ import main
+from redrive.command import run
 from redrive.configuration import JobConfiguration
 from redrive.streaming.lifecycle import JobControl, Restart, Stop
 

@@ -12,7 +12,7 @@ from tests.commands import redrive
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.instances import Share
 from redrive.engine.names import control_topic, instances_group, outcomes_topic, tables_topic
-from redrive.kafka.rights import Resource, Right
+from redrive.kafka.access import Resource, Right
 from redrive.operations.rights import rights_of
 from redrive.settings import read_settings
 

@@ -11,7 +11,7 @@ import pytest
 from tests.commands import redrive
 from tests.configurations import write_settings
 
-from redrive.command.finding_formats import FORMATS, FileFindings
+from redrive.command.check import FORMATS, FileFindings
 from redrive.diagnostics import Severity, SourceLocation
 from redrive.errors import EnvironmentFault
 from redrive.kafka.cluster import Cluster

@@ -15,7 +15,7 @@ from tests.engine.test_edits import contents
 from redrive.command import replay
 from redrive.command.edits import edit_with, edited_file, read_edit, read_form, written_form
 from redrive.command.failures import why
-from redrive.command.replay_view import show_plan
+from redrive.command.replay_work import show_plan
 from redrive.engine.commands import To
 from redrive.engine.edits import NO_EDIT, Content, Edit, ReplaceContent, digest
 from redrive.errors import EnvironmentFault, UsageError
@@ -165,15 +165,15 @@ def test_a_message_is_edited_and_sent_or_is_unchanged_and_stays(
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     sent: list[Edit] = []
 
-    def planned(settings: object, selection: Any, order: Order, edited: Any) -> ReplayPlan:
+    def planned(settings: object, selection: Any, order: Order, **more: Any) -> ReplayPlan:
         assert selection.message == "dlq:0:1"
-        return plan_with(edited(ORDER), order)
+        return plan_with(more["editor"](ORDER), order)
 
     def applied(job: object, found: ReplayPlan, purpose: str, **_: object) -> None:
         assert purpose == "a ticket"
         sent.append(found.order.edit)
 
-    monkeypatch.setattr(replay, "planned_message", planned)
+    monkeypatch.setattr(replay, "planned", planned)
     monkeypatch.setattr(replay, "plan_and_apply", applied)
     result = redrive("replay", *words, "--because", "a ticket", code=0)
     assert not [*folder.glob("redrive-edit-*")]

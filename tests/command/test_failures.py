@@ -14,7 +14,7 @@ from tests.commands import redrive, told
 from tests.configurations import write_settings
 from tests.outcomes.samples import append, outcome, rows
 
-from redrive.command import SUBCOMMANDS, main
+from redrive.__main__ import SUBCOMMANDS, main
 from redrive.rules import parse
 from redrive.settings import read_settings
 

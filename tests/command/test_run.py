@@ -19,7 +19,7 @@ from tests.conftest import PATIENCE
 from redrive.command import run
 from redrive.command.restart import restart
 from redrive.kafka import access
-from redrive.kafka.rights import Resource, Right
+from redrive.kafka.access import Resource, Right
 from redrive.operations.process import PidFile
 from redrive.operations.restart import RestartRecord
 from redrive.settings import read_settings
@@ -389,7 +389,8 @@ def test_an_error_that_ends_the_job_is_in_its_log(folder: Path, bootstrap_server
     path = settings_file(bootstrap_servers, '[log]\nfile = "redrive.log"\n')
     fault = "from redrive.errors import FatalFault\n"
     fault += "def fail(configuration, control, **_):\n    raise FatalFault('fenced')\n"
-    program = f"from redrive.command import main, run\n{fault}run._job = lambda: fail\nmain()\n"
+    program = "from redrive.__main__ import main\nfrom redrive.command import run\n"
+    program += f"{fault}run._job = lambda: fail\nmain()\n"
     ended = python("-c", program, "run", "-c", path, code=1)
     assert ended.stderr == "error: fenced\n"
     assert "ERROR   ended by an error: fenced" in Path("redrive.log").read_text()

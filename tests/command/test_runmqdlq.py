@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from tests.commands import redrive
 from tests.conftest import PATIENCE, KafkaClient
 
+from redrive.__main__ import main
 from redrive.checkpoints.control import register
 from redrive.checkpoints.own_topics import state_topic
-from redrive.command import main
 from redrive.command.runmqdlq import Arguments, Report, open_queue, read_input, settings_for
 from redrive.configuration import EmitterChoice
 from redrive.configuration.deciders import table_of

@@ -7,34 +7,31 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
 import pytest
+from tests.commands import redrive
+from tests.configurations import write_settings
 from tests.outcomes.samples import outcome, rows
 from tests.what_if.test_tally import answer_of
 
-from redrive.command import browse, explain, history, identify, ls, plan, record
+from redrive.command import ls
 from redrive.command.opening import Answer
 from redrive.command.options import table_options
-from redrive.command.output import print_lines, print_table
-from redrive.command.replay_view import show_plan, show_status, show_statuses
+from redrive.command.output import print_table
 from redrive.engine.commands import Replay, To
 from redrive.kafka.records import StoredRecord
-from redrive.masking import NO_MASK
 from redrive.messages import Headers, TopicPartition
-from redrive.messages.schemes import KNOWN
 from redrive.operations.browse import Browsed, BrowsedMessage
-from redrive.operations.identify import identified
-from redrive.operations.record_view import RecordView
 from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned
 from redrive.operations.replay.progress import ReplayStatus
-from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.history import Found, History, Next
-from redrive.outcomes.inventory import Group, Listing, Selection
-from redrive.rules import GROUP_TOPIC, parse
-from redrive.rules import explain as explain_message
+from redrive.outcomes.inventory import Group, Listing
 from redrive.text_log import TextFormatter
 from redrive.topology.names import Names
 
@@ -76,11 +73,6 @@ def row() -> Any:
     return {**found, "message_key": EVIL.encode()}
 
 
-def told(*lines: str) -> None:
-    """Prints lines, as a command does."""
-    sys.stdout.write("\n".join(lines))
-
-
 def shown_plan() -> ReplayPlan:
     """A plan that a file may hold."""
     part = Part(EVIL, 1, EVIL)
@@ -99,13 +91,6 @@ def shown_status() -> ReplayStatus:
         accepted=NOW.timestamp(),
     )  # fmt: skip
     return ReplayStatus(replay=replay, waiting=1)
-
-
-def explained() -> None:
-    """What a table does with a message."""
-    table = parse("DESTQ('a*') ACTION(FWD) FWDQ(&DESTQ)\n").required()
-    fields: dict[str, str | int] = {"DESTQ": EVIL, "REASON": 2053}
-    told(*explain._lines(table, fields, explain_message(table, fields), NO_MASK, GROUP_TOPIC))
 
 
 def story_of(put_on: str) -> History:
@@ -127,41 +112,54 @@ GROUP = Group(
     first=NOW, last=NOW, example=EVIL,
 )  # fmt: skip
 GROUPS = ls.Groups([GROUP], 1, Answer([GROUP], (), unread=0, quarantined=0), [""], ())
-PRINTED: dict[str, Callable[[], None]] = {
-    "browse": lambda: browse._show(
-        Browsed([*map(BrowsedMessage.of, letters())], ()), NO_MASK, "", as_json=False),
-    "show": lambda: told(*(line for one in letters() for form in ("auto", "text") for line in
-        record.lines(RecordView.of(one, KNOWN), form))),
-    "identify": lambda: print_lines(identify._lines(identified("dlq", letters(), KNOWN))),
-    "explain": explained,
-    "history ID": lambda: history.print_history(story_of(""), mq=True),
-    "history ID of Kafka": lambda: history.print_history(story_of(""), mq=False),
-    "history of a put": lambda: history.print_history(story_of(EVIL), mq=True),
-    "history": lambda: history._show_found(
-        Found([row()], (EVIL,)), Criteria(), mq=True, as_json=False),
-    "ls": lambda: ls._show(listed(), Selection(), mq=True, before=20),
-    "ls of exceptions": lambda: ls._show(listed(), Selection(), mq=False, before=0),
-    "groups": lambda: ls._show_groups(GROUPS, Selection(), mq=True),
-    "groups of exceptions": lambda: ls._show_groups(GROUPS, Selection(), mq=False),
-    "plan": lambda: plan.show(answer_of([(2053, EVIL), (2051, EVIL)]), as_json=False),
-    "replay plan": lambda: show_plan(shown_plan(), mq=True),
-    "replay status": lambda: show_status(shown_status()),
-    "replay list": lambda: show_statuses([shown_status()]),
+
+
+def archive(content: Any) -> Callable[[object], SimpleNamespace]:
+    """A ledger that answers every question with this content."""
+    return lambda _: SimpleNamespace(history=lambda _: content, find=lambda *_, **__: content)
+
+
+PRINTED: dict[str, dict[str, object]] = {
+    "browse dlq": {"browse.browse_topic": Browsed([*map(BrowsedMessage.of, letters())], ())},
+    **{f"show dlq:0:{letter.offset} --body {form}": {"history.find_message": (None, letter)}
+        for letter in letters() for form in ("auto", "text")},
+    "identify dlq": {"identify.sample": (letters(), ())},
+    "explain dlq.rul --field": {},
+    "history dlq:0:1 --mq": {"history.Archive": archive(story_of(""))},
+    "history dlq:0:1": {"history.Archive": archive(story_of(""))},
+    "history dlq:0:2 --mq": {"history.Archive": archive(story_of(EVIL))},
+    "history --mq": {"history.Archive": archive(Found([row()], (EVIL,)))},
+    "ls --mq --page 2": {"ls.Letters.of": listed()},
+    "ls": {"ls.Letters.of": listed()},
+    "groups --mq": {"ls.Groups.of": GROUPS},
+    "groups": {"ls.Groups.of": GROUPS},
+    "plan dlq.rul": {"plan.ask": answer_of([(2053, EVIL), (2051, EVIL)])},
+    "replay plan --mq": {"replay.planned": shown_plan()},
+    "replay status p": {"replay.find_replay": None, "replay.status_with_results": shown_status()},
+    "replay list": {"replay.statuses": [shown_status()]},
 }  # fmt: skip
-"""What prints messages' content, by the command that does."""
+"""Commands that print the content of messages, and what they are answered."""
 
 
 @pytest.mark.parametrize("command", PRINTED)
 def test_no_control_character_of_a_message_reaches_the_terminal(
-    command: str, capsys: pytest.CaptureFixture[str]
+    command: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On neither stream; what is neither a line end nor a tab is shown as a picture."""
-    PRINTED[command]()
-    printed = capsys.readouterr()
-    for text in (_COLOURS.sub("", printed.out), _COLOURS.sub("", printed.err)):
+    table = "DESTQ('a*') ACTION(FWD) FWDQ(&DESTQ)\n"
+    write_settings(folder, "dlq", rules=table)
+    for module in ("browse", "identify", "replay"):
+        monkeypatch.setattr(f"redrive.command.{module}.open_cluster", lambda _: nullcontext())
+    for name, answer in PRINTED[command].items():
+        asked = answer if callable(answer) else lambda *_, answer=answer, **__: answer
+        monkeypatch.setattr(f"redrive.command.{name}", asked)
+    field = (f"DESTQ={EVIL}",) if command.endswith("--field") else ()
+    printed = redrive(*command.split(), *field)
+    assert isinstance(printed.exception, SystemExit | None), printed.exception
+    for text in (_COLOURS.sub("", printed.stdout), _COLOURS.sub("", printed.stderr)):
         raw = {one for one in text if unicodedata.category(one) in {"Cc", "Cf"}} - {"\n", "\t"}
         assert not raw, ascii(text)
-    assert "31m" in printed.out, "nothing of the message was printed"
+    assert "31m" in printed.stdout, "nothing of the message was printed"
 
 
 @pytest.mark.parametrize("width", [20, 60, 90, 200])

@@ -16,8 +16,7 @@ from redrive.engine.commands import States
 from redrive.engine.put_decider import PutDecider
 from redrive.engine.sources import SourceKind
 from redrive.messages import OutputRecord, Records
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
 from redrive.topology.receiving import receiving_queue_managers
 
 NOW: Final = 1_000_000

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.topology.mq.routes import PutMessage
+
 from redrive.diagnostics import has_errors
 from redrive.topology.mq import objects as mq
 from redrive.topology.mq.network import Link, Network
@@ -19,7 +21,7 @@ from redrive.topology.mq.queue_manager import (
     QueueSharingGroup,
 )
 from redrive.topology.mq.reader import read_mqsc
-from redrive.topology.mq.results import Bind, Call, OpenOption, OpenRequest, Persistence, PutMessage
+from redrive.topology.mq.results import Bind, Call, OpenOption, OpenRequest, Persistence
 from redrive.topology.mq.script import Command, split_script
 from redrive.topology.names import Names
 

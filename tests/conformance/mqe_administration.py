@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.tables import Addressable, manager_aliases
+from redrive.topology.mqe.resolver import Addressable, manager_aliases
 
 
 class Answer(StrEnum):

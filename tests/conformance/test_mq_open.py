@@ -14,11 +14,11 @@ from tests.conformance.mq_notation import (
     request_of,
 )
 from tests.conformance.vectors import Vector
+from tests.topology.mq.routes import PutResult, put_message
 
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE
-from redrive.topology.mq.puts import put_message
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import Persistence, PutResult, Resolution, Target
+from redrive.topology.mq.results import Persistence, Resolution, Target
 
 
 def transmission_queue(opened: Resolution) -> str:

@@ -19,13 +19,13 @@ from tests.conformance.mq_notation import (
 )
 from tests.conformance.vectors import FURTHER_ROUTES, Vector
 from tests.engine.walks import MqWalk
+from tests.topology.mq.routes import End, PutMessage, Route, follow_route
 
 from redrive.engine.outcome import Result
 from redrive.messages import decode_dead_letter
 from redrive.messages.fields import mqmd_fields
 from redrive.topology.layout import TopicRole
-from redrive.topology.mq.results import Persistence, PutMessage
-from redrive.topology.mq.routes import End, Route, follow_route
+from redrive.topology.mq.results import Persistence
 from redrive.topology.names import Names
 
 

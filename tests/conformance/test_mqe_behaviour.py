@@ -22,10 +22,19 @@ from tests.conformance.vectors import Vector, load
 from tests.topology.mqe.notation import read_topology
 
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.message import Conditions, ExpireAfter, ExpireAt, Message, is_expired
 from redrive.topology.mqe.reader import read_network
 from redrive.topology.mqe.resolver import MqeResolver, TriggerTransmission
-from redrive.topology.mqe.results import Delivered, Expired, Failed, Failure
+from redrive.topology.mqe.results import (
+    Conditions,
+    Delivered,
+    ExpireAfter,
+    ExpireAt,
+    Expired,
+    Failed,
+    Failure,
+    Message,
+    is_expired,
+)
 from redrive.topology.names import Names
 
 OWN_VECTORS = Path(__file__).parents[1] / "vectors"

@@ -25,13 +25,12 @@ from tests.conformance.vectors import Vector
 from redrive.command import put as put_module
 from redrive.engine.attempts import LOOP
 from redrive.engine.outcome import Result as Became
-from redrive.kafka.writer import Delivery
+from redrive.kafka.producer import Delivery
 from redrive.messages import OutputRecord
 from redrive.operations import put as put_operation
 from redrive.operations.network import Network
 from redrive.operations.put_trace import assuming_tracer
-from redrive.topology.files import Topology
-from redrive.topology.layout import topics_of
+from redrive.topology.layout import Topology, topics_of
 from redrive.topology.mq.results import Persistence
 from redrive.topology.names import put_topic
 

@@ -16,7 +16,8 @@ from tests.conformance.mq_notation import open_options, persistence_option
 from tests.conformance.vectors import Vector, vector_id
 from tests.topology.mqe import notation, texts
 
-from redrive.topology.files import SourceText, Topology, read_topology
+from redrive.topology.files import read_topology
+from redrive.topology.layout import SourceText, Topology
 from redrive.topology.mq.results import OpenOption, Persistence
 from redrive.topology.mqe import objects as mqe
 

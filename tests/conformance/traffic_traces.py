@@ -10,6 +10,7 @@ import orjson
 from tests.conformance.decided_network import REMAINING, DecidedNetwork
 from tests.conformance.mq_notation import bind_option
 from tests.conformance.traffic_networks import InexpressibleError, Numbered
+from tests.topology.mq.routes import End, PutMessage, follow_route
 from tests.topology.mqe import notation
 from tests.topology.mqe.vector_put import carry_out
 
@@ -19,13 +20,10 @@ from redrive.engine.message import seed_of
 from redrive.engine.outcome import Result
 from redrive.messages import Headers, OutputRecord
 from redrive.messages.own_headers import read_own
-from redrive.topology.files import Topology
-from redrive.topology.layout import TopicRole, topics_of
-from redrive.topology.mq.results import Call, OpenRequest, Persistence, PutMessage
-from redrive.topology.mq.routes import End, follow_route
+from redrive.topology.layout import TopicRole, Topology, topics_of
+from redrive.topology.mq.results import Call, OpenRequest, Persistence
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.message import Conditions
-from redrive.topology.mqe.results import Delivered, Failed, Failure, Stored
+from redrive.topology.mqe.results import Conditions, Delivered, Failed, Failure, Stored
 from redrive.topology.mqe.results import End as MqeEnd
 from redrive.topology.names import Names, put_topic, topic_name, transmission_topic
 

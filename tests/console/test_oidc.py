@@ -290,7 +290,7 @@ def test_an_answer_counts_once_and_in_one_browser_only(provider: Mock) -> None:
 def test_a_sign_in_that_takes_too_long_is_forgotten(
     provider: Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redrive.console.sign_in.STARTED", 0.0)
+    monkeypatch.setattr("redrive.console.logins.STARTED", 0.0)
     browser = provider.browser()
     back = leave(browser, ANN)
     assert "took too long" in browser.get(back).text

@@ -35,9 +35,9 @@ from tests.console.conftest import CONFIG, TABLE, console
 from tests.outcomes.samples import append, remaining, rows
 
 from redrive.broker.ports import free_port
-from redrive.command.console import open_listener
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, User
 from redrive.console.rendering import curve
+from redrive.console.server import open_listener
 from redrive.operations.retention import Waiting
 from redrive.outcomes.inventory import State
 from redrive.settings import read_settings

@@ -30,11 +30,10 @@ from tests.outcomes.samples import append, remaining, rows
 
 from redrive.checkpoints.tables import KeptTable, Layout
 from redrive.command import restart as restart_command
-from redrive.command.console import open_listener
 from redrive.console import live, security, tables
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, SignedInBy, User
 from redrive.console.logins import Limit, Logins
-from redrive.console.server import console_application
+from redrive.console.server import console_application, open_listener
 from redrive.engine.breaker import BreakerState
 from redrive.engine.commands import Replay, Span
 from redrive.listener import BACKLOG

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from redrive.demo import KafkaDeadLetters, MqDeadLetters, kafka, mq
+from redrive.demo import kafka, mq
 from redrive.demo.client import NUMBER_HEADER, Record, StoredRecord
+from redrive.demo.kafka import KafkaDeadLetters
+from redrive.demo.mq import MqDeadLetters
 from redrive.demo.reconciliation import Message
 from redrive.demo.script import Kind, Script, mixed
 from redrive.messages import Headers, decode_dead_letter, read_view, remove_header

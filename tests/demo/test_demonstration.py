@@ -19,9 +19,9 @@ from tests.commands import redrive
 
 from redrive.broker import EmbeddedBroker
 from redrive.broker.process import is_alive
-from redrive.demo import MqDeadLetters
 from redrive.demo.client import Outcome, Record, StoredRecord
 from redrive.demo.demonstration import Demonstration, Play, Report
+from redrive.demo.mq import MqDeadLetters
 from redrive.demo.reconciliation import End, Message, Trace
 from redrive.errors import EnvironmentFault
 

@@ -19,7 +19,7 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT7
 from tests.programs import ROOT, program
 
-from redrive.command.console import console
+from redrive.console.command import console
 from redrive.console.login_files import read_access
 from redrive.settings import read_settings
 
@@ -359,9 +359,9 @@ def test_the_console_is_started_with_options_that_it_has(
         (tmp_path / Path(place).name).write_text(text)
         arguments = [word.replace(place, str(tmp_path / Path(place).name)) for word in arguments]
     served: list[Any] = []
-    monkeypatch.setattr("redrive.command.console.read_settings", lambda _: None)
+    monkeypatch.setattr("redrive.console.command.read_settings", lambda _: None)
     monkeypatch.setattr(
-        "redrive.command.console.serve_console", lambda *words, **_: served.append(words)
+        "redrive.console.server.serve_console", lambda *words, **_: served.append(words)
     )
     done = CliRunner().invoke(console, arguments)
     assert done.exit_code == 0, done.output

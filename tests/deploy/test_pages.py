@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from redrive.command import SUBCOMMANDS, main
+from redrive.__main__ import SUBCOMMANDS, main
 from redrive.settings import read_settings
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -21,7 +21,7 @@ import yaml
 from deploy.container.build_image import main as build_image
 from deploy.standalone.spark_daemon import main as spark_daemon
 
-from redrive.command import main as redrive
+from redrive.__main__ import main as redrive
 from redrive.jars import locked_jars
 from redrive.settings import read_settings
 

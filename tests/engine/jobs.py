@@ -25,8 +25,7 @@ from redrive.engine.sources import PartitionRecords
 from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.outcomes.rows import Row, row_of
-from redrive.topology.files import SourceText
-from redrive.topology.layout import topics_of
+from redrive.topology.layout import SourceText, topics_of
 
 NOW: Final = 90_000
 """Milliseconds: the time of all decisions."""

@@ -23,7 +23,7 @@ from redrive.engine.sources import SourceKind
 from redrive.messages import DeadLetterDecoder, Headers, OutputRecord, Records, SchemeTable
 from redrive.messages.schemes import OwnScheme
 from redrive.operations.put import NewMessage
-from redrive.topology.files import SourceText
+from redrive.topology.layout import SourceText
 from redrive.topology.names import put_topic
 
 DAY: Final = 86_400_000

@@ -33,8 +33,8 @@ from redrive.messages import (
 from redrive.messages import own_headers as own
 from redrive.messages.fields import mqmd_fields
 from redrive.messages.reasons import Reason
-from redrive.topology.files import SourceText, Topology, read_topology
-from redrive.topology.layout import topics_of
+from redrive.topology.files import read_topology
+from redrive.topology.layout import SourceText, Topology, topics_of
 from redrive.topology.put import Destination, Refusal
 from redrive.topology.receiving import receiving_queue_managers
 

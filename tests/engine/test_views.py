@@ -39,8 +39,7 @@ from redrive.outcomes.history import what_next
 from redrive.outcomes.row_messages import missing_fields
 from redrive.outcomes.rows import Row
 from redrive.rules import RetryTo, Rule, explain, original_target
-from redrive.topology.files import SourceText
-from redrive.topology.layout import TopicRole, topics_of
+from redrive.topology.layout import SourceText, TopicRole, topics_of
 from redrive.topology.names import Names, put_topic
 from redrive.topology.put import Refusal
 from redrive.what_if.tally import OnceDecoder, Trial

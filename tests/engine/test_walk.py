@@ -12,6 +12,7 @@ from tests.conformance.decided_network import HOPS, REMAINING, DecidedNetwork, p
 from tests.conformance.mq_notation import read_topology
 from tests.engine.known_cluster import OPEN
 from tests.engine.walks import NOW, MqWalk, told_of_elsewhere
+from tests.topology.mq.routes import End, PutMessage, follow_route
 from tests.topology.mq.test_any_network import MANAGERS, managers, opens
 
 from redrive.engine.attempts import LOOP
@@ -22,13 +23,12 @@ from redrive.engine.sources import SourceKind
 from redrive.engine.walk import AssumedCluster, Hop, Walk, walk
 from redrive.messages import Headers, OutputRecord, decode_dead_letter
 from redrive.messages.reports import REPORT_OPTIONS
-from redrive.topology.files import SourceText, Topology
 from redrive.topology.files import read_topology as read_files
+from redrive.topology.layout import SourceText, Topology
 from redrive.topology.mq.network import Link, Network
 from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.mq.queue_manager import QueueManager, QueueSharingGroup
-from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage, job_request
-from redrive.topology.mq.routes import End, follow_route
+from redrive.topology.mq.results import OpenRequest, Persistence, job_request
 from redrive.topology.names import Names, put_topic
 
 ONE_HOP = ("QM1: DEF QL(QM2) USAGE(XMITQ)", "QM1: CHAN(QM2) TO(QM2)", "QM2: DEF QL(Q)")

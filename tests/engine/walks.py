@@ -9,17 +9,17 @@ from typing import Final
 from tests.conformance.decided_network import put_deciders
 from tests.conformance.mq_notation import Topology as Notation
 from tests.engine.known_cluster import KnownCluster
+from tests.topology.mq.routes import PutMessage
 
 from redrive.engine.facts import Facts
 from redrive.engine.walk import Hop, walk
 from redrive.messages import Headers, OutputRecord, mqmd_headers
 from redrive.messages.fields import DEADLINE
 from redrive.topology.bindings import Bindings, QueueBinding, QueueManagerBinding
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import SHARED_TRANSMISSION_QUEUE
-from redrive.topology.mq.results import OpenRequest, PutMessage
+from redrive.topology.mq.results import OpenRequest
 from redrive.topology.names import Names, put_topic, topic_name, transmission_topic
 
 NOW: Final = 1_000_000_000

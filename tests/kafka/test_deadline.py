@@ -13,7 +13,7 @@ from tests.conftest import eventually
 
 from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka import deadline
-from redrive.kafka.asking import AskingClients
+from redrive.kafka.cluster import AskingClients
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import (
     DeadlineThread,

@@ -10,11 +10,11 @@ from kafka import KafkaAdminClient, TopicPartition
 from tests.conftest import KafkaClient, RawName
 
 from redrive.engine.facts import Gone, Original, RecordQuestion
-from redrive.kafka import originals
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.connection import Connection
-from redrive.kafka.reader import read_parts
+from redrive.kafka.facts import fetch_originals
+from redrive.kafka.records import read_parts
 from redrive.messages import Headers, OffsetRange
 from redrive.messages import TopicPartition as Lane
 from redrive.messages import own_headers as own
@@ -63,7 +63,7 @@ def test_what_is_there_is_found_and_of_the_rest_it_is_told_why(
             RecordQuestion(name, 2, 0): "no partition",
             RecordQuestion(kafka.unique_name("absent"), 0, 0): "no partition",
         }
-        answers = originals.fetch_originals(cluster, set(places))
+        answers = fetch_originals(cluster, set(places))
     finally:
         hanging.abort_transaction()
     assert answers.keys() == places.keys()
@@ -98,7 +98,7 @@ def test_a_record_with_header_names_that_are_not_utf_8_is_read_by_every_reader(
     written = [BAD_NAMES, *[good] * 300, BAD_NAMES, good]
     kafka.produce(name, [{"value": b"v", "key": b"k", "headers": headers} for headers in written])
     place = RecordQuestion(name, 0, 0)
-    original = originals.fetch_originals(cluster, [place])[place]
+    original = fetch_originals(cluster, [place])[place]
     assert isinstance(original, Original)
     assert (original.key, original.value, original.headers) == (b"k", b"v", AS_READ)
     connection = kafka.connection
@@ -119,11 +119,11 @@ def test_an_answer_holds_what_there_is_room_for_and_the_first_at_least(
     kafka: KafkaClient, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rest is left out, and not told to be gone."""
-    monkeypatch.setattr(originals, "LARGEST_ANSWER", 250)
+    monkeypatch.setattr("redrive.kafka.facts.LARGEST_ANSWER", 250)
     name = kafka.topic("large")
     kafka.produce(name, [{"value": b"x" * size} for size in (100, 100, 100, 1000)])
     every = [RecordQuestion(name, 0, n) for n in range(4)]
-    answers = originals.fetch_originals(cluster, every)
+    answers = fetch_originals(cluster, every)
     assert list(answers) == every[:3]
-    alone = originals.fetch_originals(cluster, every[3:])
+    alone = fetch_originals(cluster, every[3:])
     assert isinstance(alone[every[3]], Original)

@@ -15,9 +15,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
 from tests.conftest import KafkaClient
 
 from redrive.errors import TransientFault
-from redrive.kafka import reader
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
+from redrive.kafka.records import Readers, read_parts
 from redrive.messages import OffsetRange, TopicPartition
 
 
@@ -42,7 +42,7 @@ def test_each_range_is_read_whole_in_order_and_no_further(kafka: KafkaClient) ->
     connection = kafka.connection
     for _ in range(2):
         by_partition: dict[int, list[int]] = {}
-        for lane, records in reader.read_parts(connection, asked):
+        for lane, records in read_parts(connection, asked):
             by_partition.setdefault(lane.partition, []).extend(
                 int(value or b"") for value in records.values
             )
@@ -53,12 +53,12 @@ def test_a_range_that_is_not_there_is_not_passed_over(
     kafka: KafkaClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are read, and then it is said which is missing."""
-    monkeypatch.setattr(reader, "SILENCE", 1.0)
+    monkeypatch.setattr("redrive.kafka.records.SILENCE", 1.0)
     name = kafka.topic("ranges", partitions=2)
     kafka.produce(name, [{"value": b"x", "partition": 0}])
     asked = [OffsetRange(name, 0, 0, 1), OffsetRange(name, 1, 0, 2)]
     connection = kafka.connection
-    read = reader.read_parts(connection, asked)
+    read = read_parts(connection, asked)
     assert next(read)[1].values == [b"x"]
     with pytest.raises(TransientFault, match=f"{name}:1 returned nothing from offset 0 on"):
         list(read)
@@ -107,11 +107,9 @@ def test_no_run_of_a_partition_is_lost_if_the_client_takes_turns(
     lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client may give more of a partition behind records of another, in the same answer."""
-    monkeypatch.setattr(reader, "Consumer", Interleaved)
+    monkeypatch.setattr("redrive.kafka.records.Consumer", Interleaved)
     starts = {TopicPartition("turns", number): 0 for number in range(lanes)}
-    runs = reader.Readers(Connection(bootstrap_servers="nowhere")).read(
-        starts, dict.fromkeys(starts, 5)
-    )
+    runs = Readers(Connection(bootstrap_servers="nowhere")).read(starts, dict.fromkeys(starts, 5))
     by_partition: dict[int, list[int]] = {}
     for run in runs:
         by_partition.setdefault(run.lane.partition, []).extend(

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import PATIENCE, KafkaClient
 
 from redrive.kafka.connection import Connection
-from redrive.kafka.watch import Watch
+from redrive.kafka.records import Watch
 from redrive.messages import TopicPartition
 
 LONG, SOON, SHORT = PATIENCE, PATIENCE / 2, 1.0

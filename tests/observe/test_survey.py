@@ -20,8 +20,8 @@ from redrive.checkpoints.instances import Share
 from redrive.configuration import JobConfiguration
 from redrive.engine.commands import NO_STATES, states_of
 from redrive.errors import EnvironmentFault, TransientFault
+from redrive.observe.observation import Survey
 from redrive.observe.observer import MetricsObserver
-from redrive.observe.survey import Survey
 from redrive.operations.handler_states import HandlerState
 from redrive.operations.retention import Waiting
 from redrive.operations.supervision import Activity
@@ -59,11 +59,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             raise world.answer
         return list(world.answer)
 
-    monkeypatch.setattr("redrive.observe.survey.waiting_on_topics", ask)
+    monkeypatch.setattr("redrive.observe.observation.waiting_on_topics", ask)
     follower = SimpleNamespace(states=lambda: world.states, close=lambda: None)
-    monkeypatch.setattr("redrive.observe.survey.StatesFollower", lambda *_: follower)
+    monkeypatch.setattr("redrive.observe.observation.StatesFollower", lambda *_: follower)
     monkeypatch.setattr(
-        "redrive.observe.survey.HandlerWatch.look", lambda *_: {"orders": HandlerState.RUNNING}
+        "redrive.observe.observation.HandlerWatch.look", lambda *_: {"orders": HandlerState.RUNNING}
     )
     return world
 
@@ -77,7 +77,7 @@ def survey_of(configuration: JobConfiguration) -> tuple[Survey, MetricsObserver,
 def at(world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Lets so much time go by."""
     world.now += seconds
-    monkeypatch.setattr("redrive.observe.survey.time.time", lambda: world.now)
+    monkeypatch.setattr("redrive.observe.observation.time.time", lambda: world.now)
 
 
 def test_what_will_be_deleted_is_told_once_an_hour(
@@ -132,9 +132,9 @@ def test_a_ledger_that_does_not_answer_keeps_no_figure_of_the_broker(
     configuration: JobConfiguration, world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each has its own thread, and asks again soon after a question without an answer."""
-    monkeypatch.setattr("redrive.observe.survey._FIRST", 0.01)
-    monkeypatch.setattr("redrive.observe.survey._AGE", 0.01)
-    monkeypatch.setattr("redrive.observe.survey._SOON", 0.01)
+    monkeypatch.setattr("redrive.observe.observation._FIRST", 0.01)
+    monkeypatch.setattr("redrive.observe.observation._AGE", 0.01)
+    monkeypatch.setattr("redrive.observe.observation._SOON", 0.01)
     released, tries = Event(), list[float]()
 
     def open_ledger(*_: object) -> None:
@@ -143,7 +143,7 @@ def test_a_ledger_that_does_not_answer_keeps_no_figure_of_the_broker(
         if len(tries) < 3:
             raise EnvironmentFault("the store of the ledger is away")
 
-    monkeypatch.setattr("redrive.observe.survey.LedgerTable.open", open_ledger)
+    monkeypatch.setattr("redrive.observe.observation.LedgerTable.open", open_ledger)
     survey, observer, _ = survey_of(configuration)
 
     def is_shown(expiring: int) -> bool:
@@ -177,7 +177,7 @@ def test_shares_that_nobody_has_are_counted_until_somebody_has_them(
 ) -> None:
     """Every instance counts them."""
     answers: list[list[Share]] = [[], [Share(2, 3), Share(3, 3)], []]
-    monkeypatch.setattr("redrive.observe.survey.vacant_shares", lambda *_: answers.pop(0))
+    monkeypatch.setattr("redrive.observe.observation.vacant_shares", lambda *_: answers.pop(0))
     survey, observer, _ = survey_of(replace(configuration, share=Share(1, 3)))
     figures = []
     while answers:
@@ -299,7 +299,7 @@ def test_a_survey_ends_although_the_broker_does_not_answer(
     configuration: JobConfiguration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The question is left behind."""
-    monkeypatch.setattr("redrive.observe.survey._FIRST", 0.0)
+    monkeypatch.setattr("redrive.observe.observation._FIRST", 0.0)
     asked, go_on = Event(), Event()
 
     def hang(*_: Any) -> Sequence[Waiting]:
@@ -307,7 +307,7 @@ def test_a_survey_ends_although_the_broker_does_not_answer(
         go_on.wait(PATIENCE)
         return ()
 
-    monkeypatch.setattr("redrive.observe.survey.waiting_on_topics", hang)
+    monkeypatch.setattr("redrive.observe.observation.waiting_on_topics", hang)
     survey, _, _ = survey_of(configuration)
     survey.start()
     assert asked.wait(PATIENCE)

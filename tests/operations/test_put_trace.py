@@ -14,8 +14,9 @@ from redrive.kafka.connection import Connection
 from redrive.operations import put_trace
 from redrive.operations.network import Network
 from redrive.operations.put import NewMessage
-from redrive.topology.files import SourceText, read_topology
-from redrive.topology.trace import ResolutionTrace
+from redrive.operations.put_trace import ResolutionTrace
+from redrive.topology.files import read_topology
+from redrive.topology.layout import SourceText
 
 SCRIPT = b"DEF QL(Q)\nDEF QL(DLQ)\nALTER QMGR DEADQ(DLQ)\n"
 

@@ -18,7 +18,7 @@ from redrive.checkpoints.epoch import begin_run, fencer_of
 from redrive.configuration import JobConfiguration
 from redrive.engine.names import HandlerIdentity
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.reader import read_parts
+from redrive.kafka.records import read_parts
 from redrive.messages import OffsetRange
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.rows import arrow_batch

@@ -10,7 +10,7 @@ import click
 import pytest
 from tests.commands import python, redrive
 
-from redrive.command import SUBCOMMANDS, main
+from redrive.__main__ import SUBCOMMANDS, main
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError, UsageError
 
@@ -105,7 +105,7 @@ def test_help_loads_no_subcommand() -> None:
     code = (
         "import sys\n"
         "from click.testing import CliRunner\n"
-        "from redrive.command import main\n"
+        "from redrive.__main__ import main\n"
         "assert CliRunner().invoke(main, ['--help']).exit_code == 0\n"
         "print(*sorted({name.split('.')[0] for name in sys.modules}))\n"
     )

@@ -32,8 +32,8 @@ from redrive.broker import EmbeddedBroker
 from redrive.broker.configuration import Quorum
 from redrive.broker.ports import free_port
 from redrive.java import find_java
+from redrive.kafka.access import Resource, Right
 from redrive.kafka.connection import Connection
-from redrive.kafka.rights import Resource, Right
 
 PASSWORD = 'a secret: "quoted" \\ and long'  # noqa: S105 - of users that live for one test
 _KEY_PASSWORD = "changeit"  # noqa: S105 - of a key that lives for one test

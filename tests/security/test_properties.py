@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from tests.security.secure_broker import SecureBroker
 
 from redrive.kafka.access import check_access
-from redrive.kafka.connection import Connection
-from redrive.kafka.properties import PROPERTIES
+from redrive.kafka.connection import PROPERTIES, Connection
 from redrive.streaming.kafka_options import kafka_options
 
 

@@ -20,7 +20,7 @@ from tests.security.token_server import CLIENT, SCOPE, SECRET
 from tests.streaming.conftest import configuration_of, letter
 
 from redrive.errors import ConfigurationError
-from redrive.kafka.rights import Right
+from redrive.kafka.access import Right
 from redrive.operations.rights import rights_of
 from redrive.settings import read_settings
 from redrive.streaming import session

@@ -27,8 +27,7 @@ from redrive.errors import ConfigurationError, EnvironmentFault, FatalFault, Tra
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.errors import fault_of
-from redrive.kafka.token_endpoint import token_endpoint
-from redrive.kafka.token_function import TokenFunction
+from redrive.kafka.tokens import TokenFunction, token_endpoint
 from redrive.streaming import session
 from redrive.streaming.kafka_options import kafka_options
 
@@ -60,8 +59,8 @@ def answered() -> object:
 def functions(monkeypatch: pytest.MonkeyPatch) -> list[TokenFunction]:
     """Those of one test, as they change what errors mean to their process."""
     functions: list[TokenFunction] = []
-    monkeypatch.setattr("redrive.kafka.token_function._functions", functions)
-    monkeypatch.setattr("redrive.kafka.token_function._endpoints", set())
+    monkeypatch.setattr("redrive.kafka.tokens._functions", functions)
+    monkeypatch.setattr("redrive.kafka.tokens._endpoints", set())
     return functions
 
 

@@ -13,7 +13,7 @@ from tests.security.token_server import SECRET, token_server
 
 from redrive.errors import EnvironmentFault
 from redrive.kafka.access import check_access
-from redrive.kafka.tokens import TokenProvider
+from redrive.kafka.connection import Connection
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True])
@@ -52,8 +52,11 @@ def test_what_the_endpoint_refuses_is_told_without_the_secret(
     assert not any(secret in f"{text} {connection!r}" for secret in (SECRET, "a wrong secret"))
 
 
-def test_kafka_python_takes_the_provider() -> None:
-    """It asks for nothing before it is asked."""
-    provider = TokenProvider("http://127.0.0.1:1", "a", "b", scope="", ca_file="")
+def test_settings_for_kafka_python_request_no_token() -> None:
+    """A connection to a broker does."""
+    connection = Connection(
+        bootstrap_servers="", sasl_mechanism="OAUTHBEARER", oauth_endpoint="http://127.0.0.1:1"
+    )
+    provider = connection.kafka_python()["sasl_oauth_token_provider"]
     with pytest.raises(OSError, match="refused"):
         provider.token()

@@ -29,14 +29,13 @@ from redrive.checkpoints import (
     control,
     epoch,
     held,
-    positions,
     protocol,
     registry,
     states,
 )
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.epoch import RunEntry
-from redrive.checkpoints.protocol import Emitter, Verdict
+from redrive.checkpoints.protocol import Emitter, PositionsOnly, Verdict
 from redrive.checkpoints.states import StatesFollower
 from redrive.engine import commands, rules_decider
 from redrive.engine import slice as slices
@@ -55,7 +54,7 @@ from redrive.engine.sources import (
     SourceKind,
 )
 from redrive.errors import OutcomeUnknown, TransientFault
-from redrive.kafka import cluster, copies, errors, facts, producer, waiting_keys
+from redrive.kafka import cluster, compacted, errors, facts, producer, waiting_keys
 from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.reports import FailureKind, TransactionReport
 from redrive.messages import own_headers as own
@@ -653,7 +652,7 @@ def _forgotten_is_new() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("the periodic commit moves a lane backwards")
 def _moved_back() -> Iterable[AbstractContextManager[Any]]:
-    yield patch.object(positions.PositionsOnly, "resume", lambda *_: None)
+    yield patch.object(PositionsOnly, "resume", lambda *_: None)
 
 
 @mutation("parked messages released before they are due")
@@ -767,7 +766,7 @@ def _replay_without_asking() -> Iterable[AbstractContextManager[Any]]:
 
 @replaced(
     "what remains is known from before the last transaction",
-    copies.LiveCopies,
+    compacted.LiveCopies,
     "on",
     rule="replay 1",
 )
@@ -899,7 +898,7 @@ def _tombstones_passed_over() -> Iterable[AbstractContextManager[Any]]:
                 run.messages = [message for message in run.messages if message.value() is not None]
                 yield run
 
-    yield patch.object(copies, "CompactedTopic", PassesOver)
+    yield patch.object(compacted, "CompactedTopic", PassesOver)
 
 
 @replaced("who waits on is not parked again", RetrySource, "_parked_again", schedules=1_000)

@@ -40,8 +40,7 @@ from tests.simulation.schedules import TABLE, run_schedule
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import RunEntry, RunIdentity, instance_key
 from redrive.checkpoints.instances import Share
-from redrive.checkpoints.positions import PositionsOnly
-from redrive.checkpoints.protocol import Emitter, FailedTry, RetryPolicy
+from redrive.checkpoints.protocol import Emitter, FailedTry, PositionsOnly, RetryPolicy
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration
 from redrive.engine.names import control_topic, tables_topic
 from redrive.engine.slice import Slice
@@ -281,7 +280,7 @@ def test_payloads_that_are_too_large_together_are_fetched_in_several_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each dead letter that only points is put once, whatever fits into one transaction."""
-    monkeypatch.setattr("redrive.kafka.originals.LARGEST_ANSWER", 20)
+    monkeypatch.setattr("redrive.kafka.facts.LARGEST_ANSWER", 20)
     course = Course(targets=["jobs"])
     for number in range(5):
         course.cluster.append(OutputRecord("jobs", None, b"payload %d" % number, [], 1, 0))

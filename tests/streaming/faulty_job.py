@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark import SparkContext
 
 from redrive.__main__ import start
-from redrive.kafka import administration, producer, reader
+from redrive.kafka import administration, producer, records
 from redrive.kafka.deadline import unanswered
 from redrive.streaming import job, projection
 from redrive.streaming.batch import BatchProcessor
@@ -107,7 +107,7 @@ class Consumer(confluent_kafka.Consumer):
 @fault
 def closing_a_consumer() -> None:
     """Of whatever was read, in the main thread."""
-    replace(reader, "Consumer", Consumer)
+    replace(records, "Consumer", Consumer)
 
 
 @fault

@@ -16,8 +16,7 @@ from tests.configurations import handled, job_of
 
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import HeldPartition
-from redrive.checkpoints.positions import PositionsOnly
-from redrive.checkpoints.protocol import EmissionFigures
+from redrive.checkpoints.protocol import EmissionFigures, PositionsOnly
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.engine.breaker import BreakerCounts, BreakerKey, Breakers, BreakerSettings
 from redrive.errors import TransientFault

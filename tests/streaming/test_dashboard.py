@@ -170,7 +170,7 @@ def page(
 ) -> Iterator[int]:
     """The port of the page of a job that runs, and looks every second at what waits."""
     for name in ("_FIRST", "_AGE"):
-        monkeypatch.setattr(f"redrive.observe.survey.{name}", 1.0)
+        monkeypatch.setattr(f"redrive.observe.observation.{name}", 1.0)
     with Observation(configuration) as observation:
         observation.listen()
         assert observation.page is not None

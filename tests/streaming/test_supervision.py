@@ -13,7 +13,7 @@ from tests.streaming.conftest import configuration_of
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.held import HeldPartition
 from redrive.engine.commands import NO_STATES, States
-from redrive.kafka.admin import OpenTransaction
+from redrive.kafka.administration import OpenTransaction
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.operations.supervision import Activity, SupervisionState

@@ -41,8 +41,7 @@ from redrive.operations import dynamic_queues
 from redrive.operations.dynamic_queues import close_dynamic_queue, open_dynamic_queue
 from redrive.operations.network import Network
 from redrive.operations.states import with_states, write_states
-from redrive.topology.files import SourceText
-from redrive.topology.layout import topics_of
+from redrive.topology.layout import SourceText, topics_of
 from redrive.topology.names import put_topic, topic_name, transmission_topic
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.topology.dot import dot
 from redrive.topology.overview import (
     ClusterOverview,
     ConnectionOverview,
@@ -16,6 +15,7 @@ from redrive.topology.overview import (
     QueueManagerOverview,
     QueueOverview,
     Target,
+    dot,
 )
 
 NAMES = st.text(max_size=90) | st.sampled_from(["<QM>", "]]>", "&amp;", '"', "\0", "A\ud800", ""])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from redrive.topology.files import SourceText, read_topology
-from redrive.topology.layout import QueueTopic, topics_of
+from redrive.topology.files import read_topology
+from redrive.topology.layout import QueueTopic, SourceText, topics_of
 
 SENDER = b"""\
 DEFINE QLOCAL(QM2) USAGE(XMITQ) GET(DISABLED)

@@ -6,22 +6,26 @@ import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Self
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from redrive.broker.configuration import HOST, Quorum, server_properties
 from redrive.broker.folder import BrokerFolder, Note
 from redrive.broker.kafka_programs import format_data, start_kafka
 from redrive.broker.ports import free_port, is_free
 from redrive.broker.process import is_alive, send_signal, wait_until_gone
-from redrive.broker.warm_up import warm_up
 from redrive.errors import EnvironmentFault, UsageError
 
 START_TIMEOUT: Final = 240.0  # seconds; a start takes 3 s on an idle machine with 2 cores
 STOP_TIMEOUT: Final = 30.0  # seconds; an orderly stop takes 0.5 s
 _POLL_INTERVAL: Final = 0.05  # seconds
+_COORDINATOR: Final = 10.0  # seconds
+_WARM_UP: Final = "redrive-broker-warm-up"
 _ANSWER_TIMEOUT: Final = 5.0  # seconds; an answer takes milliseconds, on a busy machine longer
 
 _API_VERSIONS: Final = bytes.fromhex("0000000a0012000000000000ffff")
@@ -267,7 +271,7 @@ class EmbeddedBroker:
                 self.kill()
                 raise self._folder.failure("the broker did not answer in time")
             time.sleep(_POLL_INTERVAL)
-        if not warm_up(self.bootstrap_servers, deadline):
+        if not _warm_up(self.bootstrap_servers, deadline):
             self.kill()
             raise self._folder.failure("the broker did not become ready in time")
 
@@ -292,3 +296,26 @@ class EmbeddedBroker:
 
     def _is_alive(self, pid: int) -> bool:
         return pid != 0 and is_alive(pid, self._folder.mark)
+
+
+def _warm_up(bootstrap_servers: str, deadline: float) -> bool:
+    """Ask for a transaction and for committed offsets until both are served.
+
+    A broker answers on its port before the coordinators of the internal topics are ready. Until
+    then a client gets NOT_COORDINATOR, which librdkafka does not always retry, and the very first
+    transaction pays a second for the creation of the internal topic.
+
+    Returns:
+        Whether both were served before the deadline, a point of ``time.monotonic()``.
+    """
+    client = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+    while time.monotonic() < deadline:
+        try:
+            Producer({**client, "transactional.id": _WARM_UP}).init_transactions(_COORDINATOR)
+            with closing(Consumer({**client, "group.id": _WARM_UP})) as consumer:
+                consumer.committed([TopicPartition(_WARM_UP, 0)], timeout=_COORDINATOR)
+        except KafkaException:
+            time.sleep(_POLL_INTERVAL)
+        else:
+            return True
+    return False

@@ -2,6 +2,5 @@
 
 __all__ = [
     "clock", "control", "epoch", "held", "instances", "machine", "other_applications", "own_topics",
-    "positions",
     "protocol", "registry", "states", "tables"
 ]  # fmt: skip

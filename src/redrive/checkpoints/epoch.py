@@ -23,10 +23,11 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
 
 from redrive.checkpoints.control import read_entries, register
 from redrive.checkpoints.instances import Share
@@ -34,7 +35,7 @@ from redrive.engine.names import own_prefix
 from redrive.errors import FencedFault, OutcomeUnknown, SupersededFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
-from redrive.kafka.producer import IdFencer
+from redrive.kafka.producer import fence
 
 _INSTANCE: Final = "instance/"
 _EMITTER: Final = "emitter/"
@@ -77,11 +78,8 @@ class RunEntry:
         check_current(read_entries(self._cluster, self._topic), self._run)
 
 
-class Fencer(Protocol):
-    """Fences transactional ids."""
-
-    def fence(self, transactional_id: str) -> None:
-        """Initialise an id, which fences it and aborts its open transaction."""
+Fencer: TypeAlias = Callable[[str], None]
+"""Initialises a transactional id, which fences it and aborts its open transaction."""
 
 
 class EntryStore(Protocol):
@@ -158,19 +156,19 @@ def fence_all(fencer: Fencer, ids: Iterable[str]) -> None:
             instance fenced it at the same moment.
     """
 
-    def fence(transactional_id: str) -> None:
+    def fence_id(transactional_id: str) -> None:
         try:
-            fencer.fence(transactional_id)
+            fencer(transactional_id)
         except (FencedFault, OutcomeUnknown) as fault:
             raise TransientFault(fault.message, hint=fault.hint) from fault
 
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        list(pool.map(fence, sorted(ids)))
+        list(pool.map(fence_id, sorted(ids)))
 
 
 def fencer_of(connection: Connection) -> Fencer:
     """A fencer of ids on a cluster."""
-    return IdFencer(connection.librdkafka())
+    return partial(fence, connection.librdkafka())
 
 
 def overlapping(

@@ -22,7 +22,7 @@ from redrive.errors import (
     FatalFault,
     ProtocolError,
 )
-from redrive.kafka.admin import group_positions, groups_with_members
+from redrive.kafka.administration import group_positions, groups_with_members
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN, ANSWER
 from redrive.messages import TopicPartition

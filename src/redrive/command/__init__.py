@@ -1,148 +1,20 @@
-"""The ``redrive`` command line.
+"""The subcommands of ``redrive``, most of them in the module of their name.
 
-A subcommand is the click command of that name in ``redrive.command.<name>``, or in the module that
-``_MODULES`` names. Modules are imported late, so that ``redrive --help`` answers at once and
-``redrive check`` does not wait for Spark.
+The console imports what it shows as the commands do; no command imports the console.
 """
 
 from __future__ import annotations
 
-import errno
-import importlib
-import traceback
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
-
 import click
 
-from redrive import __version__
-from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError
+from redrive.errors import ConfigurationError, RedriveError
 from redrive.printable import printable
 
 __all__ = [
-    "ack", "channel", "diff", "edits", "explain", "failures", "ls", "main", "message_file",
-    "opening", "plan", "put_options", "record", "replay_work", "restart", "selection", "show",
-    "status", "tables", "topology"
+    "channel", "diff", "edits", "explain", "failures", "history", "ls", "message_file", "opening",
+    "options", "output", "plan", "put", "record", "replay_work", "report_error", "restart",
+    "selection", "status", "tables", "topology"
 ]  # fmt: skip
-
-_FILE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
-"""Errors of the operating system that a user can fix."""
-
-SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
-    {
-        "run": "Handle dead letters by rules tables, exactly once, until stopped.",
-        "runmqdlq": "Handle one dead-letter queue by the rules table on standard input.",
-        "restart": "Reload the settings and rules tables of a running job.",
-        "tables": "List the rules tables that have run: when, by whom, and which is active.",
-        "check": "Check rules tables, settings and topologies: report all errors and warnings.",
-        "identify": "Show the dead letters of TOPIC: schemes, errors, groups; write starter rules.",
-        "explain": "Explain rule by rule what TABLE does with one message, and when it is retried.",
-        "diff": "Show the differences in meaning between the rules tables OLD and NEW.",
-        "plan": "Show what the rules table NEW would do with the existing messages.",
-        "test": "Test rules tables with sample messages, and list unexpected results.",
-        "fmt": "Write rules tables in their canonical form; comments are kept.",
-        "resolve": "Trace a put to QUEUE step by step, as the job resolves it.",
-        "topology": "Show and draw queue managers, and create the topics that they need.",
-        "put": "Put a message to QUEUE, as an application does.",
-        "browse": "Show the messages on QUEUE of queue manager QM, or on TOPIC, without"
-        " removing them.",
-        "channel": "Start and stop the channels of a queue manager, and show what waits for them.",
-        "queue": "Enable and disable puts, make dynamic queues, release undeliverable messages.",
-        "handler": "Show stopped handlers, and resume one that lost its position.",
-        "trigger": "Send the waiting messages of QM of MQ Everyplace once (triggerTransmission).",
-        "status": "Show the waiting messages of every dead-letter queue, and the results so far.",
-        "ls": "List dead letters: those that are parked or remain, or others by their outcome.",
-        "replay": "Replay remaining messages: plan, review and apply; or do it at once.",
-        "parked": "Retry parked messages now, or cancel their retries.",
-        "discard": "Discard remaining messages, by a plan or at once.",
-        "show": "Show one dead letter: why it failed, headers, body, and its history.",
-        "groups": "Count dead letters by cause: reason, exception, destination, and what failed.",
-        "ack": "Acknowledge messages that remain on purpose, to suppress alerts about them.",
-        "history": "Show every outcome of the message ID in order, and what comes next.",
-        "ledger": "Maintain the ledger, while no job runs.",
-        "console": "Serve a web console: browse groups, inspect messages, replay them.",
-        "demo": "Run the whole job on sample dead letters and an embedded broker.",
-        "broker": "Run a Kafka broker in the background.",
-        "acls": "Print the kafka-acls commands that grant a job the rights it needs.",
-        "setup": "Fetch and verify the jars that Spark and the broker need.",
-    }
-)
-"""The subcommands in the order of the help, each with the first sentence of its own help."""
-
-_MODULES: Mapping[str, str] = {
-    "groups": "ls", "queue": "channel", "trigger": "channel",
-    "discard": "replay", "parked": "replay",
-}  # fmt: skip
-"""Subcommands that share the module of another one."""
-
-_REMOVED: Mapping[tuple[str, str], str] = {
-    ("plan", "--html"): "use --json, or try the table in the console",
-    ("start", "--brokers"): "it starts one broker; several are beyond trials and tests",
-    ("ack", "--owner"): "name the owner in --note",
-    ("ack", "--include-new"): "acknowledge later messages once they are there",
-    ("groups", "--owner"): "redrive ack --list shows who acknowledged what, and why",
-}
-"""Options that version 0.1.0 was the last to have, by their command, and what to do instead."""
-
-_ERROR = 1
-
-
-class _CommandLine(click.Group):
-    """A group that imports its subcommands late and reports the project's own errors."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(SUBCOMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in SUBCOMMANDS:
-            return super().get_command(ctx, cmd_name)
-        module = importlib.import_module(f"{__name__}.{_MODULES.get(cmd_name, cmd_name)}")
-        command: click.Command = getattr(module, cmd_name)
-        return command
-
-    def format_commands(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        formatter: click.HelpFormatter,
-    ) -> None:
-        """Write the list of subcommands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SUBCOMMANDS.items()))
-
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
-        try:
-            return super().invoke(ctx)
-        except click.NoSuchOption as error:
-            raise _explained(error) from None
-        except RedriveError as error:
-            if ctx.params["debug"]:
-                traceback.print_exception(error)
-            report_error(error)
-            ctx.exit(error.exit_code)
-        except OSError as error:
-            if error.errno not in _FILE_ERRORS:
-                raise
-            if ctx.params["debug"]:
-                traceback.print_exception(error)
-            place = f"{error.filename}: " if error.filename else ""
-            report_error(
-                EnvironmentFault(
-                    f"{place}{error.strerror}",
-                    hint="free disk space, check the permissions, or choose another folder",
-                )
-            )
-            ctx.exit(_ERROR)
-
-
-def _explained(error: click.NoSuchOption) -> click.UsageError:
-    """The error; of an option that was removed, with what to do instead."""
-    command = "" if error.ctx is None else error.ctx.info_name or ""
-    instead = _REMOVED.get((command, error.option_name))
-    if instead is None:
-        return error
-    message = f"{error.option_name} was removed; 0.1.0 was the last version with it: {instead}"
-    return click.UsageError(message, error.ctx)
 
 
 def report_error(error: RedriveError) -> None:
@@ -153,21 +25,3 @@ def report_error(error: RedriveError) -> None:
     click.echo(f"{click.style('error:', fg='red')} {printable(error.message)}", err=True)
     if error.hint:
         click.echo(f"{click.style('hint:', fg='cyan')} {printable(error.hint)}", err=True)
-
-
-@click.command(cls=_CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="redrive")
-@click.option(
-    "--debug", is_flag=True, envvar="REDRIVE_DEBUG", help="Show a stack trace with every error."
-)
-def main(*, debug: bool) -> None:
-    """Handle the dead letters of Kafka topics by the rules tables of IBM MQ.
-
-    \b
-    redrive check orders.rul             is this table right?
-    redrive run -c redrive.toml          handle dead letters, exactly once
-    redrive history ID                   show all outcomes of a message
-
-    Exit codes: 0 done, 1 error (for check: findings), 2 usage.
-    """  # noqa: D301 - \b keeps click from wrapping the examples
-    del debug  # read by the group when an error is reported

@@ -97,13 +97,13 @@ def browse(
         topic, begin = queue_manager, Start(start)
         connection, schemes, mask, group, _ = TopicSource.of(config, bootstrap_server)
         with open_cluster(connection) as cluster:
-            found = browse_topic(
+            browsed = browse_topic(
                 cluster, topic, start=begin, count=count, group=group, schemes=schemes
             )
         nothing = f"{topic} has no messages"
         if begin is Start.WAITING and not bootstrap_server:
             nothing += " that the job has not read; --from earliest shows all messages of the topic"
-        _show(found, mask, nothing, as_json=as_json)
+        _show(browsed, mask, nothing, as_json=as_json)
         return
     network = read_network(config, bootstrap_server, files)
     network.checked_manager(queue_manager)
@@ -115,13 +115,13 @@ def browse(
     if queue not in queue_names(network.topology, queue_manager):
         network = with_states(network)  # it may be a dynamic queue
     topics = topics_of_queue(network.topology, queue_manager, queue)
-    found = browse_queue(network, topics, start=Start(start), count=count)
-    names = ", ".join(one.topic for one in topics)
+    browsed = browse_queue(network, topics, start=Start(start), count=count)
+    names = ", ".join(queue_topic.topic for queue_topic in topics)
     unread = " unread" if start == Start.WAITING else ""
     nothing = f"{queue}@{queue_manager} has no{unread} messages (topic {names})"
     if unread:
         nothing += "; --all shows those that the topic still has"
-    _show(found, network.mask, nothing, as_json=as_json)
+    _show(browsed, network.mask, nothing, as_json=as_json)
 
 
 def _is_manager(name: str, config: Path | None) -> bool:
@@ -130,16 +130,16 @@ def _is_manager(name: str, config: Path | None) -> bool:
     return topology is not None and name in topology.manager_names
 
 
-def _show(found: Browsed, mask: Mask, nothing: str, *, as_json: bool) -> None:
-    print_notes(without_leader(found.silent))
-    messages = [one.masked(mask) for one in found.messages]
+def _show(browsed: Browsed, mask: Mask, nothing: str, *, as_json: bool) -> None:
+    print_notes(without_leader(browsed.silent))
+    messages = [message.masked(mask) for message in browsed.messages]
     if as_json:
-        print_json([_as_json(one) for one in messages])
+        print_json([_as_json(message) for message in messages])
         return
     if not messages:
         click.echo(nothing)
-    for one in messages:
-        print_lines(_lines(one))
+    for message in messages:
+        print_lines(_lines(message))
 
 
 def _show_undelivered(
@@ -148,7 +148,7 @@ def _show_undelivered(
     sources = sources_of_queue(network.topology, queue_manager, queue)
     job = network.required_job()
     with network.cluster() as cluster:
-        found, silent = undelivered(job, cluster, sources)
+        messages, silent = undelivered(job, cluster, sources)
         again = retried(cluster, network, sources)
     print_notes(without_leader(silent))
     for source in sources:
@@ -158,19 +158,19 @@ def _show_undelivered(
     if as_json:
         shown = [
             {
-                "waits_on": one.waits_on,
-                "for": str(one.names),
-                **_as_json(BrowsedMessage.of(one.record).masked(network.mask)),
+                "waits_on": kept.waits_on,
+                "for": str(kept.names),
+                **_as_json(BrowsedMessage.of(kept.record).masked(network.mask)),
             }
-            for one in found[:count]
+            for kept in messages[:count]
         ]
         print_json(shown)
         return
     where = f"{queue}@{queue_manager}" if queue else queue_manager
-    click.echo(f"{counted(len(found), 'undeliverable message')} of {where}")
-    for one in found[:count]:
-        message = BrowsedMessage.of(one.record).masked(network.mask)
-        print_lines([f"waits on {one.waits_on}, for {one.names}:", *_lines(message)])
+    click.echo(f"{counted(len(messages), 'undeliverable message')} of {where}")
+    for kept in messages[:count]:
+        message = BrowsedMessage.of(kept.record).masked(network.mask)
+        print_lines([f"waits on {kept.waits_on}, for {kept.names}:", *_lines(message)])
 
 
 def _lines(message: BrowsedMessage) -> Iterator[str]:

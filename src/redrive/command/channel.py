@@ -91,31 +91,31 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
     redrive browse QM --remaining shows them. A channel is retrying if no queue manager of the
     topology has its receiver.
     """
-    found = channel_status(network_of_settings(config), queue_manager, name)
+    channels = channel_status(network_of_settings(config), queue_manager, name)
     if as_json:
-        print_json([channel_document(one) for one in found])
+        print_json([channel_document(channel_) for channel_ in channels])
         return
     rows = [
         {
-            "channel": one.topic.channel[1],
-            "state": one.state,
-            "to": one.topic.to,
-            "topic": one.topic.topic,
-            "waiting": "no topic" if one.waiting is None else str(one.waiting),
-            "oldest": _age(one.waiting),
-            "retried": str(one.retried) if one.retried.messages else "",
-            "remaining": one.remaining or None,
+            "channel": channel_.topic.channel[1],
+            "state": channel_.state,
+            "to": channel_.topic.to,
+            "topic": channel_.topic.topic,
+            "waiting": "no topic" if channel_.waiting is None else str(channel_.waiting),
+            "oldest": _age(channel_.waiting),
+            "retried": str(channel_.retried) if channel_.retried.messages else "",
+            "remaining": channel_.remaining or None,
         }
-        for one in found
+        for channel_ in channels
     ]
     print_table(rows, right=["waiting", "retried", "remaining"])
-    for one in found:
-        if one.because:
-            state = "stopped by the job" if one.is_stopped_by_job else one.state
-            click.echo(f"{one.topic.channel[1]} is {state}: {one.because}")
-    if any(one.remaining for one in found):
+    for channel_ in channels:
+        if channel_.because:
+            state = "stopped by the job" if channel_.is_stopped_by_job else channel_.state
+            click.echo(f"{channel_.topic.channel[1]} is {state}: {channel_.because}")
+    if any(channel_.remaining for channel_ in channels):
         click.echo(f"redrive browse {queue_manager} --remaining shows undeliverable messages")
-    if any(one.waiting is None for one in found):
+    if any(channel_.waiting is None for channel_ in channels):
         click.echo("redrive topology apply creates the topics that are missing")
 
 
@@ -125,8 +125,8 @@ def _age(depth: Depth | None) -> str:
 
 def _set(queue_manager: str, name: str, config: Path | None, *, is_running: bool) -> None:
     network = network_of_settings(config)
-    for manager, one in set_channels(network, queue_manager, name, is_running=is_running):
-        click.echo(f"{one} of {manager} is {'started' if is_running else 'stopped'}")
+    for manager, channel_name in set_channels(network, queue_manager, name, is_running=is_running):
+        click.echo(f"{channel_name} of {manager} is {'started' if is_running else 'stopped'}")
 
 
 def channel_document(status: ChannelStatus) -> Mapping[str, Any]:
@@ -172,40 +172,27 @@ def queue() -> None:
     """  # noqa: D301 - \b keeps click from wrapping the examples
 
 
-@queue.group()
-def enable() -> None:
-    """Enable an operation on a queue.
+def _add_switch(verb: str, *, put_enabled: bool) -> None:
+    """Add ``queue enable`` or ``queue disable``, each for one operation: ``put``."""
+    example = f"\n\nExample: redrive queue {verb} put QM1 ORDERS"
+    state = f"{verb}d"
 
-    Example: redrive queue enable put QM1 ORDERS
-    """
+    @queue.group(verb, help=f"{verb.title()} an operation on a queue.{example}")
+    def switch() -> None:
+        pass
 
-
-@queue.group()
-def disable() -> None:
-    """Disable an operation on a queue.
-
-    Example: redrive queue disable put QM1 ORDERS
-    """
-
-
-@enable.command(name="put")
-@_queue_arguments
-def enable_put(queue_manager: str, name: str, config: Path | None) -> None:
-    """Enable puts to QUEUE of QM, as with PUT(ENABLED).
-
-    Example: redrive queue enable put QM1 ORDERS
-    """
-    _set_puts(queue_manager, name, config, put_enabled=True)
+    @switch.command(
+        "put",
+        help=f"{verb.title()} puts to QUEUE of QM, as with PUT({state.upper()}).{example}",
+    )
+    @_queue_arguments
+    def put(queue_manager: str, name: str, config: Path | None) -> None:
+        set_put_enabled(network_of_settings(config), queue_manager, name, put_enabled=put_enabled)
+        click.echo(f"puts to {name}@{queue_manager} are {state}")
 
 
-@disable.command(name="put")
-@_queue_arguments
-def disable_put(queue_manager: str, name: str, config: Path | None) -> None:
-    """Disable puts to QUEUE of QM, as with PUT(DISABLED).
-
-    Example: redrive queue disable put QM1 ORDERS
-    """
-    _set_puts(queue_manager, name, config, put_enabled=False)
+_add_switch("enable", put_enabled=True)
+_add_switch("disable", put_enabled=False)
 
 
 @queue.command(name="release")
@@ -305,22 +292,22 @@ def list_queues(queue_manager: str, config: Path | None, *, as_json: bool) -> No
 
     Example: redrive queue list QM1
     """
-    found = dynamic_queues(network_of_settings(config), queue_manager)
+    queues = dynamic_queues(network_of_settings(config), queue_manager)
     if as_json:
-        print_json([_queue_json(one) for one in found])
+        print_json([_queue_json(opened) for opened in queues])
         return
-    if not found:
+    if not queues:
         click.echo("no dynamic queue is open; redrive queue open makes one from a QMODEL")
         return
     rows = [
         {
-            "queue": f"{one.queue.queue}@{one.queue.queue_manager}",
-            "model": one.queue.model,
-            "lease": _lease(one),
-            "messages": "no topic" if one.messages is None else f"≤ {one.messages}",
-            "topic": one.topic,
+            "queue": f"{opened.queue.queue}@{opened.queue.queue_manager}",
+            "model": opened.queue.model,
+            "lease": _lease(opened),
+            "messages": "no topic" if opened.messages is None else f"≤ {opened.messages}",
+            "topic": opened.topic,
         }
-        for one in found
+        for opened in queues
     ]
     print_table(rows, right=["messages"])
 
@@ -344,11 +331,6 @@ def _queue_json(opened: OpenedQueue) -> Mapping[str, Any]:
         "until": until and until.isoformat(timespec="milliseconds"),
         "messages": opened.messages,
     }
-
-
-def _set_puts(queue_manager: str, name: str, config: Path | None, *, put_enabled: bool) -> None:
-    set_put_enabled(network_of_settings(config), queue_manager, name, put_enabled=put_enabled)
-    click.echo(f"puts to {name}@{queue_manager} are {'enabled' if put_enabled else 'disabled'}")
 
 
 @click.command()

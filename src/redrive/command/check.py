@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Self
+from types import MappingProxyType
+from typing import Any, Final, Self
+from urllib.parse import quote
 
 import click
 
+from redrive import __version__
 from redrive.checkpoints.other_applications import notes_about_others
-from redrive.command.finding_formats import FORMATS, FileFindings
 from redrive.command.options import (
     STANDARD_INPUT,
     choice_option,
@@ -33,7 +37,7 @@ from redrive.kafka.facts import ClusterFacts
 from redrive.operations.definitions import read_sources, with_source_lines
 from redrive.operations.put_trace import assuming_tracer
 from redrive.operations.rule_targets import check_lives, check_targets, known_topics
-from redrive.printable import counted
+from redrive.printable import counted, printable
 from redrive.rules import decode_source
 from redrive.rules.analysis import analyse
 from redrive.topology.files import (
@@ -42,9 +46,9 @@ from redrive.topology.files import (
     SUFFIXES,
     YAML_SUFFIXES,
     Source,
-    Topology,
     read_topology,
 )
+from redrive.topology.layout import Topology
 from redrive.topology.mq.reader import is_mqsc
 from redrive.topology.names import Names
 
@@ -56,6 +60,107 @@ _KINDS_BY_SUFFIX: Final = {CONFIGURATION_SUFFIX: "qm.ini", JSON_SUFFIX: "JSON of
 _SETTINGS: Final = ".toml"
 _COMMON_PARTITIONS: Final = 6
 """Assumed partitions of a topic that does not exist, or of which nothing is known."""
+_COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+_SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+@dataclass(frozen=True, slots=True)
+class FileFindings:
+    """The findings of one file."""
+
+    file: str
+    """Its name on the command line."""
+    summary: str
+    """Its content, such as ``rules table, 12 rules``; empty for no line about the file."""
+    findings: Sequence[Diagnostic]
+    counts: str = ""
+    """Commands of a script and how many failed, as ``runmqsc`` reports them."""
+    notes: Sequence[str] = ()
+    """What could not be checked."""
+
+
+def _text(files: Sequence[FileFindings]) -> Iterator[str]:
+    for file in files:
+        for finding in file.findings:
+            head, *rest = finding.render().split("\n")
+            yield click.style(head, fg=_COLOURS[finding.severity])
+            yield "".join(f"{line}\n" for line in rest)
+        if file.summary:
+            counts = [
+                counted(count, severity.value)
+                for severity in Severity
+                if (count := sum(finding.severity is severity for finding in file.findings))
+            ]
+            total = ", ".join(counts) or "nothing to report"
+            yield click.style(f"{printable(file.file)}: {file.summary}: {total}", bold=True)
+        if file.counts:
+            yield f"    {file.counts}"
+
+
+def _json(files: Sequence[FileFindings]) -> Iterator[str]:
+    yield json.dumps([dataclasses.asdict(file) for file in files], indent=2)
+
+
+def _github(files: Sequence[FileFindings]) -> Iterator[str]:
+    for finding in _all(files):
+        place = {"file": finding.file, "line": finding.line, "col": finding.column}
+        place["title"] = finding.code
+        listed = ",".join(
+            f"{name}={_escaped(value, ':,')}" for name, value in place.items() if value
+        )
+        level = "notice" if finding.severity is Severity.NOTE else finding.severity.value
+        yield printable(f"::{level} {listed}::{_escaped(_sentence(finding), '')}")
+
+
+def _escaped(value: object, more: str) -> str:
+    text = str(value).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    for character in more:
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
+
+
+def _sarif(files: Sequence[FileFindings]) -> Iterator[str]:
+    """The Static Analysis Results Interchange Format, version 2.1.0 (OASIS)."""
+    findings = list(_all(files))
+    codes = dict.fromkeys(finding.code for finding in findings)
+    driver = {"name": "redrive", "version": __version__, "rules": [{"id": code} for code in codes]}
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_sarif_result(finding) for finding in findings],
+    }
+    yield json.dumps({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _sarif_result(finding: Diagnostic) -> dict[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": {"uri": quote(finding.file)}}
+    if finding.line:
+        place["region"] = {"startLine": finding.line}
+        if finding.column:
+            place["region"]["startColumn"] = finding.column
+            place["region"]["endColumn"] = finding.column + finding.length
+    return {
+        "ruleId": finding.code,
+        "level": finding.severity.value,
+        "message": {"text": _sentence(finding)},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
+def _sentence(finding: Diagnostic) -> str:
+    more = {"expected": finding.expected, "for example": finding.witness, "hint": finding.hint}
+    return "; ".join([finding.message, *(f"{name}: {text}" for name, text in more.items() if text)])
+
+
+def _all(files: Sequence[FileFindings]) -> Iterator[Diagnostic]:
+    for file in files:
+        yield from file.findings
+
+
+FORMATS: Final[Mapping[str, Callable[[Sequence[FileFindings]], Iterator[str]]]] = MappingProxyType(
+    {"text": _text, "json": _json, "github": _github, "sarif": _sarif}
+)
+"""What ``redrive check --format`` takes; each yields the lines to print."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,22 +183,22 @@ def _check_rules(file: str, text: str, options: _Options) -> FileFindings:
     result = source.parsed(options.input_queue, None if options.has_settings else ())
     if result.table is None:
         return FileFindings(file, "rules table", result.diagnostics)
-    found: Sequence[Diagnostic] = result.diagnostics
+    findings: Sequence[Diagnostic] = result.diagnostics
     control = result.table.control
     queue = options.input_queue or control.input_queue
     if not options.has_settings:
-        found = check_rules(
+        findings = check_rules(
             source, result, queue=queue, queue_managers=None, allow_context_authority=False
         )
-    found = [*found, *analyse(result.table, text, name=name)]
+    findings = [*findings, *analyse(result.table, text, name=name)]
     if options.topology is not None:
         managers = options.topology.manager_names
         manager = control.input_queue_manager or (managers[0] if len(managers) == 1 else "")
         handled = Names(queue=queue, queue_manager=manager)
         tracer = assuming_tracer(options.topology)
-        found += check_targets(result.table, text, tracer, handled, name=name)
+        findings += check_targets(result.table, text, tracer, handled, name=name)
     summary = f"rules table, {counted(len(result.table.rules), 'rule')}"
-    return FileFindings(file, summary, in_order(found))
+    return FileFindings(file, summary, in_order(findings))
 
 
 def _check_settings(file: str) -> FileFindings:
@@ -140,7 +245,7 @@ class _Broker:
     def ask(cls, job: JobConfiguration, *, asks_targets: bool) -> Self:
         """Ask all questions over one connection, until one is not answered."""
         names = frozenset(
-            name for one in _every_handler(job) for name in known_topics(table_of(one))
+            name for handler in _every_handler(job) for name in known_topics(table_of(handler))
         )
         unknown = ["which applications handle the same topics"]
         unknown += ["how long the targets of rules keep records"] if names and asks_targets else []
@@ -168,13 +273,13 @@ class _Broker:
 
     def problems_of_targets(self, job: JobConfiguration) -> Iterator[Diagnostic]:
         """What the targets that rules name do with the records put there."""
-        for one in _every_handler(job):
+        for handler in _every_handler(job):
             yield from check_lives(
-                table_of(one),
-                one.rules,
+                table_of(handler),
+                handler.rules,
                 self.targets,
-                keeps=one.timestamp is TimestampMode.KEEP,
-                name=one.rules_name,
+                keeps=handler.timestamp is TimestampMode.KEEP,
+                name=handler.rules_name,
             )
 
     def own_partitions(self, job: JobConfiguration) -> str:
@@ -194,7 +299,7 @@ class _Broker:
 
 def _every_handler(job: JobConfiguration) -> tuple[HandlerConfiguration, ...]:
     """The handlers, and one for each subscription."""
-    return (*job.handlers, *(one.handler for one in job.subscriptions))
+    return (*job.handlers, *(subscription.handler for subscription in job.subscriptions))
 
 
 @click.command()
@@ -261,25 +366,30 @@ def check(
     checked = _without_duplicates(list(_check_files(files, options)))
     failing = set(_SEVERITIES[: _SEVERITIES.index(Severity(fail_on)) + 1])
     failed = [
-        FileFindings(one.file, "", [it for it in one.findings if it.severity in failing])
-        for one in checked
+        FileFindings(
+            file.file, "", [finding for finding in file.findings if finding.severity in failing]
+        )
+        for file in checked
     ]
     for line in FORMATS["json" if as_json else form](failed if quiet else checked):
         click.echo(line)
     if not quiet:
-        print_notes(note for one in checked for note in one.notes)
-    context.exit(1 if any(one.findings for one in failed) else 0)
+        print_notes(note for file in checked for note in file.notes)
+    context.exit(1 if any(file.findings for file in failed) else 0)
 
 
 def _without_duplicates(checked: Sequence[FileFindings]) -> list[FileFindings]:
-    own = {Path(one.file).resolve(): set(map(_identity, one.findings)) for one in checked}
+    own = {Path(file.file).resolve(): set(map(_identity, file.findings)) for file in checked}
 
-    def is_first(finding: Diagnostic, one: FileFindings) -> bool:
+    def is_first(finding: Diagnostic, file_findings: FileFindings) -> bool:
         file = Path(finding.file).resolve()
-        return file == Path(one.file).resolve() or _identity(finding) not in own.get(file, ())
+        return file == Path(file_findings.file).resolve() or _identity(finding) not in own.get(
+            file, ()
+        )
 
     return [
-        replace(one, findings=[it for it in one.findings if is_first(it, one)]) for one in checked
+        replace(file, findings=[finding for finding in file.findings if is_first(finding, file)])
+        for file in checked
     ]
 
 

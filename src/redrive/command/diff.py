@@ -35,46 +35,46 @@ def diff(context: click.Context, old: Path, new: Path, *, lenient: bool, as_json
     Exit codes: 0 equal, 1 different, not decided or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     tables = [
-        parse(decode_source(it.read_bytes()), name=str(it), strict=not lenient).required()
-        for it in (old, new)
+        parse(decode_source(path.read_bytes()), name=str(path), strict=not lenient).required()
+        for path in (old, new)
     ]
-    found = compare(*tables)
+    comparison = compare(*tables)
     if as_json:
-        print_json(difference_document(found, *tables))
+        print_json(difference_document(comparison, *tables))
     else:
-        print_lines(difference_lines(found, *tables))
-    context.exit(0 if found.is_equal else 1)
+        print_lines(difference_lines(comparison, *tables))
+    context.exit(0 if comparison.is_equal else 1)
 
 
-def difference_document(found: Comparison, old: RulesTable, new: RulesTable) -> dict[str, Any]:
+def difference_document(comparison: Comparison, old: RulesTable, new: RulesTable) -> dict[str, Any]:
     """A comparison as ``redrive diff --json`` prints it."""
     return {
-        "equal": found.is_equal,
-        "complete": found.is_complete,
-        "control": [asdict(one) for one in found.control],
+        "equal": comparison.is_equal,
+        "complete": comparison.is_complete,
+        "control": [asdict(change) for change in comparison.control],
         "differences": [
             {
-                "message": present_fields(one.witness),
-                "old": _decision(one.old, _rule_lines(old, one.old_rules)),
-                "new": _decision(one.new, _rule_lines(new, one.new_rules)),
+                "message": present_fields(difference.witness),
+                "old": _decision(difference.old, _rule_lines(old, difference.old_rules)),
+                "new": _decision(difference.new, _rule_lines(new, difference.new_rules)),
             }
-            for one in found.differences
+            for difference in comparison.differences
         ],
     }
 
 
-def difference_lines(found: Comparison, old: RulesTable, new: RulesTable) -> Iterator[str]:
+def difference_lines(comparison: Comparison, old: RulesTable, new: RulesTable) -> Iterator[str]:
     """A comparison as lines of text."""
-    if found.is_equal:
+    if comparison.is_equal:
         yield "equal: both tables treat every message the same"
         return
-    for change in found.control:
+    for change in comparison.control:
         yield f"{change.keyword}: {change.old!r} becomes {change.new!r}"
-    for difference in found.differences:
+    for difference in comparison.differences:
         yield f"a message such as {write_message(difference.witness)}"
         yield f"    old: {_sentence(difference.old, _rule_lines(old, difference.old_rules))}"
         yield f"    new: {_sentence(difference.new, _rule_lines(new, difference.new_rules))}"
-    if not found.is_complete:
+    if not comparison.is_complete:
         yield "not decided: there may be more differences, the tables are too complex"
 
 

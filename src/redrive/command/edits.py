@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 import orjson
 
-from redrive.command.options import FILE, combined, repeated_option
+from redrive.command.options import FILE, parsed, repeated_option
 from redrive.engine.edits import (
     MAX_EDIT_BYTES,
     NO_EDIT,
@@ -42,7 +41,35 @@ _HEX: Final = "0x"
 _SHOWN: Final = 80
 """Characters of a line that an error quotes."""
 
-_options = combined(
+
+def read_edit(set_headers: Iterable[str], dropped: Iterable[str], patch: JsonPatch | None) -> Edit:
+    """The edit of headers to set (``NAME=VALUE``) or drop, and a patch; raises ``UsageError``."""
+    operations: list[Operation] = [
+        DropHeader(_header_name("--drop-header", name)) for name in dict.fromkeys(dropped)
+    ]
+    for text in set_headers:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set-header {text} has no value", hint="write NAME=VALUE")
+        if any(
+            name == operation.name
+            for operation in operations
+            if isinstance(operation, SetHeader | DropHeader)
+        ):
+            raise UsageError(f"the header {name} is set or dropped twice", hint="name it once")
+        operations.append(SetHeader(_header_name("--set-header", name), os.fsencode(value)))
+    if patch is not None:
+        operations.append(PatchValue(patch))
+    return _within_limit(Edit(tuple(operations)))
+
+
+def _edit_of(set_headers: Sequence[str], dropped: Sequence[str], patch: Path | None) -> Edit:
+    return read_edit(set_headers, dropped, None if patch is None else _read_patch(patch))
+
+
+edit_options = parsed(
+    "edit",
+    _edit_of,
     repeated_option(
         "--set-header",
         "set_headers",
@@ -59,41 +86,7 @@ _options = combined(
         help="Change the JSON value before the put, by a JSON Patch (RFC 6902).",
     ),
 )
-
-
-def edit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of an edit; the command gets them as ``edit``."""
-
-    @_options
-    @functools.wraps(command)
-    def with_edit(
-        *,
-        set_headers: Sequence[str],
-        dropped: Sequence[str],
-        patch: Path | None,
-        **given: Any,  # noqa: ANN401
-    ) -> None:
-        read = None if patch is None else _read_patch(patch)
-        command(edit=read_edit(set_headers, dropped, read), **given)
-
-    return with_edit
-
-
-def read_edit(set_headers: Iterable[str], dropped: Iterable[str], patch: JsonPatch | None) -> Edit:
-    """The edit of headers to set (``NAME=VALUE``) or drop, and a patch; raises ``UsageError``."""
-    operations: list[Operation] = [
-        DropHeader(_header_name("--drop-header", name)) for name in dict.fromkeys(dropped)
-    ]
-    for text in set_headers:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"--set-header {text} has no value", hint="write NAME=VALUE")
-        if any(name == one.name for one in operations if isinstance(one, SetHeader | DropHeader)):
-            raise UsageError(f"the header {name} is set or dropped twice", hint="name it once")
-        operations.append(SetHeader(_header_name("--set-header", name), os.fsencode(value)))
-    if patch is not None:
-        operations.append(PatchValue(patch))
-    return _within_limit(Edit(tuple(operations)))
+"""The options of a change of messages: an ``Edit``."""
 
 
 def _header_name(option: str, name: str) -> str:

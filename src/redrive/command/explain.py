@@ -26,7 +26,6 @@ from redrive.printable import printable
 from redrive.rules import (
     GROUP_TOPIC,
     Action,
-    Explanation,
     FieldValue,
     RetryTo,
     Rule,
@@ -136,12 +135,10 @@ def explain(
         else:
             click.echo(f"no rule is asked: {printable(problem)}\nthe message remains where it is")
         return
-    explanation = explain_message(rules, fields)
-    fields = {name: hidden_field(mask, name, it) for name, it in fields.items()}
     if as_json:
-        print_json(explanation_document(rules, fields, explanation, mask, form))
+        print_json(explanation_document(rules, fields, mask, form))
     else:
-        click.echo("\n".join(_lines(rules, fields, explanation, mask, form)))
+        click.echo("\n".join(_lines(rules, fields, mask, form)))
 
 
 def _read_message(
@@ -184,12 +181,10 @@ def _read_message(
 
 
 def _lines(
-    table: RulesTable,
-    fields: Mapping[str, FieldValue],
-    explanation: Explanation,
-    mask: Mask,
-    form: str,
+    table: RulesTable, fields: Mapping[str, FieldValue], mask: Mask, form: str
 ) -> Iterator[str]:
+    explanation = explain_message(table, fields)
+    fields = {name: hidden_field(mask, name, value) for name, value in fields.items()}
     yield "the message: " + ", ".join(
         f"{printable(name)} {_value_text(name, value)}"
         for name, value in fields.items()
@@ -267,13 +262,11 @@ def _effect(rule: Rule, fields: Mapping[str, FieldValue], form: str) -> str:
 
 
 def explanation_document(
-    table: RulesTable,
-    fields: Mapping[str, FieldValue],
-    explanation: Explanation,
-    mask: Mask,
-    form: str,
+    table: RulesTable, fields: Mapping[str, FieldValue], mask: Mask, form: str
 ) -> dict[str, Any]:
     """What ``redrive explain --json`` prints; ``form`` is ``JobConfiguration.group_topic``."""
+    explanation = explain_message(table, fields)
+    fields = {name: hidden_field(mask, name, value) for name, value in fields.items()}
     return {
         "table": table.hash,
         "order": "key" if table.control.is_ordered else "",

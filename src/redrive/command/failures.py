@@ -35,7 +35,7 @@ def shows_mq(job: JobConfiguration, *, mq: bool) -> bool:
         mq
         or bool(job.topology)
         or not job.handlers
-        or any(table_of(one).control.dialect is not Dialect.KAFKA for one in job.handlers)
+        or any(table_of(handler).control.dialect is not Dialect.KAFKA for handler in job.handlers)
     )
 
 

@@ -40,18 +40,20 @@ def list_handlers(config: Path, *, as_json: bool) -> None:
 
     Example: redrive handler list
     """
-    found = read_topics(read_settings_for_lookup(config).job)
+    topics = read_topics(read_settings_for_lookup(config).job)
     if as_json:
-        print_json([_as_json(one) for one in found])
+        print_json([_as_json(topic) for topic in topics])
         return
-    rows = [{"handler": one.name, "topic": one.topic, "state": _state(one)} for one in found]
+    rows = [
+        {"handler": topic.name, "topic": topic.topic, "state": _state(topic)} for topic in topics
+    ]
     print_table(rows)
-    for one in found:
-        stops = [(lost.problem, lost.hint) for lost in one.lost.values()]
-        if one.is_denied:
-            stops.append(StoppedTopic.denied(one.topic))
+    for topic in topics:
+        stops = [(lost.problem, lost.hint) for lost in topic.lost.values()]
+        if topic.is_denied:
+            stops.append(StoppedTopic.denied(topic.topic))
         for problem, hint in stops:
-            click.echo(f"{one.name} is stopped: {problem}\nhint: {hint}")
+            click.echo(f"{topic.name} is stopped: {problem}\nhint: {hint}")
 
 
 @handler.command()
@@ -73,30 +75,30 @@ def resume(name: str, config: Path, begin: str, purpose: str) -> None:
     Example: redrive handler resume payments --from oldest
     """
     lost = resume_handler(read_settings_for_lookup(config).job, name, ResumeFrom(begin), purpose)
-    for lane, one in lost.items():
-        gone = f"{counted(one.gone, 'offset')} deleted unread" if one.gone else ""
-        left = one.end - one.first if begin == ResumeFrom.LATEST else 0
+    for lane, offsets in lost.items():
+        gone = f"{counted(offsets.gone, 'offset')} deleted unread" if offsets.gone else ""
+        left = offsets.end - offsets.first if begin == ResumeFrom.LATEST else 0
         skipped = f"{counted(left, 'offset')} or more skipped" if left else ""
         what = ", ".join(filter(None, (gone, skipped))) or "nothing skipped"
         click.echo(f"{lane} goes on from the {begin}: {what}")
 
 
-def _state(one: ReadTopic) -> str:
-    if one.lost:
-        return "is about to go on" if one.is_resumed else "stopped"
-    if one.is_denied:
+def _state(topic: ReadTopic) -> str:
+    if topic.lost:
+        return "is about to go on" if topic.is_resumed else "stopped"
+    if topic.is_denied:
         return "stopped"
-    return "waits for its topic" if one.is_missing else "runs"
+    return "waits for its topic" if topic.is_missing else "runs"
 
 
-def _as_json(one: ReadTopic) -> dict[str, object]:
+def _as_json(topic: ReadTopic) -> dict[str, object]:
     return {
-        "handler": one.name,
-        "topic": one.topic,
-        "is_stopped": bool(one.lost) or one.is_denied,
-        "is_resumed": one.is_resumed,
-        "is_missing": one.is_missing,
-        "is_denied": one.is_denied,
+        "handler": topic.name,
+        "topic": topic.topic,
+        "is_stopped": bool(topic.lost) or topic.is_denied,
+        "is_resumed": topic.is_resumed,
+        "is_missing": topic.is_missing,
+        "is_denied": topic.is_denied,
         "lost": [
             {
                 "partition": str(lane),
@@ -106,6 +108,6 @@ def _as_json(one: ReadTopic) -> dict[str, object]:
                 "problem": lost.problem,
                 "hint": lost.hint,
             }
-            for lane, lost in one.lost.items()
+            for lane, lost in topic.lost.items()
         ],
     }

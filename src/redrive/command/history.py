@@ -1,4 +1,4 @@
-"""``redrive history``: the outcomes of one message, or the newest outcomes."""
+"""``redrive history`` and ``show``: what happened to one message, and its headers and body."""
 
 from __future__ import annotations
 
@@ -12,19 +12,32 @@ from typing import Any, TypeVar
 import click
 from rich.text import Text
 
+from redrive.command import record
 from redrive.command.failures import at, exception_and_why, reason_text, shows_mq, why
-from redrive.command.options import config_option, mq_option, number_option, table_options
+from redrive.command.options import (
+    choice_option,
+    config_option,
+    mq_option,
+    number_option,
+    table_options,
+)
 from redrive.command.output import console, print_json, print_notes, print_table
 from redrive.command.selection import key_option, parse_key, parse_reason, parse_time, reason_option
+from redrive.configuration import JobConfiguration
 from redrive.engine.outcome import Result
-from redrive.errors import NotFoundError, UsageError
+from redrive.errors import NotFoundError, RedriveError, TransientFault, UsageError
+from redrive.kafka.records import StoredRecord
 from redrive.masking import Mask
 from redrive.operations.durations import clock, duration
+from redrive.operations.network import open_cluster
+from redrive.operations.record_view import RecordView, read_record, record_place
+from redrive.operations.schema_registry import SchemaRegistry
+from redrive.outcomes.bodies import Lost
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.history import Archive, Found, History, NotFound
 from redrive.outcomes.rows import Row
 from redrive.printable import counted, printable
-from redrive.settings import read_settings
+from redrive.settings import Settings, read_settings
 
 _Answer = TypeVar("_Answer", History, Found)
 
@@ -84,8 +97,8 @@ def history(
     archive, mask = Archive(settings.job), settings.mask
     mq = shows_mq(settings.job, mq=mq)
     if identity is None:
-        found = masked(archive.find(criteria, limit=limit), mask)
-        _show_found(found, criteria, mq=mq, as_json=as_json)
+        newest = masked(archive.find(criteria, limit=limit), mask)
+        _show_found(newest, criteria, mq=mq, as_json=as_json)
         return
     answer = archive.history(identity)
     if isinstance(answer, NotFound):
@@ -111,23 +124,25 @@ def print_history(answer: History, *, mq: bool) -> None:
         lines.print(Text(printable(f"  {line}")))
     lines.print()
     _print_outcomes(answer.outcomes, mq=mq)
-    lines.print(Text(printable(f"next: {_next(answer)}"), style="bold"))
+    due = answer.next.due
+    when = "" if due is None else f", due {due_text(due)} ({clock(due)})"
+    lines.print(Text(printable(f"next: {answer.next.text}{when}"), style="bold"))
     print_notes(answer.notes)
 
 
-def _show_found(found: Found, criteria: Criteria, *, mq: bool, as_json: bool) -> None:
+def _show_found(newest: Found, criteria: Criteria, *, mq: bool, as_json: bool) -> None:
     if as_json:
-        outcomes = [plain(row) for row in found.outcomes]
-        content = {"outcomes": outcomes, "notes": found.notes}
+        outcomes = [plain(row) for row in newest.outcomes]
+        content = {"outcomes": outcomes, "notes": newest.notes}
         print_json(content)
         return
-    if found.outcomes:
-        _print_outcomes(found.outcomes, mq=mq, with_message=True)
+    if newest.outcomes:
+        _print_outcomes(newest.outcomes, mq=mq, with_message=True)
     else:
-        known = ", as far as could be read" if found.notes else ""
+        known = ", as far as could be read" if newest.notes else ""
         what = "No outcomes yet" if criteria == Criteria() else "No outcome matches these filters"
         click.echo(f"{what}{known}.")
-    print_notes(found.notes)
+    print_notes(newest.notes)
 
 
 def _description(row: Row, put_on: str, *, mq: bool) -> list[str]:
@@ -173,16 +188,9 @@ def _target(row: Row) -> str:
     return f"{target} (topic {topic})" if topic and topic != target else target
 
 
-def _next(answer: History) -> str:
-    due = answer.next.due
-    if due is None:
-        return answer.next.text
-    return f"{answer.next.text}, due {due_text(due)} ({clock(due)})"
-
-
-def due_text(due: datetime) -> str:
+def due_text(due: datetime, now: datetime | None = None) -> str:
     """When the next attempt is made: ``in 4 min 10 s``, or ``now``."""
-    seconds = (due - datetime.now(UTC)).total_seconds()
+    seconds = (due - (now or datetime.now(UTC))).total_seconds()
     return f"in {duration(seconds)}" if seconds > 0 else "now"
 
 
@@ -210,3 +218,110 @@ def plain(row: Row) -> dict[str, Any]:
     """A row for JSON."""
     key = row["message_key"]
     return {**row, "message_key": None if key is None else b64encode(key).decode("ascii")}
+
+
+@click.command()
+@click.argument("identity", metavar="ID")
+@config_option
+@choice_option(
+    "--body",
+    "form",
+    values=record.FORMS,
+    default="auto",
+    help_text="How to print the body; auto is by its schema, JSON, text, or else hex.",
+)
+@click.option("--all", "whole", is_flag=True, help="Print the whole body, however long it is.")
+@mq_option
+@table_options
+def show(*, identity: str, config: Path, form: str, whole: bool, mq: bool, as_json: bool) -> None:
+    """Show one dead letter: why it failed, headers, body, and its history.
+
+    \b
+    redrive show orders.dlq:0:4711
+    redrive show orders.dlq:0:4711 --body hex --all
+
+    ID is topic:partition:offset, as redrive ls prints it. The body is read from the dead-letter
+    topic or, if it was deleted there, from the topic where the message waits. A record without an
+    outcome is shown too. Values that [mask] of the settings names are shown as ***.
+
+    Exit codes: 0 shown, also without the body; 1 no such message or an error, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    settings = read_settings(config)
+    answer, record_found = find_message(settings, identity)
+    if as_json:
+        print_json(message_document(settings, answer, record_found))
+        return
+    lines = console()
+    if answer:
+        print_history(answer, mq=shows_mq(settings.job, mq=mq))
+        lines.print()
+    if isinstance(record_found, Lost):
+        lines.print(Text(f"body: {record_found.reason}", style="yellow"))
+        return
+    for line in record.lines(_view(record_found, settings), form, whole=whole):
+        lines.print(Text(line), soft_wrap=True)
+    if not answer:
+        lines.print(Text("no outcome yet: the job has not handled it", style="yellow"))
+
+
+def find_message(
+    settings: Settings, identity: str, *, of_handlers: bool = False
+) -> tuple[History | None, StoredRecord | Lost]:
+    """The masked history of a message, and its record.
+
+    The history is None if the job has not handled the record. With ``of_handlers``, which a job
+    that is restricted to some handlers implies, only topics of these have records without one.
+
+    Raises:
+        NotFoundError: There is neither an outcome nor a record.
+    """
+    archive = Archive(settings.job)
+    answer = archive.history(identity)
+    if not isinstance(answer, NotFound):
+        return masked(answer, settings.mask), archive.record(answer.last)
+    is_limited = of_handlers or settings.job.only_handlers is not None
+    if is_limited and identity.partition(":")[0] not in _topics(settings.job):
+        raise NotFoundError(answer.reason)  # no hint, which would be about other topics
+    try:
+        with open_cluster(settings.job.connection) as cluster:
+            return None, read_record(cluster, *record_place(identity))
+    except (RedriveError, TransientFault):
+        raise NotFoundError(answer.reason, hint=answer.hint) from None
+
+
+def _topics(job: JobConfiguration) -> set[str]:
+    names = (handler.identity for handler in job.handlers)
+    return {
+        topic
+        for name in names
+        for topic in (name.topic, *name.waiting_topics, name.remaining_topic)
+    }
+
+
+def message_document(
+    settings: Settings, answer: History | None, stored_record: StoredRecord | Lost
+) -> dict[str, Any]:
+    """What ``redrive show --json`` prints of what ``find_message`` found."""
+    content = document_of(answer) if answer else {"outcomes": []}
+    return {**content, "record": _in_json(stored_record, settings)}
+
+
+def _view(stored_record: StoredRecord, settings: Settings) -> RecordView:
+    registry = None if settings.registry is None else SchemaRegistry(settings.registry)
+    return RecordView.of(stored_record, settings.job.scheme_table, settings.mask, registry)
+
+
+def _in_json(stored_record: StoredRecord | Lost, settings: Settings) -> dict[str, Any]:
+    if isinstance(stored_record, Lost):
+        return {"lost": stored_record.reason}
+    view = _view(stored_record, settings)
+    header = view.profile.header
+    return {
+        **record.as_json(view),
+        "topic": stored_record.lane.topic,
+        "partition": stored_record.lane.partition,
+        "offset": stored_record.offset,
+        "dead_letter": None if header is None else header.fields(),
+        "body_hex": None if view.body is None else view.body.hex(),
+        "body": None if view.body is None else record.text_or_none(view.body),
+    }

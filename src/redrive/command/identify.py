@@ -88,42 +88,46 @@ def identify(
                 click.echo("\n".join(record.lines(view)))
             return
         records, silent = sample(cluster, topic, count)
-        found = identified(topic, records, schemes, mask)
+        identification = identified(topic, records, schemes, mask)
     print_notes(without_leader(silent))
     if as_json:
-        listed = [_scheme_as_json(one, found.count) for one in found.by_share()]
-        print_json({"topic": found.topic, "messages": found.count, "schemes": listed})
+        listed = [
+            _scheme_as_json(scheme, identification.count) for scheme in identification.by_share()
+        ]
+        print_json(
+            {"topic": identification.topic, "messages": identification.count, "schemes": listed}
+        )
     else:
-        print_lines(_lines(found))
+        print_lines(_lines(identification))
     if write is not None:
-        write.write_text(first_table(found), encoding="utf-8")
+        write.write_text(first_table(identification), encoding="utf-8")
         if not as_json:
             click.echo(
                 f"\nStarter rules are in {write}; redrive check {write} checks your changes."
             )
 
 
-def _lines(found: Identification) -> Iterator[str]:
-    if not found.count:
-        yield f"{found.topic} has no messages"
+def _lines(identification: Identification) -> Iterator[str]:
+    if not identification.count:
+        yield f"{identification.topic} has no messages"
         return
-    yield f"{found.topic}: the newest {counted(found.count, 'message')}"
-    for one in found.by_share():
+    yield f"{identification.topic}: the newest {counted(identification.count, 'message')}"
+    for scheme in identification.by_share():
         yield ""
-        yield f"{one.name}  {one.count} ({one.count / found.count:.1%})"
-        yield f"  example  {one.example}"
-        if one.name == NO_VALID_SCHEME:
-            yield f"           {one.problem or 'no header of a known scheme'}"
+        yield f"{scheme.name}  {scheme.count} ({scheme.count / identification.count:.1%})"
+        yield f"  example  {scheme.example}"
+        if scheme.name == NO_VALID_SCHEME:
+            yield f"           {scheme.problem or 'no header of a known scheme'}"
             yield "  see      docs/kafka.md, 'Your own format': describe it by [schemes.NAME]"
-            for index, line in enumerate(one.draft.splitlines()):
+            for index, line in enumerate(scheme.draft.splitlines()):
                 yield f"  {'' if index else 'draft':8} {line}"
             continue
-        if one.view is not None:
-            yield from (f"           {line}" for line in _parts(one.view))
-        yield from _names("topics", one.topics)
-        yield from _names("errors", one.errors)
-        yield from _names("groups", one.groups)
-        yield from _names("odd", one.unreadable)
+        if scheme.view is not None:
+            yield from (f"           {line}" for line in _parts(scheme.view))
+        yield from _names("topics", scheme.topics)
+        yield from _names("errors", scheme.errors)
+        yield from _names("groups", scheme.groups)
+        yield from _names("odd", scheme.unreadable)
 
 
 def _parts(view: DeadLetterView) -> Iterator[str]:
@@ -135,7 +139,7 @@ def _parts(view: DeadLetterView) -> Iterator[str]:
         shown = str(value)
         if name == "origin":
             known = (view.origin.topic, view.origin.partition, view.origin.offset)
-            place = ":".join("?" if one is None else str(one) for one in known)
+            place = ":".join("?" if number is None else str(number) for number in known)
             shown = place if any(known) else ""
         if shown:
             line = " ".join(shown.splitlines())
@@ -150,19 +154,19 @@ def _names(title: str, names: Counter[str]) -> Iterator[str]:
         yield f"  {title if not index else '':8} {line}"
 
 
-def _scheme_as_json(one: SchemeFound, of: int) -> dict[str, Any]:
-    view = asdict(one.view) if one.view is not None else {}
+def _scheme_as_json(scheme: SchemeFound, of: int) -> dict[str, Any]:
+    view = asdict(scheme.view) if scheme.view is not None else {}
     view.pop("error_stack", None)
     return {
-        "scheme": one.name,
-        "messages": one.count,
-        "share": one.count / of,
-        "example": one.example,
-        "problem": one.problem,
-        "draft": one.draft,
+        "scheme": scheme.name,
+        "messages": scheme.count,
+        "share": scheme.count / of,
+        "example": scheme.example,
+        "problem": scheme.problem,
+        "draft": scheme.draft,
         "view": view,
         **{
-            name: dict(getattr(one, name).most_common())
+            name: dict(getattr(scheme, name).most_common())
             for name in ("topics", "errors", "groups", "unreadable")
         },
     }

@@ -1,7 +1,8 @@
-"""``redrive ls`` and ``redrive groups``: the dead letters of a job, and their causes."""
+"""``redrive ls``, ``groups`` and ``ack``: dead letters, their causes, and acknowledged ones."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -23,14 +24,21 @@ from redrive.command.history import STYLES, due_text, plain
 from redrive.command.opening import Answer, ask_inventory
 from redrive.command.options import config_option, mq_option, number_option, table_options
 from redrive.command.output import print_json, print_notes, print_table
-from redrive.command.selection import none_in_words, reserve, selection_options
-from redrive.operations.durations import clock, duration
+from redrive.command.selection import none_in_words, reserve, selection_options, selection_text
+from redrive.errors import UsageError
+from redrive.operations.durations import clock, duration, parse_until
+from redrive.operations.network import open_cluster
+from redrive.operations.process import this_user
+from redrive.operations.states import acknowledgements_in_effect, write_states
+from redrive.outcomes.acknowledgements import Acknowledgement
 from redrive.outcomes.history import Next, next_steps
-from redrive.outcomes.inventory import Group, Inventory, Listing, Selection, state_of
+from redrive.outcomes.inventory import Group, Inventory, Listing, state_of
 from redrive.outcomes.rows import Row
+from redrive.outcomes.selection import Selection, State
 from redrive.printable import counted
 from redrive.settings import Settings, read_settings
 
+_REMAINING: Final = Selection(state=State.REMAINING)
 _HIDDEN: Final = ("destination", "application", "error_class", "consumer_group", "failure")
 """Fields of a group that ``[mask]`` may hide."""
 
@@ -64,13 +72,13 @@ def ls(
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    found = Letters.of(settings, selection, limit=limit, page=page)
+    letters = Letters.of(settings, selection, limit=limit, page=page)
     if as_json:
-        print_json(found.document())
+        print_json(letters.document())
         return
     mq = shows_mq(settings.job, mq=mq)
-    _show(found, selection, mq=mq, before=(page - 1) * limit)
-    print_notes(found.answer.all_notes())
+    _show(letters, selection, mq=mq, before=(page - 1) * limit)
+    print_notes(letters.answer.all_notes())
 
 
 class Letters(NamedTuple):
@@ -86,13 +94,13 @@ class Letters(NamedTuple):
         """A page of dead letters, page 1 the newest; errors as for ``Inventory.letters``."""
 
         def ask(inventory: Inventory) -> tuple[Listing, dict[str, Next]]:
-            found = inventory.letters(selection, limit=limit, skipped=(page - 1) * limit)
-            return found, next_steps(settings.job, inventory, found.letters)
+            listing = inventory.letters(selection, limit=limit, skipped=(page - 1) * limit)
+            return listing, next_steps(settings.job, inventory, listing.letters)
 
         answer = ask_inventory(settings, selection, ask)
-        found, steps = answer.found
-        letters = [settings.mask.row(row) for row in found.letters]
-        return cls(replace(found, letters=letters), steps, answer)
+        listing, steps = answer.found
+        letters = [settings.mask.row(row) for row in listing.letters]
+        return cls(replace(listing, letters=letters), steps, answer)
 
     def document(self) -> dict[str, Any]:
         """What ``redrive ls --json`` prints."""
@@ -113,9 +121,9 @@ def _next_of(step: Next | None) -> dict[str, Any]:
     return {"next": {"attempt": step.attempt, "due": clock(step.due), "rule_line": step.rule_line}}
 
 
-def _show(found: Letters, selection: Selection, *, mq: bool, before: int) -> None:
+def _show(letters: Letters, selection: Selection, *, mq: bool, before: int) -> None:
     """Prints a page; ``before`` is the number of newer messages."""
-    listing, steps, is_complete = found.listing, found.steps, not found.answer.notes
+    listing, steps, is_complete = letters.listing, letters.steps, not letters.answer.notes
     if not listing.letters and listing.total:
         click.echo(f"this page is empty: {listing.total} in all")
         return
@@ -172,12 +180,12 @@ def groups(*, config: Path, selection: Selection, limit: int, mq: bool, as_json:
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    found = Groups.of(settings, selection, limit=limit)
+    groups_ = Groups.of(settings, selection, limit=limit)
     if as_json:
-        print_json(found.document())
+        print_json(groups_.document())
         return
-    _show_groups(found, selection, mq=shows_mq(settings.job, mq=mq))
-    print_notes(found.answer.all_notes())
+    _show_groups(groups_, selection, mq=shows_mq(settings.job, mq=mq))
+    print_notes(groups_.answer.all_notes())
 
 
 class Groups(NamedTuple):
@@ -209,12 +217,12 @@ class Groups(NamedTuple):
 
         answer = ask_inventory(settings, selection, ask)
         groups, total, trends = answer.found
-        hide, found, conditions = settings.mask.text, [], []
-        for one in groups:
-            shown: dict[str, Any] = {it: hide(getattr(one, it)) for it in _HIDDEN}
-            found.append(replace(one, **shown))
-            conditions.append(one.condition() if found[-1] == one else "")
-        return cls(found, total, answer, conditions, trends)
+        hide, masked, conditions = settings.mask.text, [], []
+        for group in groups:
+            hidden: dict[str, Any] = {name: hide(getattr(group, name)) for name in _HIDDEN}
+            masked.append(replace(group, **hidden))
+            conditions.append(group.condition() if masked[-1] == group else "")
+        return cls(masked, total, answer, conditions, trends)
 
     def document(self) -> dict[str, Any]:
         """What ``redrive groups --json`` prints."""
@@ -227,19 +235,19 @@ def _trends(
 ) -> Sequence[Sequence[int]]:
     if not groups or not bars:
         return ()
-    since = min(one.first for one in groups)
-    seconds = max(1.0, (max(one.last for one in groups) - since).total_seconds() / bars)
-    trends: dict[str, list[int]] = {one.condition(): [0] * bars for one in groups}
+    since = min(group.first for group in groups)
+    seconds = max(1.0, (max(group.last for group in groups) - since).total_seconds() / bars)
+    trends: dict[str, list[int]] = {group.condition(): [0] * bars for group in groups}
     about = {"first": since, "last": since, "example": "", "acknowledged": 0, "repeated": 0}
     for row in inventory.arrivals(selection, since, seconds):
         trend = trends.get(Group.of({**row, **about}).condition())
         if trend is not None:
             trend[min(bars - 1, row["part"])] += row["n"]
-    return [trends[one.condition()] for one in groups]
+    return [trends[group.condition()] for group in groups]
 
 
-def _show_groups(found: Groups, selection: Selection, *, mq: bool) -> None:
-    groups, total, is_complete = found.groups, found.total, not found.answer.notes
+def _show_groups(listed: Groups, selection: Selection, *, mq: bool) -> None:
+    groups, total, is_complete = listed.groups, listed.total, not listed.answer.notes
     if not groups:
         click.echo(none_in_words(selection, is_complete=is_complete))
         return
@@ -282,3 +290,202 @@ def _cause(group: Group, *, mq: bool, has_exceptions: bool) -> dict[str, object]
     if group.reason is None:
         exception = reason_text(None)
     return {"exception": exception, "group": group.consumer_group, "topic": group.destination}
+
+
+# -- ack ----------------------------------------------------------------------------------------
+
+
+@click.command()
+@config_option
+@selection_options
+@click.option("--until", default="", metavar="TIME", help="When it ends: 12h, 7d, 4w, or a date.")
+@click.option("--note", default="", metavar="TEXT", help="Why they are kept.")
+@click.option("--list", "lists", is_flag=True, help="List the acknowledgements in effect.")
+@click.option("--undo", default="", metavar="ID", help="End this acknowledgement now.")
+@table_options
+def ack(
+    *,
+    config: Path,
+    selection: Selection,
+    until: str,
+    note: str,
+    lists: bool,
+    undo: str,
+    as_json: bool,
+) -> None:
+    """Acknowledge messages that remain on purpose, to suppress alerts about them.
+
+    \b
+    redrive ack --handler orders.dlq --rule 12 --until 7d --note "kept for the audit"
+    redrive ack --destq billing --until 2027-01-31 --note "ticket 4711"
+    redrive ack --list
+    redrive ack --undo 5f2ac9d0
+
+    The messages stay as they are: rules and replays treat them as before, and ls, groups and status
+    mark them. It covers those that remain now and match the options, as of redrive ls. The metrics
+    of unacknowledged messages leave them out, and so do the alerts.
+
+    Exit codes: 0 done, 1 error, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    settings = read_settings(config)
+    if lists or undo:
+        if selection != Selection() or until or note or (lists and undo):
+            raise UsageError("--list and --undo stand alone", hint="leave out the other options")
+        if lists:
+            _list_acknowledgements(settings, as_json=as_json)
+        else:
+            take_back(settings, undo, this_user())
+            if as_json:
+                print_json({"undone": undo})
+            else:
+                click.echo(f"{undo}: removed; these messages raise alerts again")
+        return
+    made, answer = acknowledge(settings, selection, operator=this_user(), until=until, note=note)
+    if as_json:
+        print_json(_acknowledgement_document(settings, made, answer.found))
+    else:
+        click.echo(
+            f"{made.id}: {counted(answer.found, 'remaining message')} acknowledged"
+            f" until {_end_text(made)} UTC; redrive ack --undo {made.id} removes it"
+        )
+        print_notes(answer.all_notes())
+
+
+class NothingRemains(UsageError):
+    """No remaining message matches."""
+
+
+def acknowledge(
+    settings: Settings, selection: Selection, *, operator: str, until: str, note: str
+) -> tuple[Acknowledgement, Answer[int]]:
+    """Acknowledge remaining messages.
+
+    ``until`` and ``note`` are the command's options. Returns the acknowledgement, and how many
+    messages it covers.
+
+    Raises:
+        NothingRemains: No message matches.
+        UsageError: The selection, the time or the note is not valid.
+    """
+    if selection.state not in {State.OPEN, State.REMAINING}:
+        raise UsageError(
+            f"--status {selection.state}: these raise no alert", hint="leave out --status"
+        )
+    if not until or not note:
+        raise UsageError("an acknowledgement needs --until and --note")
+    made = Acknowledgement(
+        id=secrets.token_hex(4),
+        operator=operator,
+        note=note,
+        made=datetime.now(UTC),
+        until=_parse_end(until),
+        selection=replace(selection, state=State.REMAINING),
+    )
+    answer = ask_inventory(settings, made.selection, lambda inventory: inventory.covered(made))
+    if not answer.found:
+        raise NothingRemains(
+            "no remaining message matches these options",
+            hint="redrive ls --status remaining lists remaining messages",
+        )
+    write_states(settings.job, [made.entry()])
+    return made, answer
+
+
+class Acknowledgements(NamedTuple):
+    """The acknowledgements in effect, each with the messages that it covers."""
+
+    pairs: Sequence[tuple[Acknowledgement, int]]
+    notes: Sequence[str]
+    """Why messages may be missing."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Those of a job; errors as for ``Inventory.covered``."""
+        current = _in_effect(settings)
+        answer = ask_inventory(
+            settings, _REMAINING, lambda inventory: [*map(inventory.covered, current)]
+        )
+        return cls([*zip(current, answer.found, strict=True)], answer.notes)
+
+    def document(self, settings: Settings) -> list[dict[str, Any]]:
+        """What ``redrive ack --list --json`` prints."""
+        return [_acknowledgement_document(settings, *pair) for pair in self.pairs]
+
+
+def _list_acknowledgements(settings: Settings, *, as_json: bool) -> None:
+    current = Acknowledgements.of(settings)
+    if as_json:
+        print_json(current.document(settings))
+        return
+    if not current.pairs:
+        click.echo("Nothing is acknowledged.")
+        return
+    hide = settings.mask.text
+    rows = [
+        {
+            "id": acknowledgement.id,
+            "messages": number,
+            "until (UTC)": _end_text(acknowledgement),
+            "by": acknowledgement.operator,
+            "note": hide(acknowledgement.note),
+            "selection": hide(selection_text(acknowledgement.selection)) or "everything",
+        }
+        for acknowledgement, number in current.pairs
+    ]
+    print_table(rows, right=["messages"], folded=["by", "note", "selection"])
+    print_notes(current.notes)
+
+
+def take_back(settings: Settings, name: str, operator: str) -> None:
+    """End an acknowledgement now; raises ``UsageError`` if it is not in effect."""
+    taken = next(
+        (acknowledgement for acknowledgement in _in_effect(settings) if acknowledgement.id == name),
+        None,
+    )
+    if taken is None:
+        raise UsageError(
+            f"no acknowledgement {name} is in effect", hint="redrive ack --list shows them"
+        )
+    write_states(settings.job, [taken.undone(operator)])
+
+
+def _in_effect(settings: Settings) -> Sequence[Acknowledgement]:
+    job = settings.job
+    with open_cluster(job.connection) as cluster:
+        current = acknowledgements_in_effect(job, cluster)
+    only = job.only_handlers
+    return [
+        acknowledgement
+        for acknowledgement in current
+        if only is None or acknowledgement.selection.handler in only
+    ]
+
+
+def _parse_end(text: str) -> datetime:
+    try:
+        return parse_until(text, datetime.now(UTC))
+    except ValueError as error:
+        raise UsageError(
+            f"--until {text} is not a future time",
+            hint="give 12h, 7d, 4w, or 2027-01-31; 0.1.0 was the last version with forever",
+        ) from error
+
+
+def _end_text(acknowledgement: Acknowledgement) -> str:
+    until = acknowledgement.until
+    return "forever" if until is None else clock(until)[:-7]
+
+
+def _acknowledgement_document(
+    settings: Settings, acknowledgement: Acknowledgement, messages: int
+) -> dict[str, Any]:
+    hide = settings.mask.text
+    return {
+        "id": acknowledgement.id,
+        "messages": messages,
+        "operator": acknowledgement.operator,
+        "note": hide(acknowledgement.note),
+        "made": acknowledgement.made,
+        "until": acknowledgement.until,
+        "selection": hide(selection_text(acknowledgement.selection)),
+    }

@@ -222,4 +222,4 @@ def _kafka_fields(
     plain = {name for name, keyword in KAFKA_PATTERNS.items() if not keyword.argument}
     reader = FieldReader(plain | rules.asked)
     fields = zip(reader.names, reader.values(message), strict=True)
-    return {name: it for name, it in fields if it is not None}
+    return {name: field for name, field in fields if field is not None}

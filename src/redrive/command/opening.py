@@ -121,6 +121,6 @@ def ask_inventory(
         partial(acknowledgements_in_effect, settings.job), settings.mask
     )
     with inventory:
-        found = question(inventory)
+        content = question(inventory)
         quarantined = count_quarantined(inventory, selection)
-    return Answer(found, notes, archive.unread(), quarantined)
+    return Answer(content, notes, archive.unread(), quarantined)

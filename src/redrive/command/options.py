@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import partial, wraps
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -34,6 +35,20 @@ def combined(*options: Callable[[Any], Any]) -> _Decorator:
         for option in reversed(options):
             command = option(command)
         return command
+
+    return add
+
+
+def parsed(name: str, parse: Callable[..., object], *options: Callable[[Any], Any]) -> _Decorator:
+    """Options that a command gets as one argument, ``name``: what ``parse`` makes of them."""
+
+    def add(command: Callable[..., Any]) -> Any:  # noqa: ANN401 - what a decorator of click takes
+        @wraps(command)
+        def with_parsed(**given: Any) -> Any:  # noqa: ANN401 - the options, and the command's own
+            chosen = {option: given.pop(option) for option in signature(parse).parameters}
+            return command(**{name: parse(**chosen)}, **given)
+
+        return combined(*options)(with_parsed)
 
     return add
 
@@ -111,21 +126,22 @@ handler_option = click.option("--handler", metavar="NAME", help="Only of this ha
 bootstrap_option = click.option(
     "--bootstrap-server", default="", metavar="HOST:PORT", help="A broker, without -c."
 )
-instance_options = combined(
-    click.option("--instance", metavar="N/M", help="Which of several instances, such as 1/2."),
-    click.option("--directory", metavar="DIR", help="The job's folder, if not the default."),
-)
-"""The options of a running job besides its file: see ``instance_settings``."""
 
 
-def instance_settings(instance: str | None, directory: str | None) -> list[Option]:
-    """The settings of ``instance_options``."""
+def _settings_of_instance(instance: str | None, directory: str | None) -> list[Option]:
     given = {"instance": instance, "directory": directory}
     return [
         Option(("application", key), f"--{key}", value) for key, value in given.items() if value
     ]
 
 
+instance_options = parsed(
+    "options",
+    _settings_of_instance,
+    click.option("--instance", metavar="N/M", help="Which of several instances, such as 1/2."),
+    click.option("--directory", metavar="DIR", help="The job's folder, if not the default."),
+)
+"""The options of a running job besides its file, as settings."""
 _topology = partial(repeated_option, "--topology", "files", metavar="[QM=]FILE")
 _DEFINITIONS: Final = "MQSC script (of QM), MQe network or bindings, or a folder of them"
 

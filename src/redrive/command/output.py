@@ -137,7 +137,7 @@ def table(
             overflow="fold",
             min_width=None if is_folded else max(len(name), *(text.cell_len for text in texts)),
         )
-        by_column.append([_Folded(one.plain, one.style) if is_folded else one for one in texts])
+        by_column.append([_Folded(text.plain, text.style) if is_folded else text for text in texts])
     for cells in zip(*by_column, strict=True):
         grid.add_row(*cells)
     return grid

@@ -8,7 +8,7 @@ one table each.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
@@ -132,11 +132,8 @@ def show(answer: WhatIf, *, as_json: bool) -> None:
 
 def _index_of(job: JobConfiguration, name: str | None, new: Path) -> int:
     """The handler of a table: the named one, the one that reads this file, or the only one."""
-    names = [handler.identity.name for handler in job.handlers]
     if name is not None:
-        if name not in names:
-            raise UsageError(f"there is no handler {name}", hint=f"there are {', '.join(names)}")
-        return names.index(name)
+        return handler_index(job, name)
     same = [
         index
         for index, handler in enumerate(job.handlers)
@@ -144,10 +141,19 @@ def _index_of(job: JobConfiguration, name: str | None, new: Path) -> int:
     ]
     if len(job.handlers) == 1 or len(same) == 1:
         return same[0] if same else 0
+    names = [handler.identity.name for handler in job.handlers]
     raise UsageError(
         f"the settings have {len(names)} handlers, and the table may be for any of them",
         hint=f"add --handler with one of {', '.join(names)}",
     )
+
+
+def handler_index(job: JobConfiguration, name: str) -> int:
+    """The index of the handler with this name; raises ``UsageError`` if there is none."""
+    names = [handler.identity.name for handler in job.handlers]
+    if name not in names:
+        raise UsageError(f"there is no handler {name}", hint=f"there are {', '.join(names)}")
+    return names.index(name)
 
 
 def with_table(config: Path, table: Path, *handlers: HandlerConfiguration) -> Settings:
@@ -156,7 +162,7 @@ def with_table(config: Path, table: Path, *handlers: HandlerConfiguration) -> Se
     Raises ``ConfigurationError``.
     """
     sections = {handler.section for handler in handlers}
-    return read_settings(config, options=[_table_option(one, table) for one in sections])
+    return read_settings(config, options=[_table_option(section, table) for section in sections])
 
 
 def _table_option(index: int, table: Path) -> Option:
@@ -195,32 +201,25 @@ def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
     job = settings.job
     if not job.handlers:
         raise UsageError("there is no rules table to try", hint="redrive resolve traces a put")
-    handlers = [one for one in job.handlers if topic in {"", one.identity.topic}]
+    handlers = [handler for handler in job.handlers if topic in {"", handler.identity.topic}]
     with open_cluster(job.connection) as cluster:
-        for one in handlers:
-            existing_topic(cluster, one.identity.topic)
+        for handler in handlers:
+            existing_topic(cluster, handler.identity.topic)
     questions = [
         # Both tables are the job's own, so the answer is what the job itself would do.
-        Question(old=job, new=job, handler=one.identity.name, over=_LIVE, mask=settings.mask)
-        for one in handlers
+        Question(old=job, new=job, handler=handler.identity.name, over=_LIVE, mask=settings.mask)
+        for handler in handlers
     ]
-    answers = [ask_with_progress(one) for one in questions]
+    answers = [ask_with_progress(question) for question in questions]
     if as_json:
-        print_json({"handlers": [document_of_table(one) for one in answers]})
+        print_json({"handlers": [document_of_table(answer) for answer in answers]})
         return
-    print_lines(_lines(answers))
-    print_notes(dict.fromkeys(note for one in answers for note in one.notes))
+    for answer in answers:
+        print_lines([*lines_of_table(answer), ""])
+    print_lines(["nothing was written, and all positions are unchanged"])
+    print_notes(dict.fromkeys(note for answer in answers for note in answer.notes))
     if job.topology:
         print_notes([_PUTS])
-
-
-def _lines(answers: list[WhatIf]) -> Iterator[str]:
-    for number, answer in enumerate(answers):
-        if number:
-            yield ""
-        yield from lines_of_table(answer)
-    yield ""
-    yield "nothing was written, and all positions are unchanged"
 
 
 def _without_file(table: Path, topic: str, bootstrap_server: str) -> Settings:

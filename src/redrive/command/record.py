@@ -67,7 +67,7 @@ def _view_parts(shown: RecordView) -> Iterator[tuple[str, str]]:
         del view["first_origin"]
     for name, value in view.items():
         if isinstance(value, dict):
-            words = " ".join(f"{key} {one}" for key, one in value.items() if one is not None)
+            words = " ".join(f"{key} {part}" for key, part in value.items() if part is not None)
             if words:
                 yield name.replace("_", " "), words
         elif value is not None:
@@ -115,15 +115,15 @@ def _body_as_text(body: bytes, cut: bytes, form: str) -> str | None:
     if form == "text":
         return text
     is_cut = len(cut) < len(body) and len(cut) > _LINE  # perhaps within a character
-    found = body_text(cut.decode("utf-8", "ignore").encode() if is_cut else cut)
-    return text if found is None and form == "json" else found
+    shown = body_text(cut.decode("utf-8", "ignore").encode() if is_cut else cut)
+    return text if shown is None and form == "json" else shown
 
 
 def hexadecimal(data: bytes) -> Iterator[str]:
     """Bytes as lines: the offset, sixteen bytes, and the same in ASCII."""
     for start in range(0, len(data), _LINE):
         part = data[start : start + _LINE]
-        text = "".join(chr(it) if 0x20 <= it < 0x7F else "." for it in part)  # noqa: PLR2004 - ASCII
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)  # noqa: PLR2004 - ASCII
         yield f"{start:08x}  {part.hex(' '):<{3 * _LINE}} {text}"
 
 

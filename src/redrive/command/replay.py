@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,19 +25,21 @@ from redrive.command.options import (
     yes_option,
 )
 from redrive.command.output import ask, print_json
-from redrive.command.replay_view import accepted_before, show_plan, show_status, show_statuses
 from redrive.command.replay_work import (
+    accepted_before,
     apply_plan,
     output_plan,
     plan_and_apply,
     planned,
-    planned_message,
     results_of_replays,
+    show_plan,
+    show_status,
+    show_statuses,
     status_with_results,
 )
 from redrive.command.selection import selection_options
 from redrive.engine.commands import To
-from redrive.engine.edits import Edit
+from redrive.engine.edits import NO_EDIT, Edit
 from redrive.errors import UsageError
 from redrive.operations.network import open_cluster
 from redrive.operations.process import this_user
@@ -45,6 +49,7 @@ from redrive.operations.replay.progress import cancel, find_replay, statuses
 from redrive.outcomes.inventory import Selection
 from redrive.printable import counted, printable
 from redrive.settings import read_settings
+from redrive.topology.names import NO_NAMES
 
 _limit = number_option("--limit", "Maximum messages, oldest failure first.")
 _rate = click.option("--rate", metavar="N/s", help="Messages a second, such as 50/s.")
@@ -68,45 +73,72 @@ _to = combined(
     ),
 )
 _identity = click.argument("identity", metavar="ID")
-_identity_or_selection = click.argument("identity", metavar="[ID]", required=False)
+_identity_or_selection = click.argument("identity", metavar="[ID]", default="")
+_in_editor = click.option(
+    "--edit", "is_edited", is_flag=True, help="Edit the message in $VISUAL or $EDITOR."
+)
 _plan_id = click.argument("plan_id", metavar="PLAN")
 
 
-def _carry_out(
-    order: Order,
-    *,
-    config: Path,
-    mq: bool,
-    as_json: bool,
-    selection: Selection | None = None,
-    identity: str | None = None,
-    limit: int | None = None,
-    output: Path | None = None,
+def _acting(
+    group: click.Group,
+    name: str,
+    *options: Callable[..., Any],
+    to: To | None = None,
     only_plans: bool = False,
-    purpose: str = "",
-    yes: bool = False,
-    is_edited: bool = False,
-) -> None:
-    settings, selection = read_settings(config), selection or Selection()
-    mq = shows_mq(settings.job, mq=mq)
-    if is_edited and identity is not None:
-        with edited_file(identity) as path:
-            editor = partial(edit_with, path, identity)
-            of_one = replace(selection, message=identity)
-            found = planned_message(settings, of_one, order, editor)
-            if found.count and not found.order.edit:
+) -> Callable[[Callable[[], None]], click.Command]:
+    """Add a command that plans what to do with messages and, unless it only plans, does it.
+
+    The decorated function has its help. Without ``to`` the options say where the messages go.
+    """
+
+    @combined(*options, _shown if only_plans else _applied)
+    def act(
+        *,
+        config: Path,
+        mq: bool,
+        as_json: bool,
+        selection: Selection | None = None,
+        identity: str = "",
+        limit: int | None = None,
+        output: Path | None = None,
+        purpose: str = "",
+        yes: bool = False,
+        rate: str | None = None,
+        edit: Edit = NO_EDIT,
+        is_edited: bool = False,
+        **target: str,
+    ) -> None:
+        if edit and is_edited:
+            raise UsageError(
+                "--edit cannot be combined with --set-header, --drop-header or --json-patch",
+                hint="make these changes in the editor",
+            )
+        kind, queue = (to, NO_NAMES) if to is not None else parse_target(target["to"])
+        order = Order(
+            to=kind,
+            target=queue,
+            keeps_header=kind is To.QUEUE and target["header"] == "keep",
+            rate=None if rate is None else parse_rate(rate),
+            edit=edit,
+        )
+        settings = read_settings(config)
+        mq = shows_mq(settings.job, mq=mq)
+        selection = replace(selection or Selection(), message=identity)
+        with edited_file(identity) if is_edited else nullcontext() as file:
+            editor = None if file is None else partial(edit_with, file, identity)
+            plan = planned(settings, selection, order, limit=limit, editor=editor)
+            if is_edited and plan.count and not plan.order.edit:
                 click.echo(f"{identity} is unchanged: nothing is sent")
+            elif only_plans or output is not None:
+                output_plan(plan, output, mq=mq, as_json=as_json)
             else:
-                plan_and_apply(settings.job, found, purpose, mq=mq, yes=yes, as_json=as_json)
-        return
-    if identity is None:
-        found = planned(settings, selection, order, limit)
-    else:
-        found = planned_message(settings, replace(selection, message=identity), order)
-    if only_plans or output is not None:
-        output_plan(found, output, mq=mq, as_json=as_json)
-    else:
-        plan_and_apply(settings.job, found, purpose, mq=mq, yes=yes, as_json=as_json)
+                plan_and_apply(settings.job, plan, purpose, mq=mq, yes=yes, as_json=as_json)
+
+    def add(described: Callable[[], None]) -> click.Command:
+        return group.command(name, help=described.__doc__, hidden=name == "message")(act)
+
+    return add
 
 
 class _MessageGroup(click.Group):
@@ -158,15 +190,10 @@ def replay() -> None:
     """  # noqa: D301 - \b keeps click from wrapping the examples
 
 
-@replay.command()
-@selection_options
-@_to
-@_rate
-@_limit
-@edit_options
-@_output
-@_shown
-def plan(*, to: str, header: str, rate: str | None, edit: Edit, **given: Any) -> None:  # noqa: ANN401
+@_acting(
+    replay, "plan", selection_options, _to, _rate, _limit, edit_options, _output, only_plans=True
+)
+def plan() -> None:
     """Plan a replay: which messages, where to, and warnings. Nothing is changed.
 
     \b
@@ -175,34 +202,20 @@ def plan(*, to: str, header: str, rate: str | None, edit: Edit, **given: Any) ->
 
     The filters are those of redrive ls.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    _carry_out(_order(to, header, rate, edit), only_plans=True, **given)
 
 
-@replay.command()
-@_identity_or_selection
-@selection_options
-@_to
-@_rate
-@_limit
-@edit_options
-@_applied
-def now(*, to: str, header: str, rate: str | None, edit: Edit, **given: Any) -> None:  # noqa: ANN401
+@_acting(replay, "now", _identity_or_selection, selection_options, _to, _rate, _limit, edit_options)
+def now() -> None:
     """Plan a replay, show it, ask, and apply it.
 
     \b
     redrive replay now --reason MQRC_Q_FULL
     redrive replay now --older-than 1h --to rules --yes --because "ticket 4711"
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    _carry_out(_order(to, header, rate, edit), **given)
 
 
-@replay.command(hidden=True)
-@_identity
-@_to
-@edit_options
-@click.option("--edit", "is_edited", is_flag=True, help="Edit the message in $VISUAL or $EDITOR.")
-@_applied
-def message(*, to: str, header: str, edit: Edit, is_edited: bool, **given: Any) -> None:  # noqa: ANN401
+@_acting(replay, "message", _identity, _to, edit_options, _in_editor)
+def message() -> None:
     """Replay one message.
 
     \b
@@ -212,22 +225,6 @@ def message(*, to: str, header: str, edit: Edit, is_edited: bool, **given: Any) 
     --edit opens the message as the replay would put it, with headers as lines and the value as text
     or indented JSON, shows your changes, asks, and sends it. Without a change nothing is sent.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    if edit and is_edited:
-        raise UsageError(
-            "--edit cannot be combined with --set-header, --drop-header or --json-patch",
-            hint="make these changes in the editor",
-        )
-    _carry_out(_order(to, header, None, edit), is_edited=is_edited, **given)
-
-
-def _order(to: str, header: str, rate: str | None, edit: Edit) -> Order:
-    kind, target = parse_target(to)
-    keeps_header = header == "keep" and kind is To.QUEUE
-    return Order(to=kind, target=target, keeps_header=keeps_header, rate=_rate_of(rate), edit=edit)
-
-
-def _rate_of(rate: str | None) -> float | None:
-    return None if rate is None else parse_rate(rate)
 
 
 # -- every kind of plan ------------------------------------------------------------------------
@@ -250,17 +247,17 @@ def apply(
 
     Exit codes: 0 done, 1 cancelled or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    job, found = read_settings(config).job, ReplayPlan.read(file)
+    job, plan = read_settings(config).job, ReplayPlan.read(file)
     with open_cluster(job.connection) as cluster:
-        before = read_accepted(job, cluster).get(found.plan)
+        before = read_accepted(job, cluster).get(plan.plan)
     if before is not None:
         click.echo(accepted_before(before), err=True)
     elif not yes and not as_json:
-        if found.created:
-            click.echo(f"Planned at {printable(found.created)}: so it was then.")
-        show_plan(found, mq=shows_mq(job, mq=mq))
+        if plan.created:
+            click.echo(f"Planned at {printable(plan.created)}: so it was then.")
+        show_plan(plan, mq=shows_mq(job, mq=mq))
     yes = yes or before is not None
-    apply_plan(job, found, purpose, wait=not no_wait, yes=yes, as_json=as_json)
+    apply_plan(job, plan, purpose, wait=not no_wait, yes=yes, as_json=as_json)
 
 
 @replay.command()
@@ -275,8 +272,8 @@ def status(*, plan_id: str, config: Path, as_json: bool) -> None:
     job = read_settings(config).job
     with open_cluster(job.connection) as cluster:
         find_replay(job, cluster, plan_id)
-        found = status_with_results(job, cluster, plan_id)
-    print_json(found.document()) if as_json else show_status(found)
+        progress = status_with_results(job, cluster, plan_id)
+    print_json(progress.document()) if as_json else show_status(progress)
 
 
 @replay.command(name="list")
@@ -289,8 +286,8 @@ def list_replays(*, config: Path, as_json: bool) -> None:
     """
     job = read_settings(config).job
     with open_cluster(job.connection) as cluster:
-        found = statuses(job, cluster, results=partial(results_of_replays, job))
-    print_json([one.document() for one in found]) if as_json else show_statuses(found)
+        replays = statuses(job, cluster, results=partial(results_of_replays, job))
+    print_json([progress.document() for progress in replays]) if as_json else show_statuses(replays)
 
 
 @replay.command(name="cancel")
@@ -308,14 +305,14 @@ def cancel_replay(*, plan_id: str, config: Path, purpose: str, yes: bool) -> Non
     job = read_settings(config).job
     with open_cluster(job.connection) as cluster:
         find_replay(job, cluster, plan_id)
-        [found] = statuses(job, cluster, plan=plan_id)
-        if by := found.replay.cancelled_by:
+        [progress] = statuses(job, cluster, plan=plan_id)
+        if by := progress.replay.cancelled_by:
             click.echo(f"replay {plan_id} was cancelled by {printable(by)} before")
             return
-        if found.is_done:
+        if progress.is_done:
             click.echo(f"replay {plan_id} is complete: nothing to cancel")
             return
-        rest = counted(found.waiting, "message")
+        rest = counted(progress.waiting, "message")
         ask(f"Cancel the rest of replay {plan_id}, at most {rest}?", yes=yes)
         cancel(job, cluster, plan_id, f"{this_user()} ({purpose})" if purpose else this_user())
     click.echo(f"replay {plan_id} is cancelled; messages already put stay put")
@@ -345,54 +342,31 @@ for _command in (apply, status, list_replays, cancel_replay):
     discard.add_command(_command)
 
 
-@discard.command(name="plan")
-@selection_options
-@_rate
-@_limit
-@_output
-@_shown
-def plan_to_discard(*, rate: str | None, **given: Any) -> None:  # noqa: ANN401
+@_acting(discard, "plan", selection_options, _rate, _limit, _output, to=To.DISCARD, only_plans=True)
+def plan_to_discard() -> None:
     """Plan which messages to discard. Nothing is changed.
 
     Example: redrive discard plan --reason MQRC_Q_FULL --older-than 30d -o plan.json
     """
-    _carry_out(Order(to=To.DISCARD, rate=_rate_of(rate)), only_plans=True, **given)
 
 
-@discard.command(name="now")
-@_identity_or_selection
-@selection_options
-@_rate
-@_limit
-@_applied
-def discard_now(*, rate: str | None, **given: Any) -> None:  # noqa: ANN401
+@_acting(discard, "now", _identity_or_selection, selection_options, _rate, _limit, to=To.DISCARD)
+def discard_now() -> None:
     """Plan which messages to discard, show the plan, ask, and apply it.
 
     Example: redrive discard now --older-than 90d --because "kept for 90 days"
     """
-    _carry_out(Order(to=To.DISCARD, rate=_rate_of(rate)), **given)
 
 
-@discard.command(name="message", hidden=True)
-@_identity
-@_applied
-def discard_message(**given: Any) -> None:  # noqa: ANN401
+@_acting(discard, "message", _identity, to=To.DISCARD)
+def discard_message() -> None:
     """Discard one message.
 
     Example: redrive discard orders.dlq:0:17 --because "a test message"
     """
-    _carry_out(Order(to=To.DISCARD), **given)
 
 
 # -- parked ------------------------------------------------------------------------------------
-
-_of_parked = combined(
-    _identity_or_selection,
-    selection_options,
-    _limit,
-    _output,
-    _applied,
-)
 
 
 @click.group()
@@ -412,9 +386,11 @@ def parked() -> None:
     """  # noqa: D301 - \b keeps click from wrapping the examples
 
 
-@parked.command(name="now")
-@_of_parked
-def retry_now(**given: Any) -> None:  # noqa: ANN401
+_of_parked = combined(_identity_or_selection, selection_options, _limit, _output)
+
+
+@_acting(parked, "now", _of_parked, to=To.ATTEMPT)
+def retry_now() -> None:
     """Make the next attempt on parked messages now, before it is due.
 
     Example: redrive parked now --reason MQRC_Q_FULL --because "the queue was emptied"
@@ -422,14 +398,11 @@ def retry_now(**given: Any) -> None:  # noqa: ANN401
     Messages parked earlier on the same partition may have to wait once more, for one interval at
     most.
     """
-    _carry_out(Order(to=To.ATTEMPT), **given)
 
 
-@parked.command(name="cancel")
-@_of_parked
-def cancel_retries(**given: Any) -> None:  # noqa: ANN401
+@_acting(parked, "cancel", _of_parked, to=To.REMAIN)
+def cancel_retries() -> None:
     """End the retries of parked messages: they remain.
 
     Example: redrive parked cancel --destq ORDERS --because "the queue is gone for good"
     """
-    _carry_out(Order(to=To.REMAIN), **given)

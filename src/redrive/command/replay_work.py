@@ -1,24 +1,36 @@
-"""Plans of replays: make and apply them, and wait until the job has carried them out."""
+"""Plans of replays: make, show and apply them, and wait until the job has carried them out."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
+from rich.console import Console
+from rich.text import Text
 
 from redrive.checkpoints.instances import Share
 from redrive.command.opening import count_quarantined, notes_about_quarantined
-from redrive.command.output import ShowProgress, ask, print_json, print_notes, progress_bar
-from redrive.command.replay_view import question, show_plan, show_status
+from redrive.command.output import (
+    ShowProgress,
+    ask,
+    console,
+    print_json,
+    print_notes,
+    print_table,
+    progress_bar,
+)
 from redrive.command.run import end_process
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import Replay, To
 from redrive.engine.edits import Content, Edit
+from redrive.engine.outcome import Result
 from redrive.errors import (
     AlreadyRunningError,
     NotFoundError,
@@ -29,18 +41,21 @@ from redrive.errors import (
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CLOSE
 from redrive.kafka.facts import ClusterFacts
-from redrive.operations.durations import clock
+from redrive.operations.durations import clock, duration
 from redrive.operations.network import open_cluster
 from redrive.operations.process import PidFile, check_directory, handling_signals, this_user
 from redrive.operations.replay.applying import accept
+from redrive.operations.replay.changes import Change
 from redrive.operations.replay.plan import Order, ReplayPlan
 from redrive.operations.replay.planning import Planner
-from redrive.operations.replay.progress import ReplayStatus, statuses
+from redrive.operations.replay.progress import ReplayStatus, statuses, target_of
 from redrive.operations.states import read_control, read_states
 from redrive.outcomes.history import Archive, NotFound
 from redrive.outcomes.inventory import Inventory, Selection, State
+from redrive.printable import counted, printable
 from redrive.settings import Settings
 from redrive.streaming.lifecycle import JobControl
+from redrive.topology.names import Names
 
 _ABOUT_OTHERS: Final = {
     State.PARKED: "parked messages are retried automatically; `redrive parked now` retries"
@@ -57,22 +72,28 @@ _LOOK: Final = 0.5
 _WITHOUT_JOB: Final = 30.0
 """Seconds without any instance after which a job counts as ended; a supervised restart is faster.
 """
+_UNITS = ("bytes", "KB", "MB", "GB", "TB")
+_STEP = 1000
+_MOST_WARNINGS = 20
+"""Maximum warnings to show: messages may name any number of missing targets."""
 
 
 def planned(
     settings: Settings,
     selection: Selection,
     order: Order,
-    limit: int | None,
     *,
+    limit: int | None = None,
     editor: Callable[[Content], Edit] | None = None,
 ) -> ReplayPlan:
     """A plan for the selected messages that remain, or are parked.
 
-    ``editor`` edits the content of the only message.
+    ``editor`` edits the content of the only message. If nothing is to be done with a message that
+    the selection names, a note says why.
 
     Raises:
         UsageError: The command does not act on messages in the selected state.
+        NotFoundError: The message that the selection names is unknown.
     """
     is_about_parked = order.to.is_about_parked
     state = State.PARKED if is_about_parked else State.REMAINING
@@ -92,7 +113,7 @@ def planned(
             quarantined = count_quarantined(inventory, selection)
             notes = (*notes, *notes_about_quarantined(quarantined))
             if not rows:
-                notes = (*notes, *_other_state_note(inventory, selection))
+                notes = (*notes, *_notes_about_others(inventory, selection))
         planner = Planner(
             job,
             cluster,
@@ -102,10 +123,13 @@ def planned(
         )
         if editor is not None and rows:
             order = replace(order, edit=editor(planner.preview.content(rows[0], order)))
-        return planner.plan(rows, order, notes=notes, mask=settings.mask).masked(settings.mask)
+        plan = planner.plan(rows, order, notes=notes, mask=settings.mask).masked(settings.mask)
+    if plan.count or not selection.message:
+        return plan
+    return replace(plan, notes=[*plan.notes, _note_about(job, selection.message)])
 
 
-def _other_state_note(inventory: Inventory, selection: Selection) -> Iterator[str]:
+def _notes_about_others(inventory: Inventory, selection: Selection) -> Iterator[str]:
     """A note if messages match the selection in the other state: parked or remaining."""
     is_about_parked = selection.state is State.PARKED
     other = State.REMAINING if is_about_parked else State.PARKED
@@ -115,81 +139,218 @@ def _other_state_note(inventory: Inventory, selection: Selection) -> Iterator[st
         yield f"messages that {where} match: use {verb} for those"
 
 
-def planned_message(
-    settings: Settings,
-    selection: Selection,
-    order: Order,
-    editor: Callable[[Content], Edit] | None = None,
-) -> ReplayPlan:
-    """A plan for one message, with a note if there is nothing to do; or ``NotFoundError``."""
-    found = planned(settings, selection, order, None, editor=editor)
-    if found.count:
-        return found
-    answer = Archive(settings.job).history(selection.message)
+def _note_about(job: JobConfiguration, message: str) -> str:
+    """A note about the last outcome of a message; raises ``NotFoundError``."""
+    answer = Archive(job).history(message)
     if isinstance(answer, NotFound):
         raise NotFoundError(answer.reason, hint=answer.hint)
     last = answer.last
     known = f"the last outcome of {answer.message} is {last['result']!r}, {clock(last['time'])} UTC"
-    note = f"{known}; redrive history {answer.message} shows more"
-    return replace(found, notes=[*found.notes, note])
+    return f"{known}; redrive history {answer.message} shows more"
+
+
+def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
+    """Print what a plan will do, and its warnings."""
+    if not plan.count:
+        state = "is parked" if plan.order.to.is_about_parked else "remains"
+        click.echo(f"Nothing to do: no such message {state}.")
+        print_notes(plan.notes)
+        return
+    count = counted(plan.count, "message")
+    click.echo(f"Plan {plan.plan}: {count}, {_size(plan.size)}, {_order(plan)}")
+    for title, parts in (
+        ("reason", plan.reasons if mq else ()),
+        ("exception", plan.exceptions),
+        ("consumer group", plan.groups),
+        ("target", plan.targets),
+        ("handler", plan.handlers),
+    ):
+        if parts:  # a plan of another program may have none
+            rows = [
+                {title: part.name, "messages": part.count, "for example": part.example}
+                for part in parts
+            ]
+            print_table(rows, folded=[title], whole=["for example"])
+    lines = console()
+    for change in plan.changes:
+        _show_change(lines, change)
+    for warning in plan.warnings[:_MOST_WARNINGS]:
+        about = f" ({counted(warning.count, 'message')})" if warning.count else ""
+        lines.print(Text(f"warning: {printable(warning.text)}{about}", style="yellow"))
+    if (more := len(plan.warnings) - _MOST_WARNINGS) > 0:
+        lines.print(Text(f"{more} more warnings: --json shows all", style="yellow"))
+    print_notes(plan.notes)
+
+
+def question(plan: ReplayPlan) -> str:
+    """The question before a plan is applied."""
+    messages = counted(plan.count, "message")
+    match plan.order.to:
+        case To.DISCARD:
+            return f"Discard {messages}?"
+        case To.ATTEMPT:
+            return f"Make the next attempt on {messages} now?"
+        case To.REMAIN:
+            return f"End the retries of {messages}?"
+        case _:
+            return f"Replay {messages} {plan.order}?"
+
+
+def accepted_before(replay: Replay) -> str:
+    """The notice about a plan that was already accepted."""
+    purpose = f" ({printable(replay.purpose)})" if replay.purpose else ""
+    who = f"{_when(replay.accepted)} from {printable(replay.operator)}{purpose}"
+    return f"The plan {replay.plan} was already accepted {who}."
+
+
+def show_status(status: ReplayStatus) -> None:
+    """Print the progress of one replay."""
+    replay = status.replay
+    rate = f", {replay.rate:g} a second" if replay.rate else ""
+    target = Names(queue=replay.queue, queue_manager=replay.queue_manager)
+    order = Order(to=replay.to, target=target, keeps_header=replay.keeps_header, edit=replay.edit)
+    click.echo(f"replay {replay.plan}: {status.state}, {printable(str(order))}{rate}")
+    click.echo(f"  accepted {_when(replay.accepted)} from {printable(replay.operator)}")
+    if replay.purpose:
+        click.echo(f"  because: {printable(replay.purpose)}")
+    if replay.cancelled_by:
+        click.echo(f"  cancelled by {printable(replay.cancelled_by)}")
+    click.echo(f"  {replay.planned} planned, {replay.instructed} accepted")
+    if replay.placed:
+        click.echo(f"  {replay.placed} already placed")
+    if status.gone:
+        gone = "were not parked" if replay.to.is_about_parked else "did not remain"
+        click.echo(f"  {status.gone} {gone} any more when it was applied")
+    for result, count in sorted(status.results.items()):
+        click.echo(f"  {count} {result}")
+    if status.results.get(Result.REMAINS) and replay.to is not To.REMAIN:
+        condition = f"replay = '{replay.plan}'"
+        click.echo(
+            f'  see why some remain: redrive groups --status remaining --where "{condition}"'
+        )
+    if status.waiting:
+        click.echo(f"  at most {status.waiting} left")
+    if not replay.is_complete and not replay.cancelled_by:
+        click.echo("  apply the plan again to go on, or cancel it")
+
+
+def show_statuses(statuses: Sequence[ReplayStatus]) -> None:
+    """Print a table of replays."""
+    if not statuses:
+        click.echo("No replays yet.")
+        return
+    rows = [
+        {
+            "replay": status.replay.plan,
+            "state": status.state,
+            "accepted": _when(status.replay.accepted),
+            "by": status.replay.operator,
+            "to": target_of(status.replay),
+            "messages": status.replay.planned,
+            "to do": status.waiting,
+            "results": ", ".join(_results(status)),
+            "because": status.replay.purpose,
+        }
+        for status in statuses
+    ]
+    print_table(rows, right=["accepted"], folded=["results", "because"], whole=["replay"])
+
+
+def _results(status: ReplayStatus) -> Iterator[str]:
+    yield from (f"{count} {result}" for result, count in sorted(status.results.items()))
+    if status.replay.placed:
+        yield f"{status.replay.placed} already placed"
+
+
+def _show_change(lines: Console, change: Change) -> None:
+    lines.print(Text(f"changes in {printable(change.message)}"), soft_wrap=True)
+    for line in change.lines:
+        style = {"-": "red", "+": "green"}.get(line[:1], "")
+        lines.print(Text(f"  {printable(line)}", style=style), soft_wrap=True)
+    if change.problem:
+        text = f"  it stays where it is: {printable(change.problem)}"
+        lines.print(Text(text, style="yellow"), soft_wrap=True)
+    elif not change.lines:
+        lines.print(Text("  nothing"))
+
+
+def _order(plan: ReplayPlan) -> str:
+    order = printable(str(plan.order))
+    if plan.order.rate is None or plan.seconds is None:
+        return order
+    return f"{order}, {plan.order.rate:g} a second: {duration(plan.seconds)}"
+
+
+def _when(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{duration((datetime.now(UTC) - moment).total_seconds())} ago"
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in _UNITS:
+        if size < _STEP or unit == _UNITS[-1]:
+            return f"{size:.0f} {unit}" if unit == _UNITS[0] else f"{size:.1f} {unit}"
+        size /= _STEP
+    raise AssertionError(count)
 
 
 def plan_and_apply(
-    job: JobConfiguration, found: ReplayPlan, purpose: str, *, mq: bool, yes: bool, as_json: bool
+    job: JobConfiguration, plan: ReplayPlan, purpose: str, *, mq: bool, yes: bool, as_json: bool
 ) -> None:
     """Show a plan, ask, and apply it; errors as for ``accept``."""
     if not as_json:
-        show_plan(found, mq=mq)
-    if found.count:
-        apply_plan(job, found, purpose, wait=True, yes=yes, as_json=as_json)
+        show_plan(plan, mq=mq)
+    if plan.count:
+        apply_plan(job, plan, purpose, wait=True, yes=yes, as_json=as_json)
     elif as_json:
-        print_json(found.document())
+        print_json(plan.document())
 
 
-def output_plan(found: ReplayPlan, output: Path | None, *, mq: bool, as_json: bool) -> None:
+def output_plan(plan: ReplayPlan, output: Path | None, *, mq: bool, as_json: bool) -> None:
     """Print a plan, and write it to ``output`` if that is named and the plan is not empty."""
-    if output is not None and found.count:
-        found.write(output)
+    if output is not None and plan.count:
+        plan.write(output)
     if as_json:
-        print_json(found.document())
+        print_json(plan.document())
         return
-    show_plan(found, mq=mq)
-    if output is not None and found.count:
+    show_plan(plan, mq=mq)
+    if output is not None and plan.count:
         click.echo(
             f"written to {output}; apply it by `redrive replay apply {output} --because ...`"
         )
 
 
 def apply_plan(
-    job: JobConfiguration, found: ReplayPlan, purpose: str, *, wait: bool, yes: bool, as_json: bool
+    job: JobConfiguration, plan: ReplayPlan, purpose: str, *, wait: bool, yes: bool, as_json: bool
 ) -> None:
     """Ask, hand a plan to the job, and wait for it if asked to; errors as for ``accept``."""
-    ask(question(found), yes=yes)
+    ask(question(plan), yes=yes)
     with open_cluster(job.connection) as cluster:
         with progress_bar("instructing") as show:
             accepted = accept(
                 job,
                 cluster,
-                found,
+                plan,
                 operator=this_user(),
                 purpose=purpose,
-                written=lambda done: show(done, found.count),
+                written=lambda done: show(done, plan.count),
             )
         if not accepted.cancelled_by and (wait or not runs(cluster, job)):
-            wait_for_completion(cluster, job, found.plan)
-        status_now = status_with_results(job, cluster, found.plan)
+            wait_for_completion(cluster, job, plan.plan)
+        status_now = status_with_results(job, cluster, plan.plan)
     print_json(status_now.document()) if as_json else show_status(status_now)
     if by := status_now.replay.cancelled_by:
         raise RedriveError(
-            f"the plan {found.plan} was cancelled by {by}",
+            f"the plan {plan.plan} was cancelled by {by}",
             hint="make another plan for the rest",
         )
 
 
 def status_with_results(job: JobConfiguration, cluster: Cluster, plan_id: str) -> ReplayStatus:
     """The progress of a replay, with the results of its messages."""
-    [found] = statuses(job, cluster, plan=plan_id, results=partial(results_of_replays, job))
-    return found
+    [progress] = statuses(job, cluster, plan=plan_id, results=partial(results_of_replays, job))
+    return progress
 
 
 def results_of_replays(job: JobConfiguration) -> dict[str, dict[str, int]]:

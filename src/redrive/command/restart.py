@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from redrive.checkpoints.tables import KeptTable
-from redrive.command.options import instance_options, instance_settings, yes_option
+from redrive.command.options import instance_options, yes_option
 from redrive.command.output import ask, print_lines
 from redrive.command.plan import ask_with_progress, show
 from redrive.command.tables import required_text
@@ -75,8 +75,7 @@ class _RestartRefusedError(RedriveError):
 def restart(
     *,
     path: Path,
-    instance: str | None,
-    directory: str | None,
+    options: Sequence[Option],
     shows_plan: bool,
     places: Sequence[str],
     digits: str | None,
@@ -104,8 +103,8 @@ def restart(
     if (places and not shows_plan) or (handler is not None and digits is None):
         raise UsageError("--over belongs to --plan, and --handler to --table")
     over = (tuple(map(Over, places)) or _WAITING) if shows_plan else ()
-    one = Restart(path, instance_settings(instance, directory), over, yes)
-    answer = one.here(timeout) if digits is None else one.with_kept(digits, handler, timeout)
+    reload = Restart(path, options, over, yes)
+    answer = reload.here(timeout) if digits is None else reload.with_kept(digits, handler, timeout)
     click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
     if answer.is_new_run:
         click.echo(_NEW_RUN)

@@ -293,8 +293,8 @@ def _check_start(settings: Settings, listen: Callable[[], None]) -> None:
             f"the job can't start: {len(problems)} problems",
             hint="fix all of them",
             diagnostics=[
-                place.finding(Severity.ERROR, "CANNOT_START", one.message, hint=one.hint)
-                for one in problems
+                place.finding(Severity.ERROR, "CANNOT_START", problem.message, hint=problem.hint)
+                for problem in problems
             ],
         )
     if problems:

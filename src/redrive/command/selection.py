@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import wraps
-from inspect import signature
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from redrive.command.options import choice_option, combined, handler_option
+from redrive.command.options import choice_option, handler_option, parsed
 from redrive.errors import UsageError
 from redrive.messages.constants import FAMILIES
 from redrive.operations.durations import parse_since
@@ -21,36 +18,6 @@ from redrive.outcomes.inventory import Selection, State
 key_option = click.option("--key", help="Only records with this key: text, or 0x and hex digits.")
 reason_option = click.option("--reason", help="Only this reason, such as 2053 or MQRC_Q_FULL.")
 _CODE: Final = re.compile("[0-9]{1,9}")
-_OPTIONS = combined(
-    choice_option(
-        "--status",
-        values=State,
-        default=State.OPEN,
-        help_text="Their state; open is parked or remaining, not quarantined.",
-    ),
-    reason_option,
-    click.option("--destq", metavar="QUEUE", help="Only messages meant for this queue."),
-    click.option(
-        "--rule", type=int, metavar="LINE", help="Only messages that this rule took last."
-    ),
-    handler_option,
-    key_option,
-    click.option("--since", metavar="TIME", help="Last outcome from: 10m, 2h, 1d, or a date."),
-    click.option("--older-than", metavar="TIME", help="Last outcome before: 10m, 2h, 1d, a date."),
-    click.option("--where", default="", metavar="SQL", help="A condition on the ledger's columns."),
-)
-
-
-def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options; the command gets them as ``selection``."""
-
-    @wraps(command)
-    def selecting(**given: Any) -> Any:  # noqa: ANN401 - the options here, and the command's own
-        chosen = {name: given.pop(name) for name in signature(parse_selection).parameters}
-        return command(selection=parse_selection(**chosen), **given)
-
-    added: Callable[..., Any] = _OPTIONS(selecting)
-    return added
 
 
 def parse_selection(
@@ -79,6 +46,29 @@ def parse_selection(
     )
 
 
+selection_options = parsed(
+    "selection",
+    parse_selection,
+    choice_option(
+        "--status",
+        values=State,
+        default=State.OPEN,
+        help_text="Their state; open is parked or remaining, not quarantined.",
+    ),
+    reason_option,
+    click.option("--destq", metavar="QUEUE", help="Only messages meant for this queue."),
+    click.option(
+        "--rule", type=int, metavar="LINE", help="Only messages that this rule took last."
+    ),
+    handler_option,
+    key_option,
+    click.option("--since", metavar="TIME", help="Last outcome from: 10m, 2h, 1d, or a date."),
+    click.option("--older-than", metavar="TIME", help="Last outcome before: 10m, 2h, 1d, a date."),
+    click.option("--where", default="", metavar="SQL", help="A condition on the ledger's columns."),
+)
+"""For every command that lists dead letters: a ``Selection``."""
+
+
 def reserve(*, is_complete: bool) -> str:
     """The suffix of a number that may be too low."""
     return "" if is_complete else ", as far as could be read"
@@ -87,12 +77,12 @@ def reserve(*, is_complete: bool) -> str:
 def none_in_words(selection: Selection, *, is_complete: bool) -> str:
     """The text for an empty list."""
     if selection.is_narrowed:
-        found = "No dead letter matches these filters"
+        text = "No dead letter matches these filters"
     elif selection.state is State.OPEN:
-        found = "No dead letters are parked or remain"
+        text = "No dead letters are parked or remain"
     else:
-        found = "No such dead letter"
-    return f"{found}{reserve(is_complete=is_complete)}."
+        text = "No such dead letter"
+    return f"{text}{reserve(is_complete=is_complete)}."
 
 
 def selection_text(selection: Selection) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import click
 from rich.console import Group, RenderableType
@@ -20,19 +20,14 @@ from rich.text import Text
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.other_applications import notes_about_others, who_runs
 from redrive.checkpoints.registry import vacant_shares
-from redrive.command.options import (
-    config_option,
-    instance_options,
-    instance_settings,
-    table_options,
-)
+from redrive.command.history import due_text
+from redrive.command.options import config_option, instance_options, table_options
 from redrive.command.output import console, print_json, print_uncut, table
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import read_topics, sources_of
 from redrive.engine.outcome import Result
 from redrive.errors import TransientFault, UsageError
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.deadline import CONNECT
 from redrive.operations.channel import HeldMessages, held_messages
 from redrive.operations.durations import clock, duration
 from redrive.operations.retention import Waiting, expiring_of
@@ -59,7 +54,9 @@ from redrive.outcomes.status import (
     status_of,
 )
 from redrive.printable import printable
-from redrive.settings import Settings, read_settings_for_lookup
+from redrive.settings import Option, Settings, read_settings_for_lookup
+
+_Answer = TypeVar("_Answer")
 
 _REFRESH: Final = 2.0
 """Seconds between two updates with ``--watch``."""
@@ -81,8 +78,7 @@ def status(
     context: click.Context,
     /,
     config: Path,
-    instance: str | None,
-    directory: str | None,
+    options: Sequence[Option],
     *,
     as_json: bool,
     watch: bool,
@@ -110,7 +106,7 @@ def status(
     if check and watch:
         raise UsageError("--check runs once", hint="leave out --watch")
     # A changed table may be broken: the job refused it, which status has to report.
-    settings = read_settings_for_lookup(config, options=instance_settings(instance, directory))
+    settings = read_settings_for_lookup(config, options=options)
     if watch:
         _watch(settings, as_json=as_json)
         return
@@ -162,21 +158,33 @@ class StatusView:
         """
         job = settings.job
         read = partial(acknowledgements_in_effect, job)
-        found = status_of(job, acknowledgements=read, rates=rates, now=now, mask=settings.mask)
+        current = status_of(job, acknowledgements=read, rates=rates, now=now, mask=settings.mask)
         reported = read_supervision(supervision_file(job))
         if reported is not None and job.only_handlers is not None:
             reported = reported.restricted_to(job)
-        remains = found.instances is not None and any(it.remaining.number for it in found.handlers)
+        remains = current.instances is not None and any(
+            handler.remaining.number for handler in current.handlers
+        )
         is_refused = reported is not None and bool(reported.refused)
         looks = next_looks(job) if remains and not is_refused else {}
-        expiring = () if found.instances is None else expiring_of(job, found.time.timestamp())
+        expiring = () if current.instances is None else expiring_of(job, current.time.timestamp())
         if reported is not None:
             reported = reported.masked(settings.mask)
-        held = () if found.instances is None else _held(job)
-        vacant = _vacant(job) if found.instances else ()
-        others = () if found.instances is None else _notes_about_others(job)
-        hidden = _hidden(job, found, reported)
-        return cls(found, reported, looks, expiring, held, vacant, others, hidden)
+        answers = current.instances is not None
+        ask = partial(_ask, job)
+        held: Sequence[HeldMessages] = ()
+        if answers and sources_of(job):
+            held = ask(lambda cluster: held_messages(job, cluster))
+        vacant: Sequence[Share] = ()
+        if current.instances and job.share.total > 1:
+            name, topic = job.application, job.control_topic
+            vacant = ask(lambda cluster: vacant_shares(cluster, name, topic, job.share))
+        others: Sequence[str] = ()
+        if answers and job.only_handlers is None:  # others are for users of the whole job
+            topics = read_topics(job)
+            others = ask(lambda cluster: notes_about_others(cluster, job.application, topics))
+        hidden = _hidden(job, current, reported)
+        return cls(current, reported, looks, expiring, held, vacant, others, hidden)
 
     @property
     def problem(self) -> str:
@@ -250,24 +258,28 @@ class StatusView:
                 )
             for topic, why in state.stopped.items():
                 yield f"the handler of {topic} is stopped: {why}; see redrive handler list"
-        yield from (one.why_held for one in self.now.handlers if one.why_held)
+        yield from (handler.why_held for handler in self.now.handlers if handler.why_held)
         yield from map(str, self.held)
         for breaker in () if state is None else state.breakers:
             yield f"{breaker.sentence} (for {duration(now - breaker.since)})"
         for hidden in self.hidden:
             yield hidden.sentence(now)
-        for one in self.expiring:
-            yield one.sentence(now)
+        for waiting in self.expiring:
+            yield waiting.sentence(now)
 
     def as_json(self) -> dict[str, Any]:
         """The state for JSON."""
         now, puts, state = self.now, self.now.puts, self.supervision
-        names = {it: one.identity.name for one in now.handlers for it in one.identity.topics}
+        names = {
+            topic: handler.identity.name
+            for handler in now.handlers
+            for topic in handler.identity.topics
+        }
         return {
             "application": now.application,
             "time": now.time,
             "instances": now.instances,
-            "vacant": [str(one) for one in self.vacant],
+            "vacant": [*map(str, self.vacant)],
             "handlers": [_handler_as_json(handler) for handler in now.handlers],
             "puts": puts
             and {
@@ -281,43 +293,38 @@ class StatusView:
             "notes": [*now.notes, *self.others, *_missing(now, state)],
             "held": [
                 {
-                    "place": one.place or None,
-                    "waiting": one.waiting.messages,
-                    "is_exact": one.waiting.is_exact,
-                    "because": one.because,
+                    "place": held.place or None,
+                    "waiting": held.waiting.messages,
+                    "is_exact": held.waiting.is_exact,
+                    "because": held.because,
                 }
-                for one in self.held
+                for held in self.held
             ],
             "next_looks": self.next_looks,
             "expiring": [
                 {
-                    "topic": one.topic,
-                    "handler": names.get(one.topic),
-                    "at_most": one.expiring,
-                    "first": None if one.first is None else datetime.fromtimestamp(one.first, UTC),
-                    "retention": one.retention,
+                    "topic": waiting.topic,
+                    "handler": names.get(waiting.topic),
+                    "at_most": waiting.expiring,
+                    "first": None
+                    if waiting.first is None
+                    else datetime.fromtimestamp(waiting.first, UTC),
+                    "retention": waiting.retention,
                 }
-                for one in self.expiring
+                for waiting in self.expiring
             ],
-            "hidden": [asdict(one) for one in self.hidden],
+            "hidden": [*map(asdict, self.hidden)],
             "problem": self.problem,
             "supervision": state and asdict(state),
         }
 
 
-def _held(job: JobConfiguration) -> Sequence[HeldMessages]:
-    if not sources_of(job):
-        return ()
+def _ask(
+    job: JobConfiguration, question: Callable[[Cluster], Sequence[_Answer]]
+) -> Sequence[_Answer]:
+    """The broker's answer; empty if it does not answer in time."""
     with Cluster(job.connection) as cluster, suppress(TransientFault):
-        return held_messages(job, cluster)
-    return ()
-
-
-def _vacant(job: JobConfiguration) -> Sequence[Share]:
-    if job.share.total == 1:
-        return ()
-    with Cluster(job.connection) as cluster, suppress(TransientFault):
-        return vacant_shares(cluster, job.application, job.control_topic, job.share)
+        return question(cluster)
     return ()
 
 
@@ -327,17 +334,9 @@ def _hidden(
     """What is hidden now, and on other topics of the job what it reports."""
     seconds = now.time.timestamp()
     known = () if reported is None or reported.is_dead(seconds) else reported.hidden
-    handled = {topic for one in now.handlers for topic in one.identity.topics}
-    others = [one for one in known if one.topic not in handled or now.instances is None]
+    handled = {topic for handler in now.handlers for topic in handler.identity.topics}
+    others = [records for records in known if records.topic not in handled or now.instances is None]
     return [*hidden_records(job.connection, now.hidden, known, seconds), *others]
-
-
-def _notes_about_others(job: JobConfiguration) -> Sequence[str]:
-    if job.only_handlers is not None:
-        return ()  # names and processes of others are for users of the whole job
-    with Cluster(job.connection, timeout=CONNECT) as cluster, suppress(TransientFault):
-        return notes_about_others(cluster, job.application, read_topics(job))
-    return ()
 
 
 def _title(now: Status, supervision: SupervisionState | None) -> str:
@@ -358,10 +357,7 @@ def _queues(now: Status) -> Table:
 
 
 def _queue(handler: HandlerStatus, now: datetime) -> dict[str, object]:
-    identity, oldest, due = handler.identity, handler.oldest, ""
-    if handler.next_due is not None:
-        seconds = (handler.next_due - now).total_seconds()
-        due = f"in {duration(seconds)}" if seconds > 0 else "now"
+    identity, oldest, due = handler.identity, handler.oldest, handler.next_due
     return {
         "handler": identity.name,
         "queue": f"{identity.queue}@{identity.queue_manager}".removesuffix("@"),
@@ -369,7 +365,7 @@ def _queue(handler: HandlerStatus, now: datetime) -> dict[str, object]:
         + _number_text(handler.depth),
         "parked": _count_text(handler.parked),
         "held": _number_text(handler.held),
-        "next due": due,
+        "next due": "" if due is None else due_text(due, now),
         "remaining": _count_text(handler.remaining),
         "acknowledged": _number_text(handler.acknowledged),
         "quarantined": _count_text(handler.quarantined),
@@ -392,7 +388,7 @@ def _number_text(number: int | None) -> str:
 
 def _results(now: Status) -> Table:
     deciders: list[tuple[str, HandlerStatus | PutsStatus]] = [
-        (one.identity.name, one) for one in now.handlers
+        (handler.identity.name, handler) for handler in now.handlers
     ]
     if now.puts is not None:
         deciders.append(("puts", now.puts))
@@ -400,13 +396,13 @@ def _results(now: Status) -> Table:
         {
             "handler": name,
             "result": result.value,
-            "last minute": one.last_minute.get(result, 0),
-            "last hour": one.last_hour.get(result, 0),
+            "last minute": decider.last_minute.get(result, 0),
+            "last hour": decider.last_hour.get(result, 0),
             "in all": total,
         }
-        for name, one in deciders
+        for name, decider in deciders
         for result in Result
-        if (total := one.totals.get(result, 0))
+        if (total := decider.totals.get(result, 0))
     ]
     return table(rows)
 
@@ -430,8 +426,8 @@ def _missing(now: Status, state: SupervisionState | None) -> Iterator[str]:
             yield f"the dead-letter topic {handler.identity.topic} does not exist yet"
 
 
-def _results_as_json(one: HandlerStatus | PutsStatus) -> dict[str, Any]:
-    return {"last_minute": one.last_minute, "last_hour": one.last_hour, "in_all": one.totals}
+def _results_as_json(flows: HandlerStatus | PutsStatus) -> dict[str, Any]:
+    return {"last_minute": flows.last_minute, "last_hour": flows.last_hour, "in_all": flows.totals}
 
 
 def _handler_as_json(handler: HandlerStatus) -> dict[str, Any]:

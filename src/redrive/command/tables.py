@@ -54,19 +54,19 @@ def tables(
     if context.invoked_subcommand is not None:
         return
     job = _job(context, None)
-    found = tables_of(job)
-    listed = [one for one in found.tables if handler in (None, one.handler)]
+    ran = tables_of(job)
+    listed = [table for table in ran.tables if handler in (None, table.handler)]
     counted, notes = hits_of(job, listed) if hits else ({}, ())
-    notes = (*found.notes, *notes)
+    notes = (*ran.notes, *notes)
     if as_json:
         content = {
-            "tables": [table_document(one, found, counted) for one in listed],
+            "tables": [table_document(kept, ran, counted) for kept in listed],
             "complete": not notes,
             "notes": notes,
         }
         print_json(content)
         return
-    _show(listed, found, counted, hits=hits)
+    _show(listed, ran, counted, hits=hits)
     print_notes(notes)
 
 
@@ -97,8 +97,8 @@ def show(
     Exit codes: 0 shown, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     job = _job(context, config)
-    found = tables_of(job)
-    kept = found.find(digits, handler)
+    ran = tables_of(job)
+    kept = ran.find(digits, handler)
     text = required_text(kept)
     if raw:
         click.echo(text, nl=False)
@@ -108,12 +108,12 @@ def show(
     except EnvironmentFault as fault:
         hint = f"--raw prints the table without hits; {fault.hint}"
         raise EnvironmentFault(fault.message, hint=hint) from fault
-    notes = (*found.notes, *notes)
+    notes = (*ran.notes, *notes)
     if as_json:
-        content = {**table_document(kept, found, counted), "text": text, "notes": notes}
+        content = {**table_document(kept, ran, counted), "text": text, "notes": notes}
         print_json(content)
         return
-    current = ", active" if found.is_current(kept) else ""
+    current = ", active" if ran.is_current(kept) else ""
     described = (
         f"table {kept.hash}{current}",
         f"handler {kept.handler}, from {kept.name}",
@@ -142,24 +142,24 @@ def _job(context: click.Context, config: Path | None) -> JobConfiguration:
 
 
 def _show(
-    listed: Sequence[KeptTable], found: Tables, counted: Mapping[str, TableHits], *, hits: bool
+    listed: Sequence[KeptTable], ran: Tables, counted: Mapping[str, TableHits], *, hits: bool
 ) -> None:
     if not listed:
-        reserve = ", as far as could be read" if found.notes else ""
+        reserve = ", as far as could be read" if ran.notes else ""
         click.echo(f"No table has run{reserve}.")
         return
     rows = [
         {
-            "hash": one.hash[:SHORT_HASH],
-            "handler": one.handler,
-            "first run (UTC)": _moment(one.first_run),
-            "last run (UTC)": _moment(one.last_run),
-            "by": one.last_by,
-            "rules": len(one.layouts[-1].lines),
-            "current": "yes" if found.is_current(one) else "",
-            **(dict(zip(_HITS, _cells(counted[one.key].total), strict=True)) if hits else {}),
+            "hash": kept.hash[:SHORT_HASH],
+            "handler": kept.handler,
+            "first run (UTC)": _moment(kept.first_run),
+            "last run (UTC)": _moment(kept.last_run),
+            "by": kept.last_by,
+            "rules": len(kept.layouts[-1].lines),
+            "current": "yes" if ran.is_current(kept) else "",
+            **(dict(zip(_HITS, _cells(counted[kept.key].total), strict=True)) if hits else {}),
         }
-        for one in listed
+        for kept in listed
     ]
     print_table(rows, right=["hits"], folded=["handler", "by"])
 
@@ -186,7 +186,7 @@ def _moment(seconds: float) -> str:
 
 
 def table_document(
-    kept: KeptTable, found: Tables, counted: Mapping[str, TableHits]
+    kept: KeptTable, ran: Tables, counted: Mapping[str, TableHits]
 ) -> dict[str, Any]:
     """A table as ``redrive tables --json`` prints it; with ``counted``, also its hits."""
     hits = counted.get(kept.key)
@@ -199,7 +199,7 @@ def table_document(
         "first_by": kept.first_by,
         "last_run": datetime.fromtimestamp(kept.last_run, UTC),
         "last_by": kept.last_by,
-        "current": found.is_current(kept),
+        "current": ran.is_current(kept),
         "hits": None if hits is None else asdict(hits.total),
         "rules": [
             {"line": line, **({} if hits is None else asdict(hits.rules[number]))}

@@ -119,9 +119,9 @@ def test(
     """  # noqa: D301 - \b keeps click from wrapping the examples
     results = {path: read_tests(path, strict=not lenient) for path in files}
     if as_json:
-        print_json([_tests_document(path, it) for path, it in results.items()])
+        print_json([_tests_document(path, result) for path, result in results.items()])
     for path, tests in results.items():
-        failed = sum(not one.passed for one in tests.tests)
+        failed = sum(not table_test.passed for table_test in tests.tests)
         if update:
             if failed:
                 path.write_bytes(updated(decode_source(path.read_bytes()), tests).encode())
@@ -129,26 +129,28 @@ def test(
         elif not as_json:
             for line in _lines(path, tests):
                 click.echo(line)
-    passed = all(one.passed for tests in results.values() for one in tests.tests)
+    passed = all(table_test.passed for tests in results.values() for table_test in tests.tests)
     context.exit(0 if passed or update else 1)
 
 
 def _lines(path: Path, tests: Tests) -> Iterator[str]:
-    for one in tests.tests:
-        if not one.passed:
-            yield from _failure(one)
-    failed = sum(not one.passed for one in tests.tests)
+    for table_test in tests.tests:
+        if not table_test.passed:
+            yield from _failure(table_test)
+    failed = sum(not table_test.passed for table_test in tests.tests)
     total = f"{len(tests.tests) - failed} passed" + (f", {failed} failed" if failed else "")
     yield click.style(printable(f"{path}: {total}"), bold=True)
 
 
-def _failure(one: TableTest) -> Iterator[str]:
-    yield click.style(printable(f"{one.location}: failed: {one.name}"), fg="red")
-    yield printable(f"    message: {write_message(one.fields)}")
-    if one.expected is None:
+def _failure(table_test: TableTest) -> Iterator[str]:
+    yield click.style(printable(f"{table_test.location}: failed: {table_test.name}"), fg="red")
+    yield printable(f"    message: {write_message(table_test.fields)}")
+    if table_test.expected is None:
         yield "    no steps are expected yet; --update writes the actual ones:"
-    for index, (expected, actual) in enumerate(zip_longest(one.expected or (), one.actual)):
-        if index not in one.differences:
+    for index, (expected, actual) in enumerate(
+        zip_longest(table_test.expected or (), table_test.actual)
+    ):
+        if index not in table_test.differences:
             yield printable(f"      {_step_text(expected)}")
             continue
         if expected is not None:
@@ -173,13 +175,13 @@ def _tests_document(path: Path, tests: Tests) -> dict[str, object]:
         "table": tests.table.hash,
         "tests": [
             {
-                "name": one.name,
-                "line": one.location.line,
-                "passed": one.passed,
-                "expected": one.expected,
-                "actual": one.actual,
+                "name": table_test.name,
+                "line": table_test.location.line,
+                "passed": table_test.passed,
+                "expected": table_test.expected,
+                "actual": table_test.actual,
             }
-            for one in tests.tests
+            for table_test in tests.tests
         ],
     }
 
@@ -227,7 +229,7 @@ def read_tests(path: Path, *, strict: bool = True) -> Tests:
         UsageError: The table or a message cannot be read.
     """
     document = read_document(_text(path), str(path))
-    findings = document.diagnostics or [document.flaw(it) for it in FORM.flaws(document.data)]
+    findings = document.diagnostics or [document.flaw(flaw) for flaw in FORM.flaws(document.data)]
     if findings:
         raise ConfigurationError(f"{path} is not a file of table tests", diagnostics=findings)
     data = cast("dict[str, Any]", document.data)

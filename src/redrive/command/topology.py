@@ -28,12 +28,9 @@ from redrive.operations.definitions import read_definitions
 from redrive.operations.depths import NO_DEPTH, Depth, depths_of
 from redrive.operations.network import Network, read_network
 from redrive.operations.states import with_states
-from redrive.operations.topics import TopicCreation
+from redrive.operations.topics import PlannedTopic, TopicCreation, TopicPlan, TopicState
 from redrive.printable import counted
-from redrive.topology.dot import DEFAULT_QUEUES, dot
-from redrive.topology.files import Topology
-from redrive.topology.overview import Overview, QueueOverview, overview_of
-from redrive.topology.plan import PlannedTopic, TopicPlan, TopicState
+from redrive.topology.overview import DEFAULT_QUEUES, Overview, QueueOverview, dot, overview_of
 
 _STYLES: Final = {
     TopicState.MISSING: "green",
@@ -89,15 +86,15 @@ def show(
     For a large topology it shows totals only; --queue-manager selects a part.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if files and not bootstrap_server and config is None:
-        found = TopologyView(overview_part(read_definitions(files), queue_managers))
+        view = TopologyView(part_of(overview_of(read_definitions(files)), queue_managers))
     else:
         network = read_network(config, bootstrap_server, files)
-        found = TopologyView.of(network, queue_managers)
-    print_notes(found.notes)
+        view = TopologyView.of(network, queue_managers)
+    print_notes(view.notes)
     if as_json:
-        print_json(found.document())
+        print_json(view.document())
     else:
-        _print_sections(found.overview, found.depths)
+        _print_sections(view.overview, view.depths)
 
 
 class TopologyView(NamedTuple):
@@ -120,14 +117,14 @@ class TopologyView(NamedTuple):
             topology, depths = with_states(network).topology, depths_of(network)
         except (EnvironmentFault, TransientFault) as fault:
             notes = [f"messages were not counted: {fault.message}"]
-            return cls(overview_part(network.topology, queue_managers), notes=notes)
-        return cls(overview_part(topology, queue_managers), depths)
+            return cls(part_of(overview_of(network.topology), queue_managers), notes=notes)
+        return cls(part_of(overview_of(topology), queue_managers), depths)
 
     def document(self) -> dict[str, Any]:
         """What ``redrive topology show --json`` prints."""
         depths = {
-            topic: {"messages": one.messages, "is_exact": one.is_exact}
-            for topic, one in (self.depths or {}).items()
+            topic: {"messages": depth.messages, "is_exact": depth.is_exact}
+            for topic, depth in (self.depths or {}).items()
         }
         return {**dataclasses.asdict(self.overview), "depths": depths}
 
@@ -157,7 +154,7 @@ def draw(
 
     dot is a program of Graphviz (graphviz.org); many editors and web pages show DOT too.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    overview = overview_part(read_definitions(files), queue_managers)
+    overview = part_of(overview_of(read_definitions(files)), queue_managers)
     graph = dot(overview, queues=queues)
     if output is None:
         click.echo(graph, nl=False)
@@ -170,9 +167,8 @@ def draw(
         ) from error
 
 
-def overview_part(definitions: Topology, queue_managers: Sequence[str]) -> Overview:
+def part_of(whole: Overview, queue_managers: Sequence[str]) -> Overview:
     """The queue managers of some names, all without a name; raises ``UsageError`` if none match."""
-    whole = overview_of(definitions)
     part = whole.of(queue_managers)
     if not part.queue_managers:
         first = ", ".join(manager.name for manager in whole.queue_managers[:10])
@@ -184,51 +180,61 @@ def overview_part(definitions: Topology, queue_managers: Sequence[str]) -> Overv
 def _print_sections(overview: Overview, depths: Mapping[str, Depth] | None) -> None:
     managers = overview.queue_managers
     queues = [(manager.name, queue) for manager in managers for queue in manager.queues]
-    channels = [(manager.name, one) for manager in managers for one in manager.connections]
+    channels = [
+        (manager.name, connection) for manager in managers for connection in manager.connections
+    ]
     totals = (counted(len(managers), "queue manager"), counted(len(queues), "queue"))
     click.echo(f"{', '.join(totals)}, {len(channels)} channels and connections")
     if len(managers) > _MOST_MANAGERS:
         kinds = [
             *(f"queue managers, {manager.kind}" for manager in managers),
             *(queue.kind for _, queue in queues),
-            *(one.kind for _, one in channels),
+            *(channel.kind for _, channel in channels),
         ]
-        in_all = [{"KIND": kind, "NUMBER": str(it)} for kind, it in Counter(kinds).items()]
+        in_all = [{"KIND": kind, "NUMBER": str(count)} for kind, count in Counter(kinds).items()]
         _print_section("in all", in_all)
     else:
         rows = [
             {
-                "NAME": one.name,
-                "KIND": one.kind,
-                "DEAD-LETTER QUEUE": one.dead_letter_queue,
-                "DEFAULT TRANSMISSION QUEUE": one.default_transmission_queue,
-                "CLUSTERS": ", ".join(one.clusters),
-                "QUEUES": ", ".join(f"{it} {kind}" for kind, it in one.queues_by_kind.items()),
+                "NAME": manager.name,
+                "KIND": manager.kind,
+                "DEAD-LETTER QUEUE": manager.dead_letter_queue,
+                "DEFAULT TRANSMISSION QUEUE": manager.default_transmission_queue,
+                "CLUSTERS": ", ".join(manager.clusters),
+                "QUEUES": ", ".join(
+                    f"{count} {kind}" for kind, count in manager.queues_by_kind.items()
+                ),
             }
-            for one in managers
+            for manager in managers
         ]
         _print_section("queue managers", rows)
     if len(managers) <= _MOST_MANAGERS and len(queues) <= _MOST_QUEUES:
-        _print_section("queues", [_queue_row(*one, depths) for one in queues])
+        _print_section("queues", [_queue_row(*pair, depths) for pair in queues])
         rows = [
             {
                 "QUEUE MANAGER": manager,
-                "NAME": one.name,
-                "KIND": one.kind,
-                "LEADS TO": one.queue_manager,
-                "TRANSMISSION QUEUE": one.transmission_queue,
-                "ADDRESS": one.address,
-                "CLUSTER": ", ".join(one.clusters),
+                "NAME": connection.name,
+                "KIND": connection.kind,
+                "LEADS TO": connection.queue_manager,
+                "TRANSMISSION QUEUE": connection.transmission_queue,
+                "ADDRESS": connection.address,
+                "CLUSTER": ", ".join(connection.clusters),
             }
-            for manager, one in channels
+            for manager, connection in channels
         ]
         _print_section("channels and connections", rows)
-        for manager, one in channels:
-            if one.state:
-                click.echo(f"{one.name} of {manager} is {one.state}: {one.because}")
+        for manager, connection in channels:
+            if connection.state:
+                click.echo(
+                    f"{connection.name} of {manager} is {connection.state}: {connection.because}"
+                )
     rows = [
-        {"NAME": it.name, "QUEUE MANAGERS": _some(it.queue_managers), "QUEUES": _some(it.queues)}
-        for it in overview.clusters
+        {
+            "NAME": cluster.name,
+            "QUEUE MANAGERS": _some(cluster.queue_managers),
+            "QUEUES": _some(cluster.queues),
+        }
+        for cluster in overview.clusters
     ]
     _print_section("clusters", rows)
     if len(managers) > _MOST_MANAGERS or len(queues) > _MOST_QUEUES:
@@ -244,8 +250,8 @@ def _print_section(title: str, rows: Sequence[Mapping[str, object]]) -> None:
 def _queue_row(
     manager: str, queue: QueueOverview, depths: Mapping[str, Depth] | None
 ) -> Mapping[str, object]:
-    found = [depths[topic] for topic in queue.topics if topic in depths] if depths else []
-    messages = str(sum(found, NO_DEPTH)) if found else ""
+    waiting = [depths[topic] for topic in queue.topics if topic in depths] if depths else []
+    messages = str(sum(waiting, NO_DEPTH)) if waiting else ""
     limits = (queue.maximum_messages, queue.maximum_length)
     most, longest = ("" if limit is None else str(limit) for limit in limits)
     return {
@@ -322,8 +328,8 @@ def apply(
             lambda done: click.echo(f"{done} of {counted(count, 'topic')} created", err=True)
         )
     if as_json:
-        created = [one.topic for one in plan.missing[:count]]
-        topics = [dataclasses.asdict(one) for one in plan.topics]
+        created = [planned.topic for planned in plan.missing[:count]]
+        topics = [dataclasses.asdict(topic) for topic in plan.topics]
         print_json({"topics": topics, "created": created})
     elif count:
         click.echo(f"created {counted(count, 'topic')}")
@@ -333,7 +339,7 @@ def _show_own_partitions(job: JobConfiguration, plan: TopicPlan) -> None:
     """Print what the job's own topics take beside the planned ones."""
     from redrive.streaming.topics import count_own_partitions  # noqa: PLC0415 - slow to import
 
-    own = count_own_partitions(job, {one.topic: one.partitions for one in plan.topics})
+    own = count_own_partitions(job, {topic.topic: topic.partitions for topic in plan.topics})
     click.echo(f"the job's own topics, which it makes itself, take {counted(own, 'partition')}")
 
 
@@ -349,27 +355,27 @@ def _ask(count: int) -> None:
 def _show(plan: TopicPlan) -> None:
     rows = [
         {
-            "topic": one.topic,
+            "topic": topic.topic,
             "state": Text(
-                "to create" if one.state is TopicState.MISSING else str(one.state),
-                style=_STYLES.get(one.state, ""),
+                "to create" if topic.state is TopicState.MISSING else str(topic.state),
+                style=_STYLES.get(topic.state, ""),
             ),
-            "for": one.purpose,
-            "partitions": one.partitions,
-            "note": "; ".join(_topic_notes(one)),
+            "for": topic.purpose,
+            "partitions": topic.partitions,
+            "note": "; ".join(_topic_notes(topic)),
         }
-        for one in plan.topics
+        for topic in plan.topics
     ]
     print_table(rows)
     if not plan.missing:
         click.echo("nothing to do")
 
 
-def _topic_notes(one: PlannedTopic) -> Iterator[str]:
-    match one.state:
+def _topic_notes(topic: PlannedTopic) -> Iterator[str]:
+    match topic.state:
         case TopicState.MISSING:
-            yield from (f"{name}={value}" for name, value in one.settings.items())
+            yield from (f"{name}={value}" for name, value in topic.settings.items())
         case TopicState.DIFFERS:
-            yield from one.differences
+            yield from topic.differences
         case TopicState.UNKNOWN:
             yield "not in the definitions; kept"

@@ -26,7 +26,7 @@ from redrive.settings_file import (
     StartTable,
     SupervisionTable,
 )
-from redrive.topology.files import SourceText
+from redrive.topology.layout import SourceText
 from redrive.topology.put import QueueLimits
 
 __all__ = [

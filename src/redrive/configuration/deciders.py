@@ -24,9 +24,9 @@ from redrive.errors import ConfigurationError
 from redrive.messages import own_headers as own
 from redrive.messages.reasons import Reason
 from redrive.rules import RulesTable, is_topic_name, parse
-from redrive.topology.files import SourceText, Topology, read_topology
+from redrive.topology.files import read_topology
 from redrive.topology.kafka import KafkaResolver
-from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.layout import QueueTopic, SourceText, TopicRole, Topology, topics_of
 from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.names import put_topic
 from redrive.topology.put import Destination, Discovered, Refusal, Resolver

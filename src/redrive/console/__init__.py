@@ -5,4 +5,4 @@ A page is a document and a template; the document is what the command of the sam
 the commands do, and writes plans, acknowledgements and commands as they do.
 """
 
-__all__ = ["login_files", "logins", "oidc", "server"]
+__all__ = ["command", "server"]

@@ -1,21 +1,28 @@
-"""Access control of the console: users, their roles, and the topics of a limited role."""
+"""Access control of the console: users, roles, the topics of a limited role, and the audit."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from fnmatch import fnmatchcase
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final
 
 from fastapi import HTTPException, Request
 from starlette.responses import Response
 
 from redrive.configuration import JobConfiguration
-from redrive.errors import RedriveError
+from redrive.errors import EnvironmentFault, RedriveError
 from redrive.operations.process import this_user
+from redrive.printable import printable
 
+_AUDIT: Final = "console-audit.jsonl"
+"""Name of the audit: a file with one JSON entry a line."""
 _LONGEST_NAME: Final = 200
 
 
@@ -48,14 +55,22 @@ class Scope:
 
     def has(self, topic: str) -> bool:
         """Whether it includes a topic."""
-        return self.patterns is None or any(fnmatchcase(topic, one) for one in self.patterns)
+        return self.patterns is None or any(
+            fnmatchcase(topic, pattern) for pattern in self.patterns
+        )
 
     def restrict(self, job: JobConfiguration) -> JobConfiguration:
         """The part of a job in it: the handlers all of whose topics it includes."""
         if self.is_everything:
             return job
-        outside = {one.identity.name for one in job.handlers if not self.has(one.identity.topic)}
-        return job.restricted_to(frozenset(one.identity.name for one in job.handlers) - outside)
+        outside = {
+            handler.identity.name
+            for handler in job.handlers
+            if not self.has(handler.identity.topic)
+        }
+        return job.restricted_to(
+            frozenset(handler.identity.name for handler in job.handlers) - outside
+        )
 
     def __or__(self, other: Scope) -> Scope:
         if self.patterns is None or other.patterns is None:
@@ -97,15 +112,15 @@ class User:
     @property
     def role(self) -> Role:
         """The highest role, whatever its limits."""
-        return max((one.role for one in self.grants), default=Role.NOBODY)
+        return max((grant.role for grant in self.grants), default=Role.NOBODY)
 
     def scope(self, role: Role) -> Scope:
         """The scope in which the user has a role, or a higher one."""
-        found = _NOTHING
-        for one in self.grants:
-            if one.role >= role:
-                found |= one.scope
-        return found
+        scope_ = _NOTHING
+        for grant in self.grants:
+            if grant.role >= role:
+                scope_ |= grant.scope
+        return scope_
 
 
 def is_name(text: str) -> bool:
@@ -162,3 +177,46 @@ def needs(role: Role, *, whole_job: bool = False) -> Callable[[Request], Awaitab
             )
 
     return check
+
+
+class Audit:
+    """The audit of one job's console, a file in the folder that ``folder`` returns."""
+
+    def __init__(self, folder: Callable[[], Path]) -> None:
+        self._folder = folder
+
+    def write(self, user: User, action: str, about: str = "", because: str = "") -> None:
+        """Append an entry; raises ``EnvironmentFault`` if that fails.
+
+        An entry is written before its action, so that no action goes unrecorded.
+        """
+        entry = {
+            "time": datetime.now(UTC).isoformat(),
+            "user": printable(user.name),
+            "role": user.role.name.lower(),
+            "by": user.by.value,
+            "action": action,
+            "about": printable(about),
+            **({"because": printable(because)} if because else {}),
+        }
+        path = self._folder() / _AUDIT
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            target = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(target, json.dumps(entry).encode() + b"\n")
+            finally:
+                os.close(target)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"the audit {path} cannot be written: {error.strerror}",
+                hint="run the console as a user who may write to the job's folder",
+            ) from error
+
+    def of(self, action: str) -> Callable[[Request], Awaitable[None]]:
+        """A dependency that records a request before it is carried out."""
+
+        async def record(request: Request) -> None:
+            self.write(current_user(request), action, "/".join(request.path_params.values()))
+
+        return record

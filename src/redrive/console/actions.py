@@ -1,30 +1,33 @@
-"""What the console does: plans, their application and cancellation, acknowledgements."""
+"""What the console does: saved plans, their application and cancellation, acknowledgements."""
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
-from redrive.command.ack import NothingRemains, acknowledge, take_back
+import orjson
+
 from redrive.command.edits import replacement, written_form
-from redrive.command.replay_work import planned, planned_message, runs
+from redrive.command.ls import NothingRemains, acknowledge, take_back
+from redrive.command.replay_work import planned, runs
 from redrive.configuration import JobConfiguration
 from redrive.console.access import RefusedError, Role, Scope, User
 from redrive.console.documents import Documents
-from redrive.console.plans import SavedPlan, SavedPlans
 from redrive.engine.commands import To
 from redrive.engine.edits import NO_EDIT, Content, Edit
-from redrive.errors import RedriveError, TransientFault, UsageError
+from redrive.errors import EnvironmentFault, RedriveError, TransientFault, UsageError
 from redrive.masking import Mask
 from redrive.operations.channel import set_channels
 from redrive.operations.network import network_of_settings, open_cluster
 from redrive.operations.replay.applying import accept
 from redrive.operations.replay.entries import read_accepted
-from redrive.operations.replay.plan import Order
+from redrive.operations.replay.plan import Order, ReplayPlan
 from redrive.operations.replay.progress import cancel
 from redrive.operations.states import set_put_enabled
 from redrive.outcomes.inventory import Selection
@@ -32,6 +35,96 @@ from redrive.printable import counted
 from redrive.settings import Settings
 
 _log: Final = logging.getLogger(__name__)
+
+_FOLDER: Final = "plans"
+_PLANNED_BY: Final = "planned_by"
+"""The maker of a plan: a key that the command line ignores."""
+_ID: Final = re.compile(r"[0-9a-f]{12}")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """A plan that is not applied yet."""
+
+    plan: ReplayPlan
+    planned_by: str
+    """Who made it; empty for a file of the command line."""
+
+    def document(self) -> dict[str, Any]:
+        """The plan as a JSON object, without its messages and the values of its edit."""
+        content = self.plan.document()
+        del content["messages"]
+        content.pop("edit", None)
+        return {**content, "description": str(self.plan.order), _PLANNED_BY: self.planned_by}
+
+
+class SavedPlans:
+    """The plans in a job's folder.
+
+    ``redrive replay apply`` accepts such a file, and a file that ``redrive replay plan`` writes to
+    the folder appears in the console.
+    """
+
+    def __init__(self, job: JobConfiguration) -> None:
+        self.folder = job.directory / _FOLDER
+        self._application = job.application
+        self._only = job.only_handlers
+
+    def save(self, plan: ReplayPlan, planned_by: str) -> Path:
+        """Write a plan; raises ``EnvironmentFault`` if the folder cannot be written."""
+        path = self.folder / f"{plan.plan}.json"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            plan.write(path, **{_PLANNED_BY: planned_by})
+        except OSError as error:
+            raise EnvironmentFault(
+                f"the plan cannot be saved in {self.folder}: {error.strerror}",
+                hint="run the console as a user who may write to the job's folder",
+            ) from error
+        return path
+
+    def find(self, plan: str) -> SavedPlan | None:
+        """A plan by its id; None if unknown, or about handlers out of scope."""
+        if not _ID.fullmatch(plan):
+            return None
+        path = self.folder / f"{plan}.json"
+        saved = self._read(path) if path.is_file() else None
+        return saved if saved is not None and self._shows(saved) else None
+
+    def required(self, plan: str) -> SavedPlan:
+        """Like ``find``; raises ``UsageError`` if there is none."""
+        saved = self.find(plan)
+        if saved is None:
+            raise UsageError(f"there is no plan {plan}", hint="it may have been discarded")
+        return saved
+
+    def every(self) -> Iterator[SavedPlan]:
+        """All plans that can be read, the newest first."""
+        try:
+            files = sorted(self.folder.glob("*.json"), key=lambda path: -path.stat().st_mtime)
+        except OSError:
+            return
+        for path in files:
+            try:
+                saved = self._read(path)
+            except (UsageError, EnvironmentFault):
+                continue  # another kind of file
+            if saved.plan.application == self._application and self._shows(saved):
+                yield saved
+
+    def forget(self, plan: str) -> None:
+        """Delete the file of a plan; errors as for ``required``."""
+        self.required(plan)
+        (self.folder / f"{plan}.json").unlink(missing_ok=True)
+
+    def _shows(self, saved: SavedPlan) -> bool:
+        return self._only is None or saved.plan.messages.keys() <= self._only
+
+    @staticmethod
+    def _read(path: Path) -> SavedPlan:
+        plan = ReplayPlan.read(path)
+        maker = orjson.loads(path.read_bytes()).get(_PLANNED_BY, "")
+        return SavedPlan(plan, str(maker))
 
 
 def _has_secrets(mask: Mask, content: Content) -> bool:
@@ -73,18 +166,13 @@ class Actions:
                 hint=f"topics of this user: {', '.join(sorted(scope.patterns or ()))}",
             )
         settings = self._settings(user, Role.OPERATOR)
-        if selection.message:
-            editor = partial(replacement, edited.encode()) if edited else None
-            found = planned_message(settings, selection, order, editor)
-            if edited and found.count and not found.order.edit:
-                raise UsageError(
-                    f"{selection.message} is unchanged", hint="change it, or replay it"
-                )
-        else:
-            found = planned(settings, selection, order, None)
-        if found.count:
-            SavedPlans(settings.job).save(found, user.name)
-        return self._document(SavedPlan(found, user.name), user, settings.job)
+        editor = partial(replacement, edited.encode()) if edited and selection.message else None
+        made = planned(settings, selection, order, editor=editor)
+        if editor is not None and made.count and not made.order.edit:
+            raise UsageError(f"{selection.message} is unchanged", hint="change it, or replay it")
+        if made.count:
+            SavedPlans(settings.job).save(made, user.name)
+        return self._document(SavedPlan(made, user.name), user, settings.job)
 
     def text(self, user: User, selection: Selection, order: Order) -> dict[str, Any]:
         """A message as text to edit, as a replay would put it.
@@ -104,9 +192,11 @@ class Actions:
             texts.append(written_form(selection.message, content))
             return NO_EDIT
 
-        found = planned_message(settings, selection, order, show)
+        empty_plan = planned(settings, selection, order, editor=show)
         if not texts:
-            raise UsageError(f"{selection.message} does not remain", hint="; ".join(found.notes))
+            raise UsageError(
+                f"{selection.message} does not remain", hint="; ".join(empty_plan.notes)
+            )
         if "\r" in texts[0]:
             raise UsageError(
                 f"{selection.message} has line ends that a form does not keep",
@@ -132,7 +222,9 @@ class Actions:
         with open_cluster(job.connection) as cluster:
             accepted = read_accepted(job, cluster)
         every = SavedPlans(job).every()
-        return [self._document(one, user, job) for one in every if one.plan.plan not in accepted]
+        return [
+            self._document(saved, user, job) for saved in every if saved.plan.plan not in accepted
+        ]
 
     def apply_plan(self, plan: str, user: User, purpose: str) -> dict[str, Any]:
         """Hand a plan to the job; a thread finishes that, and ``plan`` shows the progress.
@@ -262,7 +354,7 @@ def _role(user: User, saved: SavedPlan, job: JobConfiguration) -> Role:
         names = saved.plan.messages.keys()
         return (only is None or names <= only) and _may_send(scope, saved.plan.order)
 
-    return max((one for one in Role if covers(user.scope(one))), default=Role.NOBODY)
+    return max((role for role in Role if covers(user.scope(role))), default=Role.NOBODY)
 
 
 def _parts(job: JobConfiguration, selection: Selection) -> Sequence[Selection]:

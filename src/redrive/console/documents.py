@@ -11,19 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from redrive.command.ack import Acknowledgements
 from redrive.command.channel import channel_document
 from redrive.command.explain import explanation_document
 from redrive.command.failures import shows_mq
-from redrive.command.ls import Groups, Letters
+from redrive.command.history import find_message, message_document
+from redrive.command.ls import Acknowledgements, Groups, Letters
 from redrive.command.message_file import WrittenRecord, message_fields
 from redrive.command.opening import ask_inventory
-from redrive.command.put_options import checked_at, read_queue_names
+from redrive.command.put import checked_at, read_queue_names
 from redrive.command.replay_work import results_of_replays, status_with_results
 from redrive.command.selection import options_of
-from redrive.command.show import find_message, message_document
 from redrive.command.status import StatusView
-from redrive.command.topology import TopologyView
+from redrive.command.topology import TopologyView, part_of
 from redrive.configuration.deciders import table_of
 from redrive.console.access import EVERYTHING, Scope
 from redrive.engine.outcome import COLUMNS, Kind
@@ -41,8 +40,6 @@ from redrive.outcomes.history import History, last_of
 from redrive.outcomes.inventory import Inventory, Selection, State, group_of
 from redrive.outcomes.open_letters import OPEN
 from redrive.outcomes.rows import Row
-from redrive.rules import explain as explain_message
-from redrive.rules.analysis import hidden_field
 from redrive.settings import Settings, read_settings
 
 _BARS: Final = 48
@@ -50,7 +47,7 @@ _BARS: Final = 48
 _MOST: Final = 1000
 """Maximum groups to draw routes from."""
 _COMPLETIONS: Final = 20
-_COLUMNS: Final = {one.name: one.kind for one in COLUMNS}
+_COLUMNS: Final = {column.name: column.kind for column in COLUMNS}
 _VALUE: Final = re.compile(
     r"(?P<before>(?s:.*?)\b(?P<column>\w+)\s*(?:=|<>|!=|LIKE)\s*')(?P<value>[^']*)$"
 )
@@ -83,7 +80,7 @@ class Documents:
         """What ``redrive status --json`` prints, and the outcomes of the last day by the hour."""
         settings, now = self.settings(), datetime.now(UTC)
         part = (_HOUR / _BARS).total_seconds()
-        view = StatusView.of(settings, rates=lambda it: it.rates(now - _DAY, part), now=now)
+        view = StatusView.of(settings, rates=lambda asked: asked.rates(now - _DAY, part), now=now)
         rates = view.now.rates
         return {
             **view.as_json(),
@@ -98,19 +95,19 @@ class Documents:
     def groups(self, selection: Selection, limit: int) -> dict[str, Any]:
         """What ``redrive groups --json`` prints, and trends of the groups."""
         settings = self.settings()
-        found = Groups.of(settings, selection, limit=limit, bars=_BARS // 2)
-        document = found.document()
-        for one, condition, trend in zip(
-            document["groups"], found.conditions, found.trends, strict=True
+        groups = Groups.of(settings, selection, limit=limit, bars=_BARS // 2)
+        document = groups.document()
+        for group, condition, trend in zip(
+            document["groups"], groups.conditions, groups.trends, strict=True
         ):
-            one |= {"condition": condition, "trend": trend}
+            group |= {"condition": condition, "trend": trend}
         return {**document, **_form_choices(settings)}
 
     def messages(self, selection: Selection, limit: int, page: int) -> dict[str, Any]:
         """What ``redrive ls --json`` prints."""
         settings = self.settings()
-        found = Letters.of(settings, selection, limit=limit, page=page)
-        return {**found.document(), **_form_choices(settings)}
+        letters = Letters.of(settings, selection, limit=limit, page=page)
+        return {**letters.document(), **_form_choices(settings)}
 
     def outline(self) -> dict[str, Any]:
         """What a list's page shows before its rows."""
@@ -119,35 +116,37 @@ class Documents:
     def message(self, identity: str) -> dict[str, Any]:
         """What ``redrive show --json`` prints, with ``redrive explain``."""
         settings = self.settings()
-        answer, found = find_message(settings, identity, of_handlers=True)
-        document = message_document(settings, answer, found)
+        answer, record = find_message(settings, identity, of_handlers=True)
+        document = message_document(settings, answer, record)
         outcomes = document["outcomes"]
         return {
             "message": identity,
             **document,
             "last": last_of(outcomes) if outcomes else None,
             "mq": shows_mq(settings.job, mq=False),
-            "why": _why(settings, answer, found),
+            "why": _why(settings, answer, record),
             "group": _group(answer),
         }
 
     def body(self, identity: str) -> bytes:
         """The masked body of a message; raises ``RedriveError`` if it was deleted."""
         settings = self.settings()
-        _, found = find_message(settings, identity, of_handlers=True)
-        if isinstance(found, Lost):
-            raise RedriveError(f"the body was deleted: {found.reason}")
-        return settings.mask.data(found.value or b"")
+        _, record = find_message(settings, identity, of_handlers=True)
+        if isinstance(record, Lost):
+            raise RedriveError(f"the body was deleted: {record.reason}")
+        return settings.mask.data(record.value or b"")
 
     def acknowledgements(self) -> dict[str, Any]:
         """What ``redrive ack --list --json`` prints."""
         settings = self.settings()
-        found = Acknowledgements.of(settings)
+        current = Acknowledgements.of(settings)
         rows = [
-            {**row, "chosen": _list_parameters(settings, one.selection)}
-            for row, (one, _) in zip(found.document(settings), found.pairs, strict=True)
+            {**row, "chosen": _list_parameters(settings, acknowledgement.selection)}
+            for row, (acknowledgement, _) in zip(
+                current.document(settings), current.pairs, strict=True
+            )
         ]
-        return {"acknowledgements": rows, "notes": found.notes}
+        return {"acknowledgements": rows, "notes": current.notes}
 
     def completions(self, selection: Selection) -> dict[str, Any]:
         """Completions of the condition in a selection: columns, or values of one."""
@@ -156,8 +155,8 @@ class Documents:
         if quoted is None:
             name = _NAME.fullmatch(text)
             assert name is not None, "it matches any text"
-            names = (one for one in _COLUMNS if one.startswith(name["name"]))
-            return {"completions": [name["before"] + one for one in names]}
+            names = (column for column in _COLUMNS if column.startswith(name["name"]))
+            return {"completions": [name["before"] + column for column in names]}
         column, before = quoted["column"], quoted["before"]
         if _COLUMNS.get(column) is not Kind.TEXT:
             return {"completions": []}
@@ -167,8 +166,13 @@ class Documents:
             return inventory.values(anything, column, quoted["value"], limit=_COMPLETIONS)
 
         values = ask_inventory(settings, anything, ask).found
-        shown = [one for one in values if settings.mask.text(one) == one]
-        return {"completions": ["{}{}'".format(before, one.replace("'", "''")) for one in shown]}
+        return {
+            "completions": [
+                "{}{}'".format(before, value.replace("'", "''"))
+                for value in values
+                if settings.mask.text(value) == value
+            ]
+        }
 
     def network(self, queue_manager: str) -> dict[str, Any]:
         """What ``redrive topology show --json`` prints, and the channels of one queue manager.
@@ -178,27 +182,22 @@ class Documents:
         """
         self._check_whole()
         settings = self.settings()
-        named = {one.identity.topic: one.identity.name for one in settings.job.handlers}
+        named = {handler.identity.topic: handler.identity.name for handler in settings.job.handlers}
         if settings.topology is None:
             return {"queue_managers": [], "handlers": named, **_ways(settings)}
         network = network_of_settings(self.path)
-        found = TopologyView.of(network, ())
-        part = found.overview.of([queue_manager] if queue_manager else [])
-        if not part.queue_managers:
-            known = ", ".join(one.name for one in found.overview.queue_managers[:10])
-            raise UsageError(
-                f"the topology has no queue manager {queue_manager}", hint=f"it has {known}"
-            )
-        document = found._replace(overview=part).document()
-        document |= {"notes": [*found.notes], "handlers": named, "chosen": queue_manager}
+        view = TopologyView.of(network, ())
+        part = part_of(view.overview, [queue_manager] if queue_manager else [])
+        document = view._replace(overview=part).document()
+        document |= {"notes": [*view.notes], "handlers": named, "chosen": queue_manager}
         if len(part.queue_managers) > 1:
             return document
         name = part.queue_managers[0].name
         reached_from = [
-            {"queue_manager": one.name, "name": connection.name, "kind": connection.kind}
-            for one in found.overview.queue_managers
-            for connection in one.connections
-            if connection.queue_manager == name and one.name != name
+            {"queue_manager": manager.name, "name": connection.name, "kind": connection.kind}
+            for manager in view.overview.queue_managers
+            for connection in manager.connections
+            if connection.queue_manager == name and manager.name != name
         ]
         channels, notes = _channels(network, name)
         document["notes"] += notes
@@ -227,8 +226,8 @@ class Documents:
         """What ``redrive replay list --json`` prints."""
         job = self.settings().job
         with open_cluster(job.connection) as cluster:
-            found = statuses(job, cluster, results=partial(results_of_replays, job))
-        return {"replays": [one.document() for one in found]}
+            replays = statuses(job, cluster, results=partial(results_of_replays, job))
+        return {"replays": [progress.document() for progress in replays]}
 
     def replay(self, plan: str) -> dict[str, Any]:
         """What ``redrive replay status --json`` prints."""
@@ -240,22 +239,24 @@ class Documents:
 def _list_parameters(settings: Settings, selection: Selection) -> dict[str, str] | None:
     """A selection as parameters of a list; None if they have a secret."""
     options = options_of(selection)
-    if any(settings.mask.text(one) != one for one in options.values()):
+    if any(settings.mask.text(option) != option for option in options.values()):
         return None
-    found = {name.removeprefix("--").replace("-", "_"): it for name, it in options.items()}
-    return {"status": selection.state.value, **found}
+    parameters = {
+        name.removeprefix("--").replace("-", "_"): option for name, option in options.items()
+    }
+    return {"status": selection.state.value, **parameters}
 
 
 def _form_choices(settings: Settings) -> dict[str, Any]:
     return {
         "mq": shows_mq(settings.job, mq=False),
-        "handlers": [one.identity.name for one in settings.job.handlers],
+        "handlers": [handler.identity.name for handler in settings.job.handlers],
     }
 
 
 def _channels(network: Network, name: str) -> tuple[list[Any], list[str]]:
     try:
-        return [channel_document(one) for one in channel_status(network, name, "")], []
+        return [channel_document(channel) for channel in channel_status(network, name, "")], []
     except UsageError:
         return [], []  # it sends nothing to others
     except (EnvironmentFault, TransientFault) as fault:
@@ -263,15 +264,15 @@ def _channels(network: Network, name: str) -> tuple[list[Any], list[str]]:
 
 
 def _ways(settings: Settings) -> dict[str, Any]:
-    found = Groups.of(settings, Selection(state=State.OPEN), limit=_MOST)
+    groups = Groups.of(settings, Selection(state=State.OPEN), limit=_MOST)
     counts: Counter[tuple[str, str, str]] = Counter()
-    for one in found.groups:
-        counts[one.handler, one.destination, one.consumer_group] += one.count
+    for group in groups.groups:
+        counts[group.handler, group.destination, group.consumer_group] += group.count
     ways = [
         {"handler": handler, "topic": topic, "consumer_group": group, "count": count}
         for (handler, topic, group), count in counts.most_common()
     ]
-    return {"ways": ways, "notes": found.answer.notes}
+    return {"ways": ways, "notes": groups.answer.notes}
 
 
 def _curves(rates: Sequence[Row], now: datetime, span: timedelta) -> dict[str, Any]:
@@ -303,33 +304,26 @@ def _curves(rates: Sequence[Row], now: datetime, span: timedelta) -> dict[str, A
 def _group(answer: History | None) -> str:
     if answer is None or answer.last["result"] not in set(OPEN):
         return ""
-    found = group_of(answer.last)
-    return "" if MASK in found else found
+    group = group_of(answer.last)
+    return "" if MASK in group else group
 
 
 def _why(
-    settings: Settings, answer: History | None, found: StoredRecord | Lost
+    settings: Settings, answer: History | None, stored: StoredRecord | Lost
 ) -> dict[str, Any] | None:
     """What the handler's table does with a message, rule by rule; None without its fields."""
-    if isinstance(found, Lost):
+    if isinstance(stored, Lost):
         return None
-    names = [one.identity.name for one in settings.job.handlers]
-    topics = [one.identity.topic for one in settings.job.handlers]
-    name = answer.last["handler"] if answer else ""
-    if name in names:
-        handler = settings.job.handlers[names.index(name)]
-    elif found.lane.topic in topics:
-        handler = settings.job.handlers[topics.index(found.lane.topic)]
-    else:
+    job, name = settings.job, answer.last["handler"] if answer else ""
+    by_name = [handler for handler in job.handlers if handler.identity.name == name]
+    by_topic = [handler for handler in job.handlers if handler.identity.topic == stored.lane.topic]
+    handler = next(iter(by_name or by_topic), None)
+    if handler is None:
         return None
     rules = table_of(handler)
-    record = WrittenRecord(found.key, found.value, found.headers, found.timestamp)
-    fields, problem = message_fields(record, settings.job.scheme_table, rules)
+    record = WrittenRecord(stored.key, stored.value, stored.headers, stored.timestamp)
+    fields, problem = message_fields(record, job.scheme_table, rules)
     if problem:
         return {"problem": problem, "rules": [], "turns": []}
-    shown = {key: hidden_field(settings.mask, key, it) for key, it in fields.items()}
-    explanation = explain_message(rules, fields)
-    document = explanation_document(
-        rules, shown, explanation, settings.mask, settings.job.group_topic
-    )
+    document = explanation_document(rules, fields, settings.mask, job.group_topic)
     return {"problem": "", "handler": handler.identity.name, **document}

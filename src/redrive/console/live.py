@@ -81,20 +81,20 @@ class Live:
             if look is None or began >= look.until:
                 documents = self._documents.within(scope)
                 document = await anyio.to_thread.run_sync(documents.status)
-                state = _digest(document)
+                text = orjson.dumps(
+                    _important(document), default=str, option=orjson.OPT_NON_STR_KEYS
+                )
+                state = hashlib.blake2b(text, digest_size=8).hexdigest()
                 pause = _IDLE if look is not None and look.state == state else _BUSY
                 until = began + max(pause, _SHARE * (time.monotonic() - began))
                 look = self._looks[scope] = _Look(until, document, state)
         return look
 
 
-def _digest(document: dict[str, Any]) -> str:
-    text = orjson.dumps(_important(document), default=str, option=orjson.OPT_NON_STR_KEYS)
-    return hashlib.blake2b(text, digest_size=8).hexdigest()
-
-
 def _important(value: Any) -> Any:  # noqa: ANN401 - a part of a document
     """A document without its irrelevant parts."""
     if isinstance(value, dict):
-        return {name: _important(it) for name, it in value.items() if name not in _UNIMPORTANT}
+        return {
+            name: _important(member) for name, member in value.items() if name not in _UNIMPORTANT
+        }
     return [*map(_important, value)] if isinstance(value, list) else value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+import logging
 import math
 import secrets
 import time
@@ -16,20 +17,27 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from http import HTTPStatus
-from typing import Final
+from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import Request
+from fastapi import Depends, FastAPI, Form, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
 from joserfc import jwe
 from joserfc.errors import JoseError
 from joserfc.jwk import OctKey
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
-from redrive.console.access import Grant, SignedInBy, User, is_name
-from redrive.console.oidc import IdentityProvider, Started
+from redrive.console.access import Audit, Grant, Role, SignedInBy, User, current_user, is_name
+from redrive.console.oidc import CALLBACK, STARTED, IdentityProvider, SignInRefused, Started
+from redrive.console.security import is_secure, refuse_forgery
 
 __all__ = ["Grants", "Limit", "Logins", "Proxy", "Sessions"]
 
+_log: Final = logging.getLogger(__name__)
+
+_STARTED_COOKIE: Final = "redrive-sign-in"
+_SHOWN: Final = 20
+"""Maximum groups of a user without a role that the page names."""
 SESSION_COOKIE: Final = "redrive-session"
 SIGN_IN: Final = "/sign-in"
 LIVE: Final = "/livez"
@@ -58,8 +66,11 @@ class Grants:
 
     def of(self, user: str, groups: frozenset[str]) -> tuple[Grant, ...]:
         """All grants of a user and the user's groups."""
-        found = [self.users.get(user, ()), *(self.groups.get(one, ()) for one in sorted(groups))]
-        return tuple(dict.fromkeys(one for granted in found for one in granted))
+        grants = [
+            self.users.get(user, ()),
+            *(self.groups.get(group, ()) for group in sorted(groups)),
+        ]
+        return tuple(dict.fromkeys(grant for granted in grants for grant in granted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,7 @@ class Proxy:
             values = request.headers.getlist(self.groups_header)
             if len(values) > 1:
                 return None
-            groups = frozenset(one.strip() for text in values for one in text.split(","))
+            groups = frozenset(name.strip() for text in values for name in text.split(","))
         return User(names[0], self.grants.of(names[0], groups), SignedInBy.PROXY)
 
 
@@ -109,8 +120,8 @@ class Sessions:
     def begin(self, user: User) -> str:
         """A new session; returns its id."""
         now = self.clock()
-        for one in [one for one, (_, end) in self._found.items() if end <= now]:
-            del self._found[one]
+        for session in [session for session, (_, end) in self._found.items() if end <= now]:
+            del self._found[session]
         while len(self._found) >= _MOST_SESSIONS:
             del self._found[next(iter(self._found))]
         identity = secrets.token_urlsafe(32)
@@ -141,16 +152,16 @@ class Limit:
         self._times.setdefault(key, deque(maxlen=self.most)).append(self.clock())
         if len(self._times) > _MOST_COUNTED:
             since = self.clock() - self.seconds
-            self._times = {one: found for one, found in self._times.items() if found[-1] > since}
+            self._times = {name: times for name, times in self._times.items() if times[-1] > since}
         while len(self._times) > _MOST_COUNTED:
             del self._times[next(iter(self._times))]
 
     def wait(self, key: str) -> int:
         """Seconds until another one is allowed; 0 if allowed now."""
-        found = self._times.get(key)
-        if found is None or len(found) < self.most:
+        times = self._times.get(key)
+        if times is None or len(times) < self.most:
             return 0
-        return max(0, math.ceil(found[0] + self.seconds - self.clock()))
+        return max(0, math.ceil(times[0] + self.seconds - self.clock()))
 
 
 @dataclass(slots=True)
@@ -224,14 +235,14 @@ class Logins:
         networks = (*self.forwarded_from, *(self.proxy.networks if self.proxy else ()))
         text = values[-1].rpartition(",")[2].strip() if values and _is_in(peer, networks) else peer
         try:
-            found = ipaddress.ip_address(text)
+            address = ipaddress.ip_address(text)
         except ValueError:
             return peer
-        if isinstance(found, ipaddress.IPv4Address):
-            return str(found)
-        if found.ipv4_mapped:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network(f"{found}/{_IPV6_NETWORK}", strict=False))
+        if isinstance(address, ipaddress.IPv4Address):
+            return str(address)
+        if address.ipv4_mapped:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.ip_network(f"{address}/{_IPV6_NETWORK}", strict=False))
 
     def keep(self, started: Started, seconds: float) -> str:
         """A pending sign-in as an encrypted text for its browser, which ``take`` takes once.
@@ -261,3 +272,134 @@ def too_many(wait: int) -> Response:
     content = json.dumps({"error": "too many attempts to sign in", "hint": f"wait {wait} s"})
     headers = {"Retry-After": str(wait)}
     return Response(content, HTTPStatus.TOO_MANY_REQUESTS, headers, media_type="application/json")
+
+
+# -- routes to sign in and out --------------------------------------------------------------------
+
+Page = Callable[[Request, str, Mapping[str, Any], int], HTMLResponse]
+
+
+def add_sign_in(app: FastAPI, logins: Logins, audit: Audit, page: Page) -> None:
+    """Add the routes to an application, if there is a way to sign in."""
+    if not logins.has_sign_in:
+        return
+    routes = _SignInRoutes(logins, audit, page)
+    app.get(SIGN_IN, include_in_schema=False)(routes.form)
+    protected: dict[str, Any] = {
+        "include_in_schema": False,
+        "dependencies": [Depends(refuse_forgery)],
+    }
+    if logins.tokens:
+        app.post(SIGN_IN, **protected)(routes.with_token)
+    if logins.provider:
+        app.get(f"{SIGN_IN}/start", include_in_schema=False)(routes.start)
+        app.get(CALLBACK, include_in_schema=False)(routes.finish)
+    app.post("/sign-out", **protected)(routes.sign_out)
+
+
+class _SignInRoutes:
+    def __init__(self, logins: Logins, audit: Audit, page: Page) -> None:
+        self._logins = logins
+        self._audit = audit
+        self._page = page
+
+    def form(self, request: Request) -> Response:
+        return self._form(request)
+
+    async def with_token(self, request: Request, token: Annotated[str, Form()]) -> Response:
+        user = self._logins.user_of_token(token.strip())
+        if user is None:
+            if wait := self._logins.guessed(request):
+                return self._wait(request, wait)
+            return self._form(request, "This token is unknown.", HTTPStatus.UNAUTHORIZED)
+        return self._begin_session(request, user)
+
+    async def start(self, request: Request) -> Response:
+        """Redirect a browser to the identity provider."""
+        assert self._logins.provider is not None
+        place, started = await self._logins.provider.start()
+        answer = RedirectResponse(place, HTTPStatus.SEE_OTHER)
+        # The browser returns from another site, and would not send a strict cookie.
+        answer.set_cookie(
+            _STARTED_COOKIE,
+            self._logins.keep(started, STARTED),
+            max_age=int(STARTED),
+            path=SIGN_IN,
+            httponly=True,
+            samesite="lax",
+            secure=is_secure(request),
+        )
+        return answer
+
+    async def finish(self, request: Request) -> Response:
+        """Receive a browser's return from the identity provider."""
+        assert self._logins.provider is not None
+        address = self._logins.address(request)
+        started = self._logins.take(request.cookies.get(_STARTED_COOKIE, ""))
+        try:
+            identified = await self._logins.provider.finish(started, dict(request.query_params))
+        except SignInRefused as refusal:
+            _log.warning("%s: %s", address, refusal.message)
+            return self._form(request, refusal.message, HTTPStatus.UNAUTHORIZED)
+        user = User(
+            identified.name,
+            self._logins.grants.of(identified.name, identified.groups),
+            SignedInBy.OIDC,
+        )
+        if user.role is Role.NOBODY:
+            _log.warning("%s: %s has no role", address, user.name)
+            groups = sorted(group for group in identified.groups if is_name(group))[:_SHOWN]
+            content = {"name": user.name, "groups": groups}
+            return self._page(request, "no_role.html", content, HTTPStatus.FORBIDDEN)
+        return self._begin_session(request, user)
+
+    async def sign_out(self, request: Request) -> Response:
+        self._audit.write(current_user(request), "sign out")
+        self._logins.sessions.end(request.cookies.get(SESSION_COOKIE, ""))
+        answer = RedirectResponse(f"{SIGN_IN}?out=1", HTTPStatus.SEE_OTHER)
+        answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
+        return answer
+
+    def _begin_session(self, request: Request, user: User) -> Response:
+        """Begin a session, and end an earlier one of this browser."""
+        key = f"user {user.name}"
+        if wait := self._logins.sign_ins.wait(key):
+            return self._wait(request, wait)
+        self._logins.sign_ins.count(key)
+        self._audit.write(user, "sign in")
+        self._logins.sessions.end(request.cookies.get(SESSION_COOKIE, ""))
+        # A redirect would count as coming from the identity provider, like the request that it
+        # answers, and the browser would not send the strict cookie.
+        is_back = user.by is SignedInBy.OIDC
+        answer: Response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        if is_back:
+            answer = self._page(request, "signed_in.html", {}, 200)
+        answer.set_cookie(
+            SESSION_COOKIE,
+            self._logins.sessions.begin(user),
+            max_age=SESSION_SECONDS,
+            httponly=True,
+            samesite="strict",
+            secure=is_secure(request),
+        )
+        if is_back:
+            answer.delete_cookie(_STARTED_COOKIE, path=SIGN_IN, httponly=True, samesite="lax")
+        return answer
+
+    def _wait(self, request: Request, wait: int) -> Response:
+        text = "Too many attempts to sign in: try again in a minute."
+        answer = self._form(request, text, HTTPStatus.TOO_MANY_REQUESTS)
+        answer.headers["Retry-After"] = str(wait)
+        return answer
+
+    def _form(self, request: Request, problem: str = "", status: int = 200) -> HTMLResponse:
+        provider = self._logins.provider
+        is_out = "out" in request.query_params
+        content = {
+            "problem": problem,
+            "has_tokens": bool(self._logins.tokens),
+            "provider": provider.settings.issuer if provider else "",
+            "is_out": is_out,
+            "sign_out": provider.sign_out_address() if provider and is_out else "",
+        }
+        return self._page(request, "signin.html", content, status)

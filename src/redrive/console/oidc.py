@@ -110,8 +110,8 @@ class _Metadata:
 
     def address(self, name: str) -> str:
         """One of its addresses; empty if it has none."""
-        found = self.document.get(name)
-        return found if isinstance(found, str) else ""
+        value = self.document.get(name)
+        return value if isinstance(value, str) else ""
 
 
 class IdentityProvider:
@@ -186,10 +186,10 @@ class IdentityProvider:
         )
 
     async def _current_metadata(self) -> _Metadata:
-        found = self._metadata
-        if found is None or self._clock() - found.at > _KEPT:
-            found = self._metadata = await self._discover()
-        return found
+        metadata = self._metadata
+        if metadata is None or self._clock() - metadata.at > _KEPT:
+            metadata = self._metadata = await self._discover()
+        return metadata
 
     async def _discover(self) -> _Metadata:
         issuer = self.settings.issuer
@@ -297,9 +297,9 @@ class IdentityProvider:
         return name
 
     def _groups(self, claims: Mapping[str, Any]) -> frozenset[str]:
-        found = claims.get(self.settings.groups_claim, [])
-        groups = [found] if isinstance(found, str) else found
-        if not isinstance(groups, list) or not all(isinstance(one, str) for one in groups):
+        claimed = claims.get(self.settings.groups_claim, [])
+        groups = [claimed] if isinstance(claimed, str) else claimed
+        if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
             raise _refusal(f"{self.settings.groups_claim} of the ID token is not a list of names")
         return frozenset(groups)
 
@@ -316,9 +316,11 @@ class IdentityProvider:
             async with (
                 asyncio.timeout(ANSWER),
                 httpx.AsyncClient(timeout=ANSWER) as client,
-                client.stream(method, place, headers={"Accept": "application/json"}, **more) as it,
+                client.stream(
+                    method, place, headers={"Accept": "application/json"}, **more
+                ) as answer,
             ):
-                async for part in it.aiter_bytes():
+                async for part in answer.aiter_bytes():
                     content += part
                     if len(content) > _LARGEST:
                         raise self._fault("its answer does not end", "check its log")
@@ -330,7 +332,7 @@ class IdentityProvider:
             document = orjson.loads(content)
         except ValueError:
             document = None
-        return it.status_code, document if isinstance(document, dict) else {}
+        return answer.status_code, document if isinstance(document, dict) else {}
 
     def _fault(self, what: str, hint: str) -> EnvironmentFault:
         return EnvironmentFault(

@@ -166,19 +166,19 @@ def curve(values: Sequence[int], label: str) -> Markup:
 
 def link(path: str, values: Mapping[str, object], **changed: object) -> str:
     """A link to a page with parameters; empty ones are left out."""
-    found = {
+    parameters = {
         name: value for name, value in {**values, **changed}.items() if value not in {"", None}
     }
-    return f"{path}?{urlencode(found)}" if found else path
+    return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
 def depth(topics: Sequence[str], depths: Mapping[str, Mapping[str, Any]]) -> str:
     """The messages that wait on some topics; empty if not counted."""
-    found = [depths[one] for one in topics if one in depths]
-    if not found:
+    known = [depths[topic] for topic in topics if topic in depths]
+    if not known:
         return ""
-    is_exact = all(one["is_exact"] for one in found)
-    return f"{'' if is_exact else '≤ '}{sum(one['messages'] for one in found):,}"
+    is_exact = all(counted["is_exact"] for counted in known)
+    return f"{'' if is_exact else '≤ '}{sum(counted['messages'] for counted in known):,}"
 
 
 def pretty(text: str) -> str:

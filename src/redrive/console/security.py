@@ -76,7 +76,7 @@ class Guard:
         self._listener = listener
         self._app = app
         self._access = access
-        self._hosts = frozenset(one.lower() for one in hosts)
+        self._hosts = frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it to the application."""
@@ -155,8 +155,8 @@ def _host(request: Request) -> str:
     ``here``.
     """
     values = request.headers.getlist("Host")
-    found = _HOST.fullmatch(values[0].lower()) if len(values) == 1 else None
-    return (found[1] or found[2]) if found else ""
+    match = _HOST.fullmatch(values[0].lower()) if len(values) == 1 else None
+    return (match[1] or match[2]) if match else ""
 
 
 def _largest(user: User) -> int:

@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from redrive.command.diff import difference_document, difference_lines
-from redrive.command.plan import with_table
+from redrive.command.plan import handler_index, with_table
 from redrive.command.restart import Restart, table_file
 from redrive.command.tables import required_text, table_document
 from redrive.configuration import HandlerConfiguration, JobConfiguration
-from redrive.console.access import EVERYTHING, RefusedError, Scope
+from redrive.console.access import RefusedError, Scope
 from redrive.console.documents import Documents
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault, UsageError
@@ -40,35 +40,35 @@ class RulesTables:
     Methods with a handler or a hash raise ``UsageError`` if it is unknown.
     """
 
-    def __init__(self, config: Path, scope: Scope = EVERYTHING) -> None:
-        self._config = config
-        self._documents = Documents(config, scope)
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._config = documents.path
 
     def within(self, scope: Scope) -> RulesTables:
         """The tables of part of the job."""
-        return RulesTables(self._config, scope)
+        return RulesTables(self._documents.within(scope))
 
     def every(self) -> dict[str, Any]:
         """What ``redrive tables --hits --json`` prints, and the handlers of the settings."""
         job = self._documents.settings().job
-        handlers = [one.identity.name for one in job.handlers]
+        handlers = [handler.identity.name for handler in job.handlers]
         try:
-            found = tables_of(job)
-            counted, notes = hits_of(job, found.tables)
+            ran = tables_of(job)
+            counted, notes = hits_of(job, ran.tables)
         except (EnvironmentFault, TransientFault) as fault:
             return {"tables": [], "notes": [fault.message], "handlers": handlers}
-        shown = [table_document(one, found, counted) for one in found.tables]
-        return {"tables": shown, "notes": [*found.notes, *notes], "handlers": handlers}
+        shown = [table_document(table, ran, counted) for table in ran.tables]
+        return {"tables": shown, "notes": [*ran.notes, *notes], "handlers": handlers}
 
     def ran(self, handler: str, digits: str) -> dict[str, Any]:
-        """An earlier table of a handler, in the form of ``one``.
+        """An earlier table of a handler, in the form of ``table``.
 
         It raises ``EnvironmentFault`` if only the hash of the table was kept.
         """
         settings = self._documents.settings()
         _handler(settings, handler)
         kept = tables_of(settings.job).find(digits, handler)
-        return {**self.one(handler, required_text(kept)), "hash": kept.hash}
+        return {**self.table(handler, required_text(kept)), "hash": kept.hash}
 
     def difference(self, old: str, new: str, handler: str) -> dict[str, Any]:
         """What ``redrive diff --json`` prints about two earlier tables, and its lines.
@@ -78,9 +78,9 @@ class RulesTables:
         settings = self._documents.settings()
         if handler:
             _handler(settings, handler)
-        found = tables_of(settings.job)
-        kept = [found.find(digits, handler or None) for digits in (old, new)]
-        tables = [parse(required_text(one), name=one.name).required() for one in kept]
+        ran = tables_of(settings.job)
+        kept = [ran.find(digits, handler or None) for digits in (old, new)]
+        tables = [parse(required_text(record), name=record.name).required() for record in kept]
         compared = compare(*tables)
         lines = difference_lines(compared, *tables)
         return {
@@ -91,16 +91,16 @@ class RulesTables:
             **settings.mask.plain(difference_document(compared, *tables)),
         }
 
-    def one(self, handler: str, text: str | None = None) -> dict[str, Any]:
+    def table(self, handler: str, text: str | None = None) -> dict[str, Any]:
         """The table of a handler, with what ``redrive check`` reports.
 
         ``text`` replaces the table's text; None for that of the file.
         """
         job = self._documents.settings().job
-        index = _index(job, handler)
+        index = handler_index(job, handler)
         now, (path, reading) = job.handlers[index], table_file(job, index)
         shown = now.rules if text is None else text
-        shared = [one.identity.name for one in reading if one.identity.name != handler]
+        shared = [reader.identity.name for reader in reading if reader.identity.name != handler]
         return {
             "handler": handler,
             "name": now.rules_name,
@@ -118,11 +118,11 @@ class RulesTables:
         It has the difference in meaning, what the table would do with waiting messages, and
         ``confirm``, which ``put_live`` takes.
         """
-        found = self.one(handler, text)
-        if found["has_errors"]:
-            return {**found, "difference": [], "trials": [], "confirm": ""}
+        checked = self.table(handler, text)
+        if checked["has_errors"]:
+            return {**checked, "difference": [], "trials": [], "confirm": ""}
         settings = self._documents.settings()
-        names = [handler, *found["shared_with"]]
+        names = [handler, *checked["shared_with"]]
         with TemporaryDirectory(prefix="redrive-console-") as folder:
             new = self._with_text(names, text, Path(folder))
         answers = [
@@ -133,10 +133,10 @@ class RulesTables:
             )
             for name in names
         ]
-        tables = [parse(_handler(one, handler).rules).required() for one in (settings, new)]
+        tables = [parse(_handler(side, handler).rules).required() for side in (settings, new)]
         difference = difference_lines(compare(*tables), *tables)
         return {
-            **found,
+            **checked,
             "difference": [settings.mask.text(line) for line in difference],
             "messages": sum(answer.total for answer in answers),
             "changed": sum(answer.changed for answer in answers),
@@ -144,7 +144,7 @@ class RulesTables:
                 {
                     "handler": answer.handler,
                     "plan": [
-                        printable(line).replace(f"{folder}/table", f"{found['name']}, as edited")
+                        printable(line).replace(f"{folder}/table", f"{checked['name']}, as edited")
                         for line in lines_of(answer)
                     ],
                     "what_if": asdict(answer),
@@ -172,7 +172,7 @@ class RulesTables:
         """
         path, handlers = self._file(handler)
         job = self._documents.settings().job
-        names = [one.identity.name for one in handlers]
+        names = [reader.identity.name for reader in handlers]
         if confirm != _confirmation(job, names, text):
             raise UsageError(
                 f"this table was not tried on what waits for {', '.join(names)}, or the file"
@@ -198,8 +198,8 @@ class RulesTables:
         seen = self._documents.settings()
         _handler(seen, handler)
         job = read_settings(self._config).job
-        path, handlers = table_file(job, _index(job, handler))
-        names = {one.identity.name for one in handlers}
+        path, handlers = table_file(job, handler_index(job, handler))
+        names = {reader.identity.name for reader in handlers}
         if seen.job.only_handlers is not None and not names <= seen.job.only_handlers:
             raise RefusedError(
                 f"the table of {handler} is shared with handlers that this user may not see",
@@ -217,14 +217,14 @@ class RulesTables:
                 findings = error.diagnostics
             shown = [
                 {
-                    "severity": one.severity.value,
-                    "line": one.line,
-                    "code": one.code,
-                    "text": one.render().replace(f"{folder}/", ""),
+                    "severity": finding.severity.value,
+                    "line": finding.line,
+                    "code": finding.code,
+                    "text": finding.render().replace(f"{folder}/", ""),
                 }
-                for one in findings
+                for finding in findings
             ]
-        has_errors = any(one.severity is Severity.ERROR for one in findings)
+        has_errors = any(finding.severity is Severity.ERROR for finding in findings)
         return {"findings": shown, "has_errors": has_errors}
 
     def _with_text(self, handlers: Sequence[str], text: str, folder: Path) -> Settings:
@@ -232,23 +232,16 @@ class RulesTables:
         table.write_bytes(text.encode())
         job = read_settings(self._config).job
         settings = with_table(
-            self._config, table, *(job.handlers[_index(job, name)] for name in handlers)
+            self._config, table, *(job.handlers[handler_index(job, name)] for name in handlers)
         )
         return replace(settings, job=self._documents.scope.restrict(settings.job))
 
 
 def _confirmation(job: JobConfiguration, handlers: Sequence[str], text: str) -> str:
     """The hash of a text and of the tables that it would replace, by handler."""
-    replaced = sorted((name, job.handlers[_index(job, name)].rules) for name in handlers)
+    replaced = sorted((name, job.handlers[handler_index(job, name)].rules) for name in handlers)
     return hashlib.sha256(json.dumps([text, replaced]).encode()).hexdigest()
 
 
 def _handler(settings: Settings, handler: str) -> HandlerConfiguration:
-    return settings.job.handlers[_index(settings.job, handler)]
-
-
-def _index(job: JobConfiguration, handler: str) -> int:
-    names = [one.identity.name for one in job.handlers]
-    if handler not in names:
-        raise UsageError(f"there is no handler {handler}", hint=f"there are {', '.join(names)}")
-    return names.index(handler)
+    return settings.job.handlers[handler_index(settings.job, handler)]

@@ -1,7 +1,6 @@
 """The only importer of Kafka's clients: connections, questions, consumers, producers."""
 
 __all__ = [
-    "access", "admin", "administration", "cluster", "compacted", "connection", "copies",
-    "deadline", "errors", "facts", "heartbeat", "producer", "properties", "reader", "records",
-    "reports", "rights", "tokens", "waiting_keys", "watch", "writer"
+    "access", "administration", "cluster", "compacted", "connection", "deadline", "errors", "facts",
+    "heartbeat", "producer", "records", "reports", "waiting_keys"
 ]  # fmt: skip

@@ -10,33 +10,65 @@ import re
 import socket
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from redrive.errors import EnvironmentFault, UnreachableFault
 from redrive.kafka.connection import Connection
-from redrive.kafka.deadline import AGAIN, CONNECT, COORDINATOR, answer_of, close_client
-from redrive.kafka.errors import certificate_refusal
-from redrive.kafka.rights import Resource, Right
+from redrive.kafka.deadline import AGAIN, CONNECT, COORDINATOR, answer_of
+from redrive.kafka.errors import NOT_ALLOWED, SIGN_IN_REFUSED, certificate_refusal
 
-_SIGN_IN_ERRORS: Final = frozenset(
-    {
-        KafkaError._AUTHENTICATION,  # noqa: SLF001 - how confluent-kafka names client-side errors
-        KafkaError._SSL,  # noqa: SLF001
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError.UNSUPPORTED_SASL_MECHANISM,
-        KafkaError.ILLEGAL_SASL_STATE,
-    }
-)
-_NOT_AUTHORISED: Final = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    }
-)
+
+class Resource(StrEnum):
+    """The kind of resource, as ``kafka-acls`` names its options."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional-id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """One operation on one resource, or on all resources with a name prefix."""
+
+    resource: Resource
+    name: str
+    """Its name, or the name prefix."""
+    operation: str
+    """``Read``, ``Write``, ``Delete`` and ``Alter``, which bring ``Describe`` with them (Kafka's
+    documentation, "Authorization and ACLs"); ``Create``, ``Describe``, ``DescribeConfigs``."""
+    purpose: str
+    """The use of the right, or the job's behaviour without it."""
+    is_prefix: bool = False
+    """Whether the name is a prefix."""
+    is_needed: bool = True
+    """Whether the job needs it."""
+
+    def __str__(self) -> str:
+        """``Write on topics that begin with redrive-shop-``."""
+        kind = self.resource.replace("-", " ")
+        named = f"{kind}s that begin with" if self.is_prefix else kind
+        return f"{self.operation} on {named} {self.name}"
+
+    def command(self, server: str, principal: str) -> tuple[str, ...]:
+        """The words of the ``kafka-acls`` command that grants it.
+
+        Args:
+            server: A broker.
+            principal: The principal that gets it, such as ``User:shop``.
+        """
+        pattern = ("--resource-pattern-type", "prefixed") if self.is_prefix else ()
+        return (
+            *("kafka-acls", "--bootstrap-server", server),
+            *("--add", "--allow-principal", principal, "--operation", self.operation),
+            *(f"--{self.resource}", self.name, *pattern),
+        )
+
+
 _WITH_RIGHTS: Final[Mapping[str, Any]] = {
     "include_authorized_operations": True,
     "request_timeout": COORDINATOR,
@@ -60,20 +92,15 @@ def check_access(
     """
     _check_addresses(connection.bootstrap_servers.split(","))
     errors: list[KafkaError] = []
-    consumer = Consumer(
-        {
-            **connection.reader(),
-            "allow.auto.create.topics": False,
-            "error_cb": errors.append,
-            "log_level": 0,
-        }
-    )
-    try:
-        _check_sign_in(consumer, connection, errors)
-    finally:
-        close_client(consumer, "the consumer that tries the connection")
+    settings: dict[str, Any] = {
+        **connection.librdkafka(),
+        "log_level": 0,
+        "error_cb": errors.append,
+    }
+    admin = AdminClient(settings)
+    _check_sign_in(admin, connection, errors)
     needed = [right for right in (*rights, *any_of) if right.is_needed and not right.is_prefix]
-    missing = _missing_rights(AdminClient({**connection.librdkafka(), "log_level": 0}), needed)
+    missing = _missing_rights(admin, needed)
     if not set(any_of) <= set(missing):
         missing = [right for right in missing if right not in any_of]
     if missing:
@@ -92,7 +119,13 @@ def _check_addresses(addresses: Iterable[str]) -> None:
             with socket.create_connection((host.strip("[]"), int(port)), CONNECT):
                 return
         except OSError as error:
-            problems.append(f"{address}: {_reason(error)}")
+            if isinstance(error, socket.gaierror):
+                reason = "no such host"
+            elif isinstance(error, TimeoutError):
+                reason = f"no answer within {CONNECT:g} s"
+            else:
+                reason = (error.strerror or str(error)).lower()
+            problems.append(f"{address}: {reason}")
     raise UnreachableFault(
         f"no broker can be reached ({'; '.join(problems)})",
         hint="check that it runs, and its address; "
@@ -100,21 +133,13 @@ def _check_addresses(addresses: Iterable[str]) -> None:
     )
 
 
-def _reason(error: OSError) -> str:
-    if isinstance(error, socket.gaierror):
-        return "no such host"
-    if isinstance(error, TimeoutError):
-        return f"no answer within {CONNECT:g} s"
-    return (error.strerror or str(error)).lower()
-
-
-def _check_sign_in(consumer: Consumer, connection: Connection, errors: list[KafkaError]) -> None:
+def _check_sign_in(admin: AdminClient, connection: Connection, errors: list[KafkaError]) -> None:
     deadline = time.monotonic() + COORDINATOR
     while True:
         try:
-            consumer.list_topics(timeout=AGAIN)
+            admin.list_topics(timeout=AGAIN)
         except KafkaException:
-            consumer.poll(0)  # delivers the client's errors
+            admin.poll(0)  # delivers the client's errors
         else:
             return
         if refusal := next(filter(_is_refusal, errors), None):
@@ -132,7 +157,7 @@ def _is_refusal(error: KafkaError) -> bool:
     # A broker without TLS just closes the connection; librdkafka describes the step in words.
     # One that requires a certificate refuses after the handshake, by an alert.
     return (
-        error.code() in _SIGN_IN_ERRORS
+        error.code() in SIGN_IN_REFUSED
         or "SSL handshake failed" in error.str()
         or certificate_refusal(error) != ""
     )
@@ -141,6 +166,12 @@ def _is_refusal(error: KafkaError) -> bool:
 def _sign_in_refused(connection: Connection, error: KafkaError) -> EnvironmentFault:
     if refusal := certificate_refusal(error):
         return _certificate_refused(connection, refusal)
+    if connection.oauth_token_function:
+        keys = "oauth_token_function"
+    elif connection.uses_oauth:
+        keys = "oauth_endpoint and the other oauth_..."
+    else:
+        keys = "security_protocol, sasl_... and ssl_..."
     user = connection.sasl_username or connection.oauth_client_id
     name = f" as {user}" if user else ""
     # The client's error begins with its name for the connection, and ends with its timing.
@@ -148,16 +179,8 @@ def _sign_in_refused(connection: Connection, error: KafkaError) -> EnvironmentFa
     return EnvironmentFault(
         f"the cluster at {connection.bootstrap_servers} refuses the sign-in{name} with "
         f"{connection.security_protocol}: {reason}",
-        hint=f"see {_settings_of_sign_in(connection)} in [kafka]",
+        hint=f"see {keys} in [kafka]",
     )
-
-
-def _settings_of_sign_in(connection: Connection) -> str:
-    if connection.oauth_token_function:
-        return "oauth_token_function"
-    if connection.uses_oauth:
-        return "oauth_endpoint and the other oauth_..."
-    return "security_protocol, sasl_... and ssl_..."
 
 
 def _certificate_refused(connection: Connection, refusal: str) -> EnvironmentFault:
@@ -185,8 +208,13 @@ def _missing_rights(admin: AdminClient, rights: Sequence[Right]) -> list[Right]:
     if groups:
         described = admin.describe_consumer_groups(sorted(groups), **_WITH_RIGHTS)
         allowed |= {(Resource.GROUP, name): _allowed(group) for name, group in described.items()}
-    granted = ((right, allowed.get((right.resource, right.name))) for right in rights)
-    return [right for right, some in granted if some is not None and _name(right) not in some]
+    missing = []
+    for right in rights:
+        granted = allowed.get((right.resource, right.name))
+        operation = re.sub("(?<=[a-z])(?=[A-Z])", "_", right.operation).upper()
+        if granted is not None and operation not in granted:
+            missing.append(right)
+    return missing
 
 
 def _allowed(answer: Any) -> Collection[str] | None:  # noqa: ANN401 - a future of the client
@@ -195,9 +223,5 @@ def _allowed(answer: Any) -> Collection[str] | None:  # noqa: ANN401 - a future 
     except TimeoutError:
         return None
     except KafkaException as exception:
-        return () if exception.args[0].code() in _NOT_AUTHORISED else None
+        return () if exception.args[0].code() in NOT_ALLOWED else None
     return {operation.name for operation in operations} if operations else None
-
-
-def _name(right: Right) -> str:
-    return re.sub("(?<=[a-z])(?=[A-Z])", "_", right.operation).upper()

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from confluent_kafka import (
     OFFSET_INVALID,
+    Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -21,6 +22,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not in the stub's list
     AclOperation,
+    AdminClient,
     ConfigResource,
     ConfigSource,
     OffsetSpec,
@@ -28,19 +30,27 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
 )
 
 from redrive.engine.names import instances_group
-from redrive.errors import TransientFault
+from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.administration import NewTopic, client_topic, error_in
-from redrive.kafka.asking import AGAIN, AskingClients
 from redrive.kafka.connection import Connection
-from redrive.kafka.deadline import ANSWER, LOOK, ONE_TRY, answer_of
-from redrive.kafka.errors import translated
-from redrive.kafka.records import StoredRecord
-from redrive.kafka.writer import Appender
+from redrive.kafka.deadline import ANSWER, LOOK, ONE_TRY, PAUSE, answer_of, under_way
+from redrive.kafka.errors import ASK_AGAIN, NOT_ALLOWED, SIGN_IN_REFUSED, error_of, translated
+from redrive.kafka.producer import Appender
+from redrive.kafka.records import Readers, StoredRecord
 from redrive.messages import TopicPartition
 
+_Answer = TypeVar("_Answer")
 _Description = TypeVar("_Description")
 
-LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_LONGEST_PAUSE: Final = 2.0
+"""Maximum seconds between two attempts. Some errors come at once, such as that of a partition
+without a leader, and each try opens clients anew."""
+_HOPELESS: Final = SIGN_IN_REFUSED | {
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - no public name
+    KafkaError._RESOLVE,  # noqa: SLF001
+}
+"""Errors after which waiting for a first answer is useless."""
+_LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Valid topic names; a broker refuses others even in a question."""
 _NAMED: Final = 10
 """Maximum partitions in one message."""
@@ -53,9 +63,134 @@ _PENDING: Final = (
     " after two minutes; an older one hangs: find it with kafka-transactions.sh find-hanging,"
     " and abort it"
 )
-NOT_ALLOWED: Final = frozenset(
-    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
-)
+
+
+class AskingClients:
+    """The clients of one cluster: an admin client, readers, and a consumer for each group."""
+
+    def __init__(self, connection: Connection, *, timeout: float) -> None:
+        """Create clients of a cluster; an answer may take ``timeout`` seconds."""
+        self._settings = {**connection.librdkafka(), "log_level": 0}
+        self.readers = Readers(connection)
+        self._servers = connection.bootstrap_servers
+        self._timeout = timeout
+        self._failures: list[KafkaError] = []
+        self._admin: AdminClient | None = None
+        self._is_connected = False
+        """Whether a broker has answered the admin client."""
+        self._consumers: dict[tuple[str, bool], Consumer] = {}
+
+    @property
+    def admin(self) -> AdminClient:
+        """The admin client; replaced after a question without an answer."""
+        if self._admin is None:
+            # A list, not a method of this object: a client in a reference cycle is destroyed in
+            # whichever thread collects garbage, including its own.
+            settings: dict[str, Any] = {**self._settings, "error_cb": self._failures.append}
+            self._admin = AdminClient(settings)
+        return self._admin
+
+    def connected_admin(self, seconds: float) -> AdminClient:
+        """The admin client, once a broker has answered it within ``seconds``.
+
+        For questions to partition leaders: an unconnected client finds none, and retries only one
+        second and then three seconds later.
+
+        Raises:
+            KafkaException: No broker answers.
+        """
+        admin = self.admin
+        if not self._is_connected:
+            admin.list_topics(timeout=seconds)
+            self._is_connected = True
+        return admin
+
+    def consumer(self, group: str, *, stable: bool) -> Consumer:
+        """A consumer that never subscribes, reads or commits, for questions about offsets.
+
+        Args:
+            group: The consumer group of whose offsets it asks.
+            stable: Whether its answers wait for a transaction that moves offsets (KIP-447).
+        """
+        consumer = self._consumers.get((group, stable))
+        if consumer is None:
+            consumer = self._consumers[group, stable] = Consumer(
+                {
+                    **self._settings,
+                    "group.id": group,
+                    "enable.auto.commit": False,
+                    # With read_committed the answer waits for a transaction that moves offsets.
+                    "isolation.level": "read_committed" if stable else "read_uncommitted",
+                }
+            )
+        return consumer
+
+    def forget(self) -> None:
+        """Drop every client; the next question opens new ones."""
+        self._admin = None
+        self._is_connected = False
+        self._consumers.clear()
+        self._failures.clear()
+        self.readers.forget()
+
+    def reach(self, ask: Callable[[float], _Answer]) -> _Answer:
+        """The first answer of a cluster.
+
+        Args:
+            ask: The question, with the seconds that one attempt may take.
+
+        Raises:
+            EnvironmentFault: The cluster cannot be reached in time, or refuses this user.
+        """
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return ask(PAUSE)
+            except KafkaException as exception:
+                self.admin.poll(0)
+                failure = next(
+                    (error for error in self._failures if error.code() in _HOPELESS), None
+                )
+                if failure is not None or time.monotonic() > deadline:
+                    error = failure or exception.args[0]
+                    raise EnvironmentFault(
+                        f"the broker at {self._servers} cannot be reached: {error.str()}",
+                        hint="check that it runs, bootstrap_servers and the security settings",
+                    ) from exception
+
+    def answer(self, step: str, ask: Callable[[float], _Answer]) -> _Answer:
+        """The answer to a question, repeated by fresh clients until the time is over.
+
+        The first attempt is short: a client that lost its coordinator never answers, and a slow
+        broker answers the second attempt.
+
+        Args:
+            step: Name of the question, for the error.
+            ask: The question, with the seconds that one attempt may take.
+
+        Raises:
+            TransientFault: No answer in time, or an error that retries cannot fix.
+        """
+        deadline = time.monotonic() + self._timeout
+        seconds = min(ONE_TRY, self._timeout)
+        pause = PAUSE
+        while True:
+            try:
+                with under_way(step), translated(f"{step} at {self._servers}"):
+                    return ask(seconds)
+            except TransientFault as fault:
+                error = error_of(fault.__cause__) if fault.__cause__ is not None else None
+                code = None if error is None else error.code()
+                left = deadline - time.monotonic()
+                if code == KafkaError.UNSTABLE_OFFSET_COMMIT and left > 0:
+                    time.sleep(LOOK)
+                    continue
+                self.forget()
+                if left <= 0 or not (code is None or code in ASK_AGAIN):
+                    raise
+            seconds = max(ONE_TRY, left)
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 class Extent(NamedTuple):
@@ -124,11 +259,7 @@ class Cluster:
 
     @property
     def identity(self) -> str:
-        """Kafka's unique id of the cluster.
-
-        Raises:
-            TransientFault: The broker did not answer in time.
-        """
+        """Kafka's unique id of the cluster."""
         if not self._identity:
             self.topics()
         return self._identity
@@ -139,22 +270,17 @@ class Cluster:
 
     def lanes(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Every partition of those topics that existed at the last query."""
-        counts = self.partitions(topics)
-        return [
-            TopicPartition(name, number)
-            for name, count in counts.items()
-            for number in range(count)
-        ]
+        counts = self.partitions(topics).items()
+        return [TopicPartition(name, number) for name, count in counts for number in range(count)]
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """Kafka's id of each topic, which changes if the topic is recreated (KIP-516).
 
         Missing topics, and those that this user may not describe, are omitted.
         """
-        described = self.descriptions(topics)
         return {
             name: str(description.topic_id)
-            for name, description in described.items()
+            for name, description in self.descriptions(topics).items()
             if description is not None
         }
 
@@ -164,17 +290,15 @@ class Cluster:
         Returns:
             None for a topic that does not exist or is hidden from this user.
         """
-        return self._described(
-            "description of topics", names, _answer_or_none, with_rights=with_rights
+        legal = [name for name in names if _LEGAL_NAME.fullmatch(name)]
+        return dict.fromkeys(names) | self._described(
+            "description of topics", legal, _answer_or_none, with_rights=with_rights
         )
 
     def unreadable(self, topics: Collection[str]) -> frozenset[str]:
-        """The topics that this user may not read, or not even describe.
-
-        A broker without access control reports no rights: then everything is allowed.
-        """
-        is_readable = self._described("rights on topics", topics, _may_read, with_rights=True)
-        return frozenset(name for name, may_read in is_readable.items() if not may_read)
+        """The topics that this user may not read, or not even describe."""
+        readable = self._described("rights on topics", topics, _is_readable, with_rights=True)
+        return frozenset(name for name, is_readable in readable.items() if not is_readable)
 
     def leaderless(self, lanes: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """The partitions without a leader, which cannot be asked."""
@@ -236,7 +360,7 @@ class Cluster:
                 [client_topic(topic)], request_timeout=seconds, validate_only=validate_only
             )
             error = error_in(answers[topic.name], seconds)
-            if error is not None and error.code() in AGAIN:
+            if error is not None and error.code() in ASK_AGAIN:
                 raise KafkaException(error)
             return error
 
@@ -310,11 +434,7 @@ class Cluster:
         }
 
     def delete_records(self, below: Mapping[TopicPartition, int]) -> None:
-        """Make the broker delete the records below some offsets.
-
-        Raises:
-            TransientFault: The broker refused, or did not answer in time.
-        """
+        """Make the broker delete the records below some offsets; ``TransientFault`` if refused."""
         ends = [ClientPartition(*lane, end) for lane, end in below.items() if end]
         if not ends:
             return
@@ -336,16 +456,12 @@ class Cluster:
     def members(self, application: str) -> tuple[str, ...]:
         """Client ids of the running instances; ``TransientFault`` without an answer."""
         group = instances_group(application)
-        described = self._clients.answer(
-            f"members of {group}",
-            lambda seconds: answer_of(
-                self._clients.admin.describe_consumer_groups([group], request_timeout=seconds)[
-                    group
-                ],
-                seconds,
-            ),
-        )
-        return tuple(member.client_id for member in described.members)
+
+        def ask(seconds: float) -> tuple[str, ...]:
+            answers = self._clients.admin.describe_consumer_groups([group], request_timeout=seconds)
+            return tuple(member.client_id for member in answer_of(answers[group], seconds).members)
+
+        return self._clients.answer(f"members of {group}", ask)
 
     def read(
         self,
@@ -506,15 +622,28 @@ def without_leader(lanes: Collection[TopicPartition] | Collection[str]) -> list[
     return [f"left out without a leader: {names}"]
 
 
+def may_read(topic: Any) -> bool:  # noqa: ANN401 - the client's
+    """Whether this user may read a topic, as described with rights.
+
+    A broker without access control reports no rights: then everything is allowed.
+    """
+    return not topic.authorized_operations or AclOperation.READ in topic.authorized_operations
+
+
+def may_write(topic: Any) -> bool:  # noqa: ANN401 - the client's
+    """Whether this user may write to a topic; as ``may_read``."""
+    return not topic.authorized_operations or AclOperation.WRITE in topic.authorized_operations
+
+
 def has_leader(partition: Any) -> bool:  # noqa: ANN401 - the client's
     """Whether a broker leads a partition, as the client describes it."""
     return partition.leader is not None and partition.leader.id >= 0
 
 
-def _may_read(answer: Any, timeout: float) -> bool:  # noqa: ANN401 - the client's future
-    """Whether a topic may be read, according to the cluster; a missing one may."""
+def _is_readable(answer: Any, timeout: float) -> bool:  # noqa: ANN401 - the client's future
+    """Whether a topic may be read; a missing one may."""
     try:
-        operations = answer_of(answer, timeout).authorized_operations
+        return may_read(answer_of(answer, timeout))
     except KafkaException as exception:
         code = exception.args[0].code()
         if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -522,7 +651,6 @@ def _may_read(answer: Any, timeout: float) -> bool:  # noqa: ANN401 - the client
         if code in NOT_ALLOWED:
             return False
         raise
-    return not operations or AclOperation.READ in operations
 
 
 def _answer_or_none(answer: Any, timeout: float) -> Any:  # noqa: ANN401 - the client's future

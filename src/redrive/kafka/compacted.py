@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from operator import methodcaller
 from typing import Final
 
+from redrive.engine.facts import TAKEN_AWAY, Copies
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import LOOK, SILENCE
 from redrive.kafka.errors import translated
-from redrive.kafka.reader import END_WAIT, Reader, Run
-from redrive.kafka.records import StoredRecord
+from redrive.kafka.records import END_WAIT, Reader, Run, StoredRecord
 from redrive.messages import TopicPartition
 
 RARE_END_WAIT: Final = 0.05
 """``end_wait`` for a topic that seldom changes: an idle job fetches from it 20 times a second."""
 _AT_ONCE: Final = 1_000
 """Records read at a time."""
+_MOST: Final = 8
+"""Partitions to follow at once: each has a consumer, and its keys are in memory."""
+
+_key, _value, _offset = methodcaller("key"), methodcaller("value"), methodcaller("offset")
 
 
 class CompactedTopic:
@@ -89,3 +94,49 @@ class CompactedTopic:
                 yield from self._reader.take(_AT_ONCE, LOOK)
             if self.position > before:
                 last_progress = time.monotonic()
+
+
+class LiveCopies:
+    """The last copy of each message on remaining topics.
+
+    It follows each requested partition, and its answers include everything committed before the
+    question.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._followed: dict[TopicPartition, tuple[CompactedTopic, dict[bytes, int]]] = {}
+
+    def on(self, lane: TopicPartition) -> Copies:
+        """The remaining copies of a partition; the mapping changes with every question.
+
+        The first question reads the whole partition, later ones only new records.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        followed = self._followed.get(lane)
+        if followed is None:
+            if len(self._followed) >= _MOST:
+                self._forget(next(iter(self._followed)))
+            followed = self._followed[lane] = CompactedTopic(self._cluster, lane), {}
+        topic, copies = followed
+        try:
+            for run in topic.runs_to_end():  # without their headers, which cost the most
+                keys, values = map(_key, run.messages), map(_value, run.messages)
+                offsets = map(_offset, run.messages)
+                for key, value, offset in zip(keys, values, offsets, strict=True):
+                    copies[key or b""] = TAKEN_AWAY if value is None else offset
+        except TransientFault:
+            self._forget(lane)  # a fresh client will be asked
+            raise
+        return copies
+
+    def close(self) -> None:
+        """Close every consumer."""
+        for lane in list(self._followed):
+            self._forget(lane)
+
+    def _forget(self, lane: TopicPartition) -> None:
+        topic, _ = self._followed.pop(lane)
+        topic.close()

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from redrive.errors import FatalFault, FencedFault, OutcomeUnknown, ProtocolError, TransientFault
 from redrive.kafka.reports import FailureKind
-from redrive.kafka.token_function import token_problem, tokens_are_used
+from redrive.kafka.tokens import token_problem, tokens_are_used
 from redrive.messages.reasons import Reason
 
 _CERTIFICATE_REFUSED: Final = re.compile(r"alert (.*certificate.*|unknown ca): SSL alert number")
@@ -82,6 +82,25 @@ FATAL: Final = frozenset(
     }
 )
 
+NOT_ALLOWED: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""Answers to a question that this user may not ask."""
+
+SIGN_IN_REFUSED: Final = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.ILLEGAL_SASL_STATE,
+    }
+)
+
 _NOT_SIGNED_IN: Final = frozenset(
     {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
 )
@@ -108,6 +127,17 @@ STALE_METADATA: Final = frozenset(
 )
 """Answers of a broker that just started, or to a client with outdated metadata: ask again, with a
 fresh client (the old one never recovers from FENCED_LEADER_EPOCH)."""
+
+PASSING: Final = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, *STALE_METADATA})
+"""Errors that only report the state of a reading client; it recovers by itself."""
+
+ASK_AGAIN: Final = PASSING | {
+    KafkaError._TIMED_OUT,
+    KafkaError._WAIT_COORD,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NOT_CONTROLLER,
+}
+"""Errors of a question after which to repeat it with a fresh client."""
 
 
 def kind_of(error: KafkaError) -> FailureKind:

@@ -7,12 +7,11 @@ full" or "may be written to".
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Final
-
-from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, not in the stub's list
 
 from redrive.engine.facts import (
     MISSING,
@@ -20,24 +19,127 @@ from redrive.engine.facts import (
     Answers,
     Created,
     DepthQuestion,
+    Gone,
     NewTopicQuestion,
+    Original,
     Questions,
+    RecordQuestion,
     TopicFacts,
 )
 from redrive.errors import TransientFault
 from redrive.kafka.administration import NewTopic
 from redrive.kafka.cluster import (
-    LEGAL_NAME,
-    NOT_ALLOWED,
     Cluster,
     Extent,
     has_leader,
+    may_read,
+    may_write,
     settled_ends,
 )
-from redrive.kafka.errors import described
-from redrive.kafka.originals import fetch_originals
-from redrive.messages import TopicPartition
+from redrive.kafka.errors import NOT_ALLOWED, described
+from redrive.messages import TopicPartition, body_length
 from redrive.messages.reasons import Reason
+
+LARGEST_ANSWER: Final = 32 * 1024 * 1024
+"""Bytes of records in one answer, apart from its first: the default size of a slice."""
+_GAP: Final = 100
+"""Maximum records to read through to the next wanted one, instead of seeking."""
+
+_Answers = dict[RecordQuestion, Original | Gone]
+
+
+def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> _Answers:
+    """Fetch records by topic, partition and offset.
+
+    Returns:
+        The records, or why they cannot be read. Some are omitted if they would be too large
+        together, but never the first.
+
+    Raises:
+        TransientFault: The broker did not answer in time.
+    """
+    answers: _Answers = {}
+    wanted = _readable_offsets(cluster, questions, answers)
+    room = LARGEST_ANSWER
+    while wanted and room > 0:
+        runs = {lane: _first_run(offsets) for lane, offsets in wanted.items()}
+        room -= _read(cluster, runs, room, answers)
+        left = {
+            lane: [offset for offset in offsets if RecordQuestion(*lane, offset) not in answers]
+            for lane, offsets in wanted.items()
+        }
+        wanted = {lane: offsets for lane, offsets in left.items() if offsets}
+    return answers
+
+
+def _readable_offsets(
+    cluster: Cluster, questions: Collection[RecordQuestion], answers: _Answers
+) -> dict[TopicPartition, list[int]]:
+    """The offsets of each partition, in order; unreadable ones get an answer with the reason."""
+    names = sorted({question.topic for question in questions})
+    topics = cluster.descriptions(names, with_rights=True)
+    wanted: defaultdict[TopicPartition, list[int]] = defaultdict(list)
+    for question in sorted(questions):
+        topic = topics[question.topic]
+        if topic is None or not 0 <= question.partition < len(topic.partitions):
+            answers[question] = Gone(
+                f"there is no partition {question.topic}:{question.partition} that this user sees"
+            )
+        elif not may_read(topic):
+            answers[question] = Gone(
+                f"this user may not read {question.topic}", may_come=True, is_denied=True
+            )
+        else:
+            wanted[TopicPartition(question.topic, question.partition)].append(question.offset)
+    stable = cluster.extents(wanted)
+    written = cluster.ends(wanted, committed_only=False) if wanted else {}
+    there: defaultdict[TopicPartition, list[int]] = defaultdict(list)
+    for lane, offsets in wanted.items():
+        for offset in offsets:
+            if stable[lane].first <= offset < stable[lane].end:
+                there[lane].append(offset)
+            elif stable[lane].end <= offset < written[lane]:
+                why = f"{lane} has an open transaction before offset {offset}"
+                answers[RecordQuestion(*lane, offset)] = Gone(why, may_come=True)
+            else:
+                why = f"{lane} has offsets {stable[lane].first} to {written[lane]}, not {offset}"
+                answers[RecordQuestion(*lane, offset)] = Gone(f"the original was deleted: {why}")
+    return there
+
+
+def _first_run(offsets: Sequence[int]) -> list[int]:
+    """The first offsets, up to the first large gap."""
+    run = list(offsets[:1])
+    for before, after in pairwise(offsets):
+        if after - before > _GAP:
+            break
+        run.append(after)
+    return run
+
+
+def _read(
+    cluster: Cluster, runs: Mapping[TopicPartition, Sequence[int]], room: int, answers: _Answers
+) -> int:
+    """Read a run of each partition; returns the bytes of the wanted records."""
+    size = 0
+    reached = dict.fromkeys(runs, -1)
+    starts = {lane: run[0] for lane, run in runs.items()}
+    for record in cluster.read(starts, {lane: run[-1] + 1 for lane, run in runs.items()}):
+        reached[record.lane] = record.offset
+        if record.offset in runs[record.lane]:
+            place = RecordQuestion(*record.lane, record.offset)
+            answers[place] = Original(record.key, record.value, record.headers, record.timestamp)
+            size += body_length(record.key) + body_length(record.value)
+            if size >= room:
+                break
+    else:
+        reached = {lane: run[-1] for lane, run in runs.items()}
+    for lane, run in runs.items():
+        for place in (RecordQuestion(*lane, offset) for offset in run if offset <= reached[lane]):
+            why = f"{lane} has no record at offset {place.offset}: compacted, or never committed"
+            answers.setdefault(place, Gone(f"the original was deleted: {why}"))
+    return size
+
 
 _MARKERS: Final = 1.0
 """Seconds to wait for transaction markers before counting a depth: they are written after a commit
@@ -77,7 +179,11 @@ class ClusterFacts:
         }
         facts = self._topic_facts({*questions.topics, *models.values()})
         return Answers(
-            facts | {name: _facts_like(facts[like]) for name, like in models.items()},
+            facts
+            | {
+                name: replace(facts[like], may_write=True, may_read=True, silent="")
+                for name, like in models.items()
+            },
             {question: self._depth(question) for question in questions.depths},
             fetch_originals(self._cluster, questions.records) if questions.records else {},
             new_topics=created,
@@ -107,8 +213,7 @@ class ClusterFacts:
         return Created(reason, f"topic {name} cannot be created: {described(error)}{right}")
 
     def _topic_facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
-        legal = [name for name in names if LEGAL_NAME.fullmatch(name)]
-        described = self._cluster.descriptions(legal, with_rights=True)
+        described = self._cluster.descriptions(names, with_rights=True)
         existing = [name for name, description in described.items() if description is not None]
         settings = self._cluster.settings_of(existing)
         facts = {name: _facts_of(described[name], settings.get(name, {})) for name in existing}
@@ -151,13 +256,12 @@ class ClusterFacts:
 
 
 def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: ANN401 - the client's
-    operations = topic.authorized_operations
     policy = str(settings.get("cleanup.policy") or "")
     return TopicFacts(
         max_message_bytes=int(settings.get("max.message.bytes") or DEFAULT_MAX_MESSAGE_BYTES),
         is_uncompressed=settings.get("compression.type") == "uncompressed",
-        may_write=not operations or AclOperation.WRITE in operations,
-        may_read=not operations or AclOperation.READ in operations,
+        may_write=may_write(topic),
+        may_read=may_read(topic),
         wants_keys="compact" in policy,
         timestamp_before_max=_timestamp_limit(settings, "before"),
         timestamp_after_max=_timestamp_limit(settings, "after"),
@@ -166,11 +270,6 @@ def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: A
         partitions=len(topic.partitions),
         silent=_silence(topic.partitions, int(settings.get("min.insync.replicas") or 1)),
     )
-
-
-def _facts_like(model: TopicFacts) -> TopicFacts:
-    """The facts of a topic that was created like another one, until the cluster is asked."""
-    return replace(model, may_write=True, may_read=True, silent="")
 
 
 def retention_of(settings: Mapping[str, Any]) -> int:

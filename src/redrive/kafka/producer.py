@@ -1,7 +1,7 @@
-"""A transactional producer of librdkafka: it translates and decides nothing.
+"""Producers of librdkafka: in transactions, and for a few records outside of them.
 
-``redrive.checkpoints.verdicts`` decides what to do about its reports, and
-``redrive.checkpoints.protocol`` the order of its steps.
+The transactional one translates and decides nothing: ``redrive.checkpoints.verdicts`` decides what
+to do about its reports, and ``redrive.checkpoints.protocol`` the order of its steps.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -17,7 +18,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka import TopicPartition as ClientPartition
 
 from redrive.errors import OutcomeUnknown, TransientFault
+from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import (
+    ANSWER,
     CLOSE,
     COORDINATOR,
     GLIMPSE,
@@ -25,12 +28,15 @@ from redrive.kafka.deadline import (
     MESSAGE,
     ONE_TRY,
     PAUSE,
+    SILENCE,
     TRANSACTION,
     DeadlineThread,
+    within,
 )
 from redrive.kafka.errors import described, kind_of, reason_of, translated
 from redrive.kafka.reports import Batching, FailedRecord, FailureKind, TransactionReport
 from redrive.messages import OutputRecord, TopicPartition
+from redrive.messages.own_headers import identity
 from redrive.printable import counted
 
 RETRY_BACKOFF: Final = 0.1
@@ -46,7 +52,6 @@ _abandoned: Final[list[KafkaProducer]] = []
 """Producers that may not be destroyed yet; ``abandoned_calls`` counts them, and bounds them."""
 
 ClientConfig: TypeAlias = Mapping[str, str | int | float | bool]
-_Report: TypeAlias = Callable[[KafkaError | None, Message], None]
 
 
 class KafkaProducer:
@@ -106,15 +111,24 @@ class KafkaProducer:
         """Hand over records, each with the entry number that a report will carry."""
         self._with_reports = with_reports
         for entry, record in outputs:
-            report = partial(self._on_delivery, entry, record.topic) if with_reports else None
+            topic, key, value, headers, timestamp, partition = record
+            report = partial(self._on_delivery, entry, topic) if with_reports else None
             while not self._abort_required:
                 try:
-                    self._hand_over(record, report)
+                    self._producer.produce(
+                        topic,
+                        value,
+                        key,
+                        partition,
+                        report,
+                        timestamp=timestamp,
+                        headers=headers,  # type: ignore[arg-type]  # a list of pairs, invariant
+                    )
                 except BufferError:
                     self._producer.poll(0.05)
                     continue
                 except KafkaException as exception:
-                    self._note_failure(entry, record.topic, exception.args[0])
+                    self._note_failure(entry, topic, exception.args[0])
                 break
             if self._abort_required:
                 # The rest would only get the same error; the next try produces it.
@@ -176,19 +190,20 @@ class KafkaProducer:
 
     def close(self) -> None:
         """Drop the producer; the next one aborts an open transaction."""
+
+        def serve_all_reports() -> None:
+            # A dropped client with unserved reports keeps its threads: purge, then serve them.
+            self._producer.purge()
+            self._producer.poll(0)
+
         with contextlib.suppress(KafkaException, OutcomeUnknown):
-            self._thread.run(f"closing {self.transactional_id}", CLOSE, self._serve_all_reports)
+            self._thread.run(f"closing {self.transactional_id}", CLOSE, serve_all_reports)
         if self._thread.is_abandoned:
             # The lost call still uses the client: destroying it would end the process.
             _abandoned.append(self)
             return
         self._thread.end()
         self._group = None
-
-    def _serve_all_reports(self) -> None:
-        # A dropped client with unserved reports keeps its threads: purge, then serve them.
-        self._producer.purge()
-        self._producer.poll(0)
 
     def _initialise(self) -> None:
         # A client that is used before it is connected retries half a second later.
@@ -220,21 +235,6 @@ class KafkaProducer:
             raise
         return TransactionReport()
 
-    def _hand_over(self, record: OutputRecord, report: _Report | None) -> None:
-        topic, key, value, headers, timestamp, partition = record
-        if headers is None:
-            self._producer.produce(topic, value, key, partition, report, timestamp=timestamp)
-        else:
-            self._producer.produce(
-                topic,
-                value,
-                key,
-                partition,
-                report,
-                timestamp=timestamp,
-                headers=headers,  # type: ignore[arg-type]  # a list of pairs, invariant
-            )
-
     def _on_delivery(
         self, entry: int, topic: str, error: KafkaError | None, _message: Message
     ) -> None:
@@ -249,16 +249,13 @@ class KafkaProducer:
         self._failed.append(FailedRecord(entry, topic, kind, reason_of(error), detail))
 
 
-class IdFencer:
-    """Initialises transactional ids, which fences them and aborts their open transactions."""
+def fence(client: ClientConfig, transactional_id: str) -> None:
+    """Initialise an id, which fences it and aborts its open transaction.
 
-    def __init__(self, client: ClientConfig) -> None:
-        self._client = client
-
-    def fence(self, transactional_id: str) -> None:
-        """Fence one id; raises as ``translated``."""
-        with contextlib.closing(KafkaProducer(self._client, transactional_id, "")) as producer:
-            producer.initialise()
+    Raises as ``translated``.
+    """
+    with contextlib.closing(KafkaProducer(client, transactional_id, "")) as producer:
+        producer.initialise()
 
 
 def _producer_config(
@@ -286,3 +283,118 @@ def _producer_config(
         "partitioner": "murmur2_random",
         "log_level": 2,
     }
+
+
+_LARGEST_RECORD: Final = 1_000_000_000
+"""Bytes: the topic limits the size, not the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The result of writing records."""
+
+    positions: tuple[str, ...]
+    """``topic:partition:offset`` of each written record."""
+    refusal: str = ""
+    """The error of the first record that was not written; empty if all were."""
+    is_too_large: bool = False
+    """Whether that record is larger than its topic allows."""
+
+
+class Appender:
+    """Writes single records, with a client that is kept open."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._producer: Producer | None = None
+
+    def append(self, topic: str, key: bytes, value: bytes | None) -> None:
+        """Write a record to partition 0, and wait until every replica has it.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        producer, self._producer = self._producer or self._new_producer(), None
+        problems: list[KafkaError | None] = []
+        with translated(f"writing to {topic}"):
+            producer.produce(topic, value, key, 0, lambda error, _: problems.append(error))
+            left = producer.flush(ANSWER + GRACE)
+        if left or problems != [None]:
+            producer.purge()
+            producer.poll(0)
+            why = str(problems[0]) if problems else "no answer"
+            raise TransientFault(f"{topic} cannot be written: {why}")
+        self._producer = producer
+
+    def close(self) -> None:
+        """Drop the client: nothing is in flight between two records."""
+        self._producer = None
+
+    def _new_producer(self) -> Producer:
+        return Producer(
+            {
+                **self._connection.librdkafka(),
+                # An entry may be written twice, and an idempotent producer waits half a
+                # second for its id.
+                "enable.idempotence": False,
+                "acks": "all",
+                "message.timeout.ms": int(ANSWER * 1000),
+                "message.max.bytes": _LARGEST_RECORD,
+                "log_level": 2,
+            }
+        )
+
+
+def write_records(connection: Connection, records: Iterable[OutputRecord]) -> Delivery:
+    """Write records, and wait ``SILENCE`` seconds for each to be stored or refused.
+
+    Equal keys keep their order.
+    """
+    positions: list[str] = []
+    errors: list[KafkaError] = []
+
+    def report(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            errors.append(error)
+        else:
+            where: Any = message.topic(), message.partition(), message.offset()
+            positions.append(identity(*where))
+
+    producer = Producer(
+        {
+            **connection.librdkafka(),
+            "enable.idempotence": True,
+            "message.timeout.ms": int(SILENCE * 1000),
+            "message.max.bytes": _LARGEST_RECORD,
+            "partitioner": "murmur2_random",  # as Java: all clients agree on a partition
+            "log_level": 2,
+        }
+    )
+    for record in records:
+        while True:
+            try:
+                producer.produce(
+                    record.topic,
+                    record.value,
+                    record.key,
+                    partition=record.partition,
+                    on_delivery=report,
+                    timestamp=record.timestamp,
+                    headers=list(record.headers or ()),
+                )
+            except BufferError:
+                producer.poll(PAUSE)
+            else:
+                break
+        producer.poll(0)
+    most = SILENCE + GRACE
+    try:
+        within("flush of written records", most + GRACE, lambda: producer.flush(most))
+    except OutcomeUnknown as unknown:
+        return Delivery(tuple(positions), unknown.message)
+    if len(producer):
+        return Delivery(tuple(positions), f"no answer within {most:g} s")
+    if not errors:
+        return Delivery(tuple(positions))
+    is_too_large = errors[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+    return Delivery(tuple(positions), errors[0].str(), is_too_large)

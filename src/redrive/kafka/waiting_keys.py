@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
-
-from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, not in the stub's list
 
 from redrive.engine.facts import WaitingQuestion
 from redrive.engine.ordering import SETTLED, Place, Round, Waiting, WaitingKeys, position_of
 from redrive.errors import FatalFault, TransientFault
-from redrive.kafka.cluster import Cluster, has_leader, next_offsets, settled_ends
+from redrive.kafka.cluster import Cluster, has_leader, may_read, next_offsets, settled_ends
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
@@ -72,9 +70,12 @@ class LiveOrder:
             for open_round in rounds
             if not any(_may_hold(lane, open_round) for lane in silent)
         }
+        topics_of = defaultdict[str, set[str]](set)
+        for open_round in now:
+            topics_of[open_round.group].add(open_round.target)
         passed = {
             group: self._passed_by_others(group, [lane for lane in ends if lane.topic in topics])
-            for group, topics in _processing(now).items()
+            for group, topics in topics_of.items()
         }
         processed = {
             open_round for open_round, known in now.items() if _is_processed(known, ends, passed)
@@ -98,12 +99,7 @@ class LiveOrder:
         existing = {
             name: description for name, description in described.items() if description is not None
         }
-        self._closed = {
-            name
-            for name, description in existing.items()
-            if description.authorized_operations
-            and AclOperation.READ not in description.authorized_operations
-        }
+        self._closed = {name for name, topic in existing.items() if not may_read(topic)}
         return {
             TopicPartition(name, partition.id): has_leader(partition)
             for name, description in existing.items()
@@ -145,13 +141,6 @@ class LiveOrder:
         stable = {lane: extents[lane].end for lane in starts}
         behind = {lane: at for lane, at in starts.items() if at < stable[lane]}
         return {**starts, **next_offsets(self._cluster, behind, stable)}
-
-
-def _processing(rounds: Iterable[Round]) -> Mapping[str, set[str]]:
-    targets = defaultdict[str, set[str]](set)
-    for open_round in rounds:
-        targets[open_round.group].add(open_round.target)
-    return targets
 
 
 def _may_hold(lane: TopicPartition, open_round: Round) -> bool:

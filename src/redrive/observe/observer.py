@@ -261,8 +261,10 @@ class _OfApplication(Collector):
 
 
 class JobMetrics:
-    """All metrics of one job, in their own registry.
+    """All metrics of one job, with names and units by Prometheus' conventions.
 
+    They have a registry of their own. The number of series is bounded: rules and reasons come from
+    tables, and values from messages are limited (``MOST_SERIES``, ``MOST_TARGETS``).
     ``docs/operations.md`` lists them, and a test compares the list with the export.
     """
 

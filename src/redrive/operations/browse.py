@@ -29,12 +29,10 @@ from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.operations.depths import read_offsets, retry_topics, unread
 from redrive.operations.network import Network, check_topics, queue_names, unknown
 from redrive.operations.put import NewMessage
-from redrive.operations.put_trace import assuming_tracer
+from redrive.operations.put_trace import ResolutionTrace, assuming_tracer
 from redrive.operations.record_view import existing_topic
 from redrive.operations.undelivered import kept_for
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.trace import ResolutionTrace
+from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
 
 LOOKED_AT: Final = 1000
 """Oldest messages of a queue that are read to find those of the highest priority."""

@@ -23,8 +23,7 @@ from redrive.operations.depths import (
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.operations.states import read_states, write_states
 from redrive.operations.undelivered import release_entries, undelivered
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
 from redrive.topology.mqe import objects as mqe
 
 

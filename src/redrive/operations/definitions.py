@@ -12,7 +12,8 @@ from typing import Final
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, UsageError
-from redrive.topology.files import SUFFIXES, Source, Topology, named_sources, read_topology
+from redrive.topology.files import SUFFIXES, Source, named_sources, read_topology
+from redrive.topology.layout import Topology
 
 _LINE_END: Final = re.compile("\r\n|[\r\n]")
 

@@ -22,13 +22,12 @@ from redrive.kafka.administration import NewTopic, TopicAdministration
 from redrive.messages.constants import reason_name
 from redrive.operations.network import Network, unknown
 from redrive.operations.states import change_states, read_decisions
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, topics_of
+from redrive.operations.topics import topic_settings
+from redrive.topology.layout import QueueTopic, Topology, topics_of
 from redrive.topology.mq.objects import ModelQueue
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.results import OpenOption, OpenRequest, Target
 from redrive.topology.names import topic_name
-from redrive.topology.plan import topic_settings
 from redrive.topology.put import DynamicQueue
 
 DELETED_AFTER: Final = 60.0

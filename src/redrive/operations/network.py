@@ -17,7 +17,7 @@ from redrive.kafka.deadline import ANSWER
 from redrive.masking import NO_MASK, Mask
 from redrive.operations.definitions import read_definitions
 from redrive.settings import read_settings
-from redrive.topology.files import Topology
+from redrive.topology.layout import Topology
 
 _SETTINGS: Final = Path("redrive.toml")
 

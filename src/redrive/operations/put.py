@@ -12,7 +12,7 @@ from typing import Final
 from uuid import uuid4
 
 from redrive.errors import UsageError
-from redrive.kafka.writer import Delivery, write_records
+from redrive.kafka.producer import Delivery, write_records
 from redrive.messages import MQMD, FieldType, Headers, OutputRecord, constant_value
 from redrive.messages import own_headers as own
 from redrive.messages.fields import MQMD_PREFIX, read_long, read_text, unique_identifier

@@ -8,11 +8,9 @@ from functools import partial
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.configuration.deciders import table_of, topology_of
 from redrive.engine.names import instances_group, own_prefix
-from redrive.kafka.access import check_access
-from redrive.kafka.rights import Resource, Right
+from redrive.kafka.access import Resource, Right, check_access
 from redrive.rules import Action, Rule
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, topics_of
+from redrive.topology.layout import QueueTopic, Topology, topics_of
 from redrive.topology.mq.objects import ModelQueue
 from redrive.topology.names import OWN_PREFIX, topic_name
 

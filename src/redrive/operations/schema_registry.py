@@ -12,7 +12,7 @@ import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from io import BytesIO
 from typing import Any, Final
 from urllib.parse import quote
@@ -20,7 +20,6 @@ from urllib.parse import quote
 import orjson
 
 from redrive.configuration import RegistryAccess
-from redrive.kafka.tokens import TokenProvider
 from redrive.messages.schemes.encodings import varint
 
 _MAGIC: Final = b"\x00"
@@ -53,11 +52,6 @@ class _Schema:
     text: str
     references: Sequence[Mapping[str, Any]]
 
-    @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> _Schema:
-        kind = answer.get("schemaType") or _AVRO
-        return cls(kind, str(answer["schema"]), answer.get("references") or ())
-
 
 class _SchemaError(Exception):
     """The registry did not return a schema; the text says why."""
@@ -68,7 +62,7 @@ class SchemaRegistry:
 
     def __init__(self, access: RegistryAccess) -> None:
         self._access = access
-        self._known: dict[tuple[str, bool], _Schema] = {}
+        self._schema = cache(self._fetch)  # once each, because ids and versions never change
 
     def decoded(self, body: bytes | None) -> Decoded | None:
         """A body as JSON; None if it does not begin like one with a schema.
@@ -163,14 +157,8 @@ class SchemaRegistry:
 
     # -- the registry --------------------------------------------------------------------------
 
-    def _schema(self, path: str, *, is_binary: bool = False) -> _Schema:
-        """The schema at a path, requested once, because ids and versions never change."""
-        known = self._known.get((path, is_binary))
-        if known is None:
-            known = self._known[path, is_binary] = self._fetch(path, is_binary=is_binary)
-        return known
-
-    def _fetch(self, path: str, *, is_binary: bool) -> _Schema:
+    def _fetch(self, path: str, *, is_binary: bool = False) -> _Schema:
+        """The schema at a path."""
         import httpx  # noqa: PLC0415 - of an extra
 
         url = self._access.url.rstrip("/") + path
@@ -186,27 +174,21 @@ class SchemaRegistry:
             code = answer.status_code
             raise _SchemaError(f"the schema registry answered {code} {answer.reason_phrase}")
         try:
-            return _Schema.of(answer.json())
+            schema = answer.json()
+            kind = schema.get("schemaType") or _AVRO
+            return _Schema(kind, str(schema["schema"]), schema.get("references") or ())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             message = f"the server at {self._access.url} is not a schema registry"
             raise _SchemaError(message) from error
 
     def _token_header(self) -> dict[str, str]:
-        access = self._access
-        if not access.oauth_endpoint:
-            return {}
-        tokens = TokenProvider(
-            access.oauth_endpoint,
-            access.oauth_client_id,
-            access.oauth_client_secret,
-            scope=access.oauth_scope,
-            ca_file=access.oauth_ca_file,
-        )
+        endpoint = self._access.oauth_endpoint
         try:
-            return {"Authorization": f"Bearer {tokens.token()}"}
+            token = self._access.requested_token() if endpoint else ""
         except (OSError, ValueError) as error:
-            message = f"no token for the schema registry from {access.oauth_endpoint}: {error}"
+            message = f"no token for the schema registry from {endpoint}: {error}"
             raise _SchemaError(message) from error
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
     @cached_property
     def _client(self) -> Any:  # noqa: ANN401 - of a library that may be missing

@@ -21,7 +21,7 @@ from redrive.checkpoints import machine
 from redrive.configuration import JobConfiguration
 from redrive.engine.breaker import BreakerState
 from redrive.errors import EnvironmentFault, TransientFault
-from redrive.kafka.admin import OpenTransaction, open_transactions
+from redrive.kafka.administration import OpenTransaction, open_transactions
 from redrive.kafka.connection import Connection
 from redrive.masking import Mask
 from redrive.messages import TopicPartition

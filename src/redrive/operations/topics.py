@@ -2,15 +2,178 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self
+from enum import StrEnum
+from typing import Final, Self
 
+from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError
 from redrive.kafka.administration import NewTopic, TopicAdministration
 from redrive.operations.network import Network
-from redrive.topology.layout import topics_of
-from redrive.topology.plan import FoundTopic, TopicPlan, plan_topics
+from redrive.topology.bindings import QueueBinding
+from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
+from redrive.topology.mq.objects import LocalQueue
+from redrive.topology.names import topic_name, unescape
+
+HEADER_ROOM: Final = 65_536
+"""Bytes of a record above MAXMSGL: key, headers, and a binary dead-letter header."""
+UNLIMITED_LENGTH: Final = 64 * 1024 * 1024
+"""Longest body in bytes on a queue of MQ Everyplace without its own limit."""
+
+_MAX_MESSAGE_BYTES: Final = "max.message.bytes"
+_KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""A queue keeps its messages until they are read, however long that takes."""
+
+
+class TopicState(StrEnum):
+    """How a topic compares with the definitions."""
+
+    MISSING = "missing"
+    EXISTS = "exists"
+    DIFFERS = "differs"
+    """It exists, with settings under which messages could be lost or refused."""
+    UNKNOWN = "unknown"
+    """It is named after a queue of a manager, but is not in the definitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    """An existing topic."""
+
+    partitions: int
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTopic:
+    """One line of the topic plan."""
+
+    topic: str
+    state: TopicState
+    purpose: str
+    """Its purpose; empty for an unknown topic."""
+    partitions: int
+    """Its partitions; for a missing topic, those it gets."""
+    settings: Mapping[str, str]
+    """Settings that a missing topic gets."""
+    differences: tuple[str, ...] = ()
+    """Settings of an existing topic that differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """The topics that exist and those to create."""
+
+    topics: tuple[PlannedTopic, ...]
+    """Those of the definitions in their order, then the unknown ones."""
+    problems: tuple[Diagnostic, ...]
+    """Bindings to topics that do not exist; then nothing is created."""
+
+    @property
+    def missing(self) -> tuple[PlannedTopic, ...]:
+        """The topics to create."""
+        return tuple(one for one in self.topics if one.state is TopicState.MISSING)
+
+
+def plan_topics(
+    topology: Topology, found: Mapping[str, FoundTopic], *, partitions: int
+) -> TopicPlan:
+    """Compare the topics of a topology with those that exist.
+
+    Args:
+        topology: The definitions.
+        found: Every topic of the cluster; only topics of the topology need settings.
+        partitions: Partitions of a new topic; several keep the order by key, not that of the queue.
+    """
+    wanted = topics_of(topology)
+    planned = [_planned_topic(topology, one, found.get(one.topic), partitions) for one in wanted]
+    names = {one.topic for one in wanted}
+    managers = {one.queue_manager for one in wanted}
+    unknown = [
+        PlannedTopic(
+            topic=name, state=TopicState.UNKNOWN, purpose="", partitions=one.partitions, settings={}
+        )
+        for name, one in sorted(found.items())
+        if name not in names and "--" in name and unescape(name.partition("--")[0]) in managers
+    ]
+    problems = (
+        binding.location.finding(
+            Severity.ERROR,
+            "MISSING_TOPIC",
+            f"{one.queue}@{one.queue_manager} is bound to topic {one.topic}, which is missing",
+            hint="create the topic, correct its name, or remove the binding",
+        )
+        for one in wanted
+        if one.topic not in found and (binding := _binding(topology, one))
+    )
+    return TopicPlan((*planned, *unknown), tuple(problems))
+
+
+def topic_settings(topology: Topology, one: QueueTopic) -> dict[str, str]:
+    """The Kafka settings of a new topic of the topology.
+
+    Nothing is deleted by age or size, and a body of MAXMSGL with its headers is accepted.
+    """
+    return {**_KEPT, _MAX_MESSAGE_BYTES: str(_longest_body(topology, one) + HEADER_ROOM)}
+
+
+def _planned_topic(
+    topology: Topology, one: QueueTopic, found: FoundTopic | None, partitions: int
+) -> PlannedTopic:
+    settings = topic_settings(topology, one)
+    differences = tuple(_differences(settings, found.settings)) if found else ()
+    state = TopicState.DIFFERS if differences else TopicState.EXISTS
+    return PlannedTopic(
+        topic=one.topic,
+        state=state if found else TopicState.MISSING,
+        purpose=_purpose(one),
+        partitions=found.partitions if found else partitions,
+        settings=settings,
+        differences=differences,
+    )
+
+
+def _differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
+    for name, value in wanted.items():
+        present = found.get(name)
+        if present is None or present == value:
+            continue
+        if name != _MAX_MESSAGE_BYTES:
+            yield f"{name} is {present} instead of {value}"
+        elif int(present) < int(value):
+            yield f"{name} is {present}, less than {value}"
+
+
+def _purpose(one: QueueTopic) -> str:
+    match one.role:
+        case TopicRole.PUTS:
+            return f"puts to {one.queue_manager}"
+        case TopicRole.QUEUE:
+            return f"queue {one.queue}@{one.queue_manager}"
+        case TopicRole.TRANSMISSION:
+            to = f", to {one.to}" if one.to else ""
+            return f"transmission queue {one.queue}@{one.queue_manager}{to}"
+
+
+def _longest_body(topology: Topology, one: QueueTopic) -> int:
+    for manager in topology.mq.queue_managers.values():
+        if one.queue_manager not in {manager.name, manager.holder_of(one.queue)}:
+            continue
+        queue = manager.every_queue.get(one.queue)
+        held = queue if isinstance(queue, LocalQueue) else manager.attributes
+        return held.max_message_length
+    far = topology.mqe.queue_manager(one.queue_manager) if topology.mqe else None
+    lengths = (
+        it.maximum_message_size for it in (far.queues if far else ()) if it.name == one.queue
+    )
+    return next((length for length in lengths if length is not None), UNLIMITED_LENGTH)
+
+
+def _binding(topology: Topology, one: QueueTopic) -> QueueBinding | None:
+    binding = topology.bindings.queue(queue=one.queue, queue_manager=one.queue_manager)
+    is_default = one.topic == topic_name(queue=one.queue, queue_manager=one.queue_manager)
+    return binding if binding and binding.topic == one.topic and not is_default else None
 
 
 @dataclass(frozen=True, slots=True)

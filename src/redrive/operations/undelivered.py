@@ -18,8 +18,7 @@ from redrive.messages import TopicPartition
 from redrive.operations.network import Network, unknown
 from redrive.operations.put import names_of
 from redrive.operations.states import write_states
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
 from redrive.topology.names import Names
 
 

@@ -19,7 +19,6 @@ from redrive.rules.patterns import FieldValue
 from redrive.rules.rule import Action, Authority, Control, RetryTo, Rule
 from redrive.rules.selection import (
     ClauseVerdict,
-    Explanation,
     Turn,
     explain,
     explain_rule,
@@ -42,7 +41,7 @@ from redrive.rules.targets import (
 
 __all__ = [
     "GROUP_TOPIC", "PATTERN_KEYWORDS", "Action", "Authority", "ClauseVerdict", "Control", "Dialect",
-    "Explanation", "FieldReader", "FieldValue", "Matcher", "ParseResult", "RetryTo", "Rule",
+    "FieldReader", "FieldValue", "Matcher", "ParseResult", "RetryTo", "Rule",
     "RulesTable", "Turn", "analysis", "backoff", "decode_source",
     "diagnosis", "explain", "explain_rule", "fields", "group_of", "group_topic",
     "input_queue", "input_queue_manager", "is_topic_name", "keywords", "missing_insert",

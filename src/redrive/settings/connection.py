@@ -12,13 +12,14 @@ from redrive.diagnostics import did_you_mean
 from redrive.engine.names import HandlerIdentity, cluster_topic
 from redrive.forms import keys_of
 from redrive.kafka.connection import (
+    PROPERTIES,
     ClientCredentials,
     Connection,
     KafkaTable,
     RegistryAccess,
     Tls,
+    refusal,
 )
-from redrive.kafka.properties import PROPERTIES, refusal
 from redrive.rules.keywords import CLUSTER_NAME
 from redrive.settings.certificates import check_certificate
 from redrive.settings.findings import Section

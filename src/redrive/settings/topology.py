@@ -12,8 +12,9 @@ from redrive.diagnostics import Severity, did_you_mean
 from redrive.forms import KeyPath
 from redrive.settings.findings import Findings, Section
 from redrive.settings_file import TopologyTable
-from redrive.topology.files import SUFFIXES, Source, SourceText, Topology, named_sources
+from redrive.topology.files import SUFFIXES, Source, named_sources
 from redrive.topology.files import read_topology as read_definitions
+from redrive.topology.layout import SourceText, Topology
 from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.mqe import objects as mqe
 

@@ -24,7 +24,7 @@ from redrive.settings_file import (
     RetryTable,
     SupervisionTable,
 )
-from redrive.topology.files import Topology
+from redrive.topology.layout import Topology
 
 __all__ = ["LogFormat", "LogLevel", "LogSettings", "Settings"]
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.held import HeldPartition, HeldPartitions
-from redrive.checkpoints.positions import PositionsOnly
+from redrive.checkpoints.protocol import PositionsOnly
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.configuration.deciders import counts_depths

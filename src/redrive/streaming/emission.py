@@ -32,7 +32,7 @@ from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords
 from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.copies import LiveCopies
+from redrive.kafka.compacted import LiveCopies
 from redrive.kafka.facts import ClusterFacts
 from redrive.kafka.producer import KafkaProducer
 from redrive.kafka.waiting_keys import LiveOrder

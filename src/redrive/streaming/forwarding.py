@@ -37,9 +37,8 @@ from redrive.kafka.deadline import AGAIN, ONE_TRY
 from redrive.kafka.errors import UNANSWERED_REASON
 from redrive.kafka.facts import ClusterFacts
 from redrive.kafka.producer import KafkaProducer
-from redrive.kafka.records import StoredRecord
+from redrive.kafka.records import StoredRecord, Watch
 from redrive.kafka.reports import Batching
-from redrive.kafka.watch import Watch
 from redrive.messages import OutputRecord, Refused, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import Form, add_header, new_header

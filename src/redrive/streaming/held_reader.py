@@ -30,8 +30,7 @@ from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import AGAIN, ONE_TRY, PAUSE, pause_after
-from redrive.kafka.reader import read_parts
-from redrive.kafka.watch import Watch
+from redrive.kafka.records import Watch, read_parts
 from redrive.messages import OffsetRange, TopicPartition
 from redrive.streaming.rows import arrow_batch
 from redrive.text_log import log_to_standard_error

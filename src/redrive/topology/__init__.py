@@ -5,6 +5,6 @@ are imported when their queue managers are.
 """
 
 __all__ = [
-    "document", "dot", "files", "kafka", "layout", "mq", "mqe", "names", "overview", "plan", "put",
-    "receiving", "trace"
+    "bindings", "document", "files", "kafka", "layout", "mq", "mqe", "names", "overview", "put",
+    "receiving"
 ]  # fmt: skip

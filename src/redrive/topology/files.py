@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, has_errors
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
-from redrive.topology.checks import check_together
 from redrive.topology.document import read_document
-from redrive.topology.mq.inserts import NO_CONFIGURATION, Configuration, read_configuration
+from redrive.topology.layout import SourceText, Topology
+from redrive.topology.mq.checks import check_topology
 from redrive.topology.mq.network import Network
+from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import CommandCounts, read_mqsc
-from redrive.topology.mq.script import decode_script, manager_name
+from redrive.topology.mq.script import (
+    NO_CONFIGURATION,
+    Configuration,
+    decode_script,
+    manager_name,
+    read_configuration,
+)
 from redrive.topology.mqe import objects as everyplace
 from redrive.topology.mqe.reader import read_network
-from redrive.topology.put import Discovered, DynamicQueue
 
 YAML_SUFFIXES = (".yaml", ".yml")
 CONFIGURATION_SUFFIX = ".ini"
@@ -43,68 +49,6 @@ class NamedSources:
     """The file or the folder, which may be missing."""
     sources: tuple[Source, ...]
     """The file, or those of the folder by name; empty if it holds no definitions."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceText:
-    """The text of one file of a topology, enough for other processes to read it again."""
-
-    name: str
-    """Its name in findings and locations; the suffix is its kind."""
-    data: bytes
-    queue_manager: str = ""
-
-    @property
-    def suffix(self) -> str:
-        """The suffix of its name, in lower case."""
-        return Path(self.name).suffix.lower()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
-    """Everything that the files define."""
-
-    mq: Network
-    mqe: everyplace.Network | None = None
-    bindings: Bindings = NO_BINDINGS
-    sources: tuple[SourceText, ...] = field(default=(), compare=False, repr=False)
-    """The texts that were read, for other processes."""
-
-    @property
-    def mqe_managers(self) -> tuple[everyplace.QueueManager, ...]:
-        """Queue managers of kind ``mqe``; empty without a network."""
-        return self.mqe.queue_managers if self.mqe else ()
-
-    @property
-    def manager_names(self) -> tuple[str, ...]:
-        """Every queue manager, in the order of the definitions, those of IBM MQ first."""
-        return (*self.mq.queue_managers, *(manager.name for manager in self.mqe_managers))
-
-    def topic(self, *, queue: str, queue_manager: str) -> str:
-        """The topic of a local queue; that of a shared queue belongs to its group."""
-        manager = self.mq.queue_managers.get(queue_manager)
-        holder = manager.holder_of(queue) if manager else queue_manager
-        return self.bindings.topic(queue=queue, queue_manager=holder)
-
-    def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Topology:
-        """The topology with PUT of some queues changed, by manager and queue."""
-        return replace(self, mq=self.mq.with_put_enabled(changes)) if changes else self
-
-    def with_dynamic_queues(self, opened: Collection[DynamicQueue]) -> Topology:
-        """The topology with dynamic queues that opens created."""
-        return replace(self, mq=self.mq.with_dynamic_queues(opened)) if opened else self
-
-    def with_discovered(self, discovered: Iterable[Discovered]) -> Topology:
-        """The topology with remote definitions that queue discovery created."""
-        definitions = [
-            everyplace.Discovered(
-                one.at, everyplace.RemoteQueue(name=one.queue, queue_manager=one.queue_manager)
-            )
-            for one in discovered
-        ]
-        if self.mqe is None or not definitions:
-            return self
-        return replace(self, mqe=self.mqe.with_discovered(definitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,18 +205,87 @@ def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
     is_whole = all(
         one in files.failures for one in files.findings if one.severity is Severity.ERROR
     )
-    network = Network(files.managers.values())
-    bindings = files.bindings or NO_BINDINGS
-    together = check_together(network, files.network, bindings)
+    topology = Topology(
+        mq=Network(files.managers.values()),
+        mqe=files.network,
+        bindings=files.bindings or NO_BINDINGS,
+        sources=tuple(texts),
+    )
+    together = check_together(topology)
     # If a file cannot be read, its definitions seem to be missing elsewhere.
-    files.findings += (one for one in together if is_whole or one.code not in _ABOUT_OTHER_FILES)
-    findings = tuple(dict.fromkeys(files.findings))
-    topology = Topology(mq=network, mqe=files.network, bindings=bindings, sources=tuple(texts))
-    is_sound = is_whole and not has_errors(together)
+    files.findings += (
+        finding for finding in together if is_whole or finding.code not in _ABOUT_OTHER_FILES
+    )
     return TopologyResult(
-        topology if is_sound else None, findings, files.counts, frozenset(files.failures)
+        topology if is_whole and not has_errors(together) else None,
+        tuple(dict.fromkeys(files.findings)),
+        files.counts,
+        frozenset(files.failures),
     )
 
 
 _ABOUT_OTHER_FILES = frozenset({"UNKNOWN_QUEUE", "UNKNOWN_QUEUE_MANAGER", "DANGLING_RQMNAME"})
 """Findings that an unreadable file may have caused."""
+
+
+# Findings about queue managers of both kinds together, and about their bindings
+
+
+def check_together(topology: Topology) -> list[Diagnostic]:
+    """Check a whole topology whose files have no errors; a job does not start with errors."""
+    others = [manager.name for manager in topology.mqe_managers]
+    findings = [
+        *check_topology(topology.mq, others=others),
+        *_duplicates(topology),
+        *_binding_findings(topology),
+        *_topic_findings(topology),
+    ]
+    return sorted(findings, key=lambda finding: (finding.file, finding.line))
+
+
+def _error(at: SourceLocation, code: str, message: str, hint: str = "") -> Diagnostic:
+    return at.finding(Severity.ERROR, code, message, hint=hint)
+
+
+def _duplicates(topology: Topology) -> Iterator[Diagnostic]:
+    for manager in topology.mqe_managers:
+        if manager.name in topology.mq:
+            message = f"queue manager {manager.name!r} is already one of IBM MQ"
+            hint = "rename one of the two"
+            yield _error(manager.location, "DUPLICATE_QUEUE_MANAGER", message, hint)
+
+
+def _binding_findings(topology: Topology) -> Iterator[Diagnostic]:
+    local = set(topology.local_queues())
+    managers = topology.mq.queue_managers
+    groups = {
+        manager.queue_sharing_group.name
+        for manager in managers.values()
+        if manager.queue_sharing_group
+    }
+    for name, bound in topology.bindings.queue_managers.items():
+        if name not in {*topology.manager_names, *groups}:
+            message = f"bindings name queue manager {name}, which is not defined"
+            yield _error(bound.location, "UNKNOWN_QUEUE_MANAGER", message)
+            continue
+        for queue, binding in bound.queues.items():
+            definition = managers[name].queue(queue) if name in managers else None
+            if not isinstance(definition, LocalQueue) and (name, queue) not in local:
+                message = f"bindings name {queue}, which is not a local queue of {name}"
+                hint = "only local queues can be bound"
+                yield _error(binding.location, "UNKNOWN_QUEUE", message, hint)
+
+
+def _topic_findings(topology: Topology) -> Iterator[Diagnostic]:
+    bindings = topology.bindings
+    seen: dict[tuple[str, str], str] = {}
+    for (owner, name), queue in topology.local_queues().items():
+        bound = bindings.queue_managers.get(owner)
+        topic = bindings.topic(queue=name, queue_manager=owner)
+        # Kafka treats names that differ only in . and _ as the same.
+        key = ((bound and bound.bootstrap_servers) or "", topic.replace("_", "."))
+        this = f"{queue if isinstance(queue, LocalQueue) else name}@{owner}"
+        if seen.setdefault(key, this) != this:
+            message = f"{this} and {seen[key]} are on one topic, {topic}"
+            hint = "bind one of them to a topic of its own"
+            yield _error(queue.location, "ONE_TOPIC", message, hint)

@@ -1,4 +1,4 @@
-"""The topics of a topology: which it needs, and which the job reads.
+"""A topology, and its topics: which it needs, and which the job reads.
 
 Local queues, transmission queues and the intakes of queue managers have topics. Aliases and remote
 definitions have none, since no message stays there.
@@ -6,19 +6,109 @@ definitions have none, since no message stays there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
-from redrive.topology.files import Topology
+from redrive.topology.bindings import NO_BINDINGS, Bindings
 from redrive.topology.mq import objects as mq
-from redrive.topology.mq.network import senders
+from redrive.topology.mq.network import Network, senders
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
-from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.routes import connections_on_way
-from redrive.topology.mqe.tables import Tables
+from redrive.topology.mqe import objects as everyplace
+from redrive.topology.mqe.resolver import Tables, connections_on_way
 from redrive.topology.names import Names, put_topic, transmission_topic
+from redrive.topology.put import Discovered, DynamicQueue
+
+
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """The text of one file of a topology, enough for other processes to read it again."""
+
+    name: str
+    """Its name in findings and locations; the suffix is its kind."""
+    data: bytes
+    queue_manager: str = ""
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of its name, in lower case."""
+        return Path(self.name).suffix.lower()
+
+
+_LocalQueue: TypeAlias = mq.LocalQueue | everyplace.LocalQueue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """Everything that the files define."""
+
+    mq: Network
+    mqe: everyplace.Network | None = None
+    bindings: Bindings = NO_BINDINGS
+    sources: tuple[SourceText, ...] = field(default=(), compare=False, repr=False)
+    """The texts that were read, for other processes."""
+
+    @property
+    def mqe_managers(self) -> tuple[everyplace.QueueManager, ...]:
+        """Queue managers of kind ``mqe``; empty without a network."""
+        return self.mqe.queue_managers if self.mqe else ()
+
+    @property
+    def manager_names(self) -> tuple[str, ...]:
+        """Every queue manager, in the order of the definitions, those of IBM MQ first."""
+        return (*self.mq.queue_managers, *(manager.name for manager in self.mqe_managers))
+
+    def local_queues(self) -> Mapping[tuple[str, str], _LocalQueue]:
+        """The local queues by owner and name.
+
+        The owner is their manager; a shared queue is one queue, that of its group.
+        """
+        definitions: list[tuple[str, Iterable[mq.Queue | everyplace.Queue]]] = []
+        for manager in self.mq.queue_managers.values():
+            group = manager.queue_sharing_group
+            definitions.append((manager.name, manager.queues.values()))
+            definitions.append(
+                (group.name if group else manager.name, manager.shared_queues.values())
+            )
+        definitions += [
+            (manager.name, manager.queues)
+            for manager in self.mqe_managers
+            if manager.name not in self.mq  # reported as a duplicate
+        ]
+        queues: dict[tuple[str, str], _LocalQueue] = {}
+        for owner, owned in definitions:
+            for queue in owned:
+                if isinstance(queue, _LocalQueue):
+                    queues.setdefault((owner, queue.name), queue)
+        return queues
+
+    def topic(self, *, queue: str, queue_manager: str) -> str:
+        """The topic of a local queue; that of a shared queue belongs to its group."""
+        manager = self.mq.queue_managers.get(queue_manager)
+        holder = manager.holder_of(queue) if manager else queue_manager
+        return self.bindings.topic(queue=queue, queue_manager=holder)
+
+    def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Topology:
+        """The topology with PUT of some queues changed, by manager and queue."""
+        return replace(self, mq=self.mq.with_put_enabled(changes)) if changes else self
+
+    def with_dynamic_queues(self, opened: Collection[DynamicQueue]) -> Topology:
+        """The topology with dynamic queues that opens created."""
+        return replace(self, mq=self.mq.with_dynamic_queues(opened)) if opened else self
+
+    def with_discovered(self, discovered: Iterable[Discovered]) -> Topology:
+        """The topology with remote definitions that queue discovery created."""
+        definitions = [
+            everyplace.Discovered(
+                one.at, everyplace.RemoteQueue(name=one.queue, queue_manager=one.queue_manager)
+            )
+            for one in discovered
+        ]
+        if self.mqe is None or not definitions:
+            return self
+        return replace(self, mqe=self.mqe.with_discovered(definitions))
 
 
 class TopicRole(StrEnum):
@@ -224,17 +314,17 @@ def _cluster_transmission(
 # MQ Everyplace
 
 
-def _topics_in_mqe(topology: Topology, manager: mqe.QueueManager) -> Iterator[QueueTopic]:
+def _topics_in_mqe(topology: Topology, manager: everyplace.QueueManager) -> Iterator[QueueTopic]:
     name = manager.name
     yield QueueTopic(topic=put_topic(name), role=TopicRole.PUTS, queue_manager=name)
     for queue in manager.queues:
         match queue:
-            case mqe.LocalQueue():
+            case everyplace.LocalQueue():
                 topic = topology.bindings.topic(queue=queue.name, queue_manager=name)
                 yield QueueTopic(
                     topic=topic, role=TopicRole.QUEUE, queue_manager=name, queue=queue.name
                 )
-            case mqe.BridgeQueue() if queue.queue_manager not in topology.mq:
+            case everyplace.BridgeQueue() if queue.queue_manager not in topology.mq:
                 topic = topology.bindings.topic(queue=queue.name, queue_manager=queue.queue_manager)
                 yield QueueTopic(
                     topic=topic,
@@ -242,14 +332,16 @@ def _topics_in_mqe(topology: Topology, manager: mqe.QueueManager) -> Iterator[Qu
                     queue_manager=queue.queue_manager,
                     queue=queue.name,
                 )
-            case mqe.RemoteQueue(mode=mqe.Mode.ASYNC):
+            case everyplace.RemoteQueue(mode=everyplace.Mode.ASYNC):
                 yield _store_topic(manager, queue.name, queue.queue_manager, queue.queue_manager)
-            case mqe.StoreAndForwardQueue():
+            case everyplace.StoreAndForwardQueue():
                 for target in queue.targets:
                     yield _store_and_forward_topic(topology, manager, queue, target)
 
 
-def _store_topic(manager: mqe.QueueManager, queue: str, to: str, connection: str) -> QueueTopic:
+def _store_topic(
+    manager: everyplace.QueueManager, queue: str, to: str, connection: str
+) -> QueueTopic:
     name = manager.name
     return QueueTopic(
         topic=transmission_topic(queue=queue, queue_manager=name, to=to),
@@ -262,13 +354,16 @@ def _store_topic(manager: mqe.QueueManager, queue: str, to: str, connection: str
     )
 
 
-def _via(manager: mqe.QueueManager, connection: str) -> tuple[tuple[str, str], ...]:
+def _via(manager: everyplace.QueueManager, connection: str) -> tuple[tuple[str, str], ...]:
     _, *further = connections_on_way(Tables(manager), connection)
     return tuple((manager.name, one) for one in further)
 
 
 def _store_and_forward_topic(
-    topology: Topology, manager: mqe.QueueManager, queue: mqe.StoreAndForwardQueue, target: str
+    topology: Topology,
+    manager: everyplace.QueueManager,
+    queue: everyplace.StoreAndForwardQueue,
+    target: str,
 ) -> QueueTopic:
     """The messages of a store-and-forward queue for one target: pushed if possible, else pulled."""
     pushed = _store_topic(manager, queue.name, target, queue.queue_manager)
@@ -276,7 +371,10 @@ def _store_and_forward_topic(
         return pushed
     puller = topology.mqe.queue_manager(target) if topology.mqe else None
     for pulling in puller.queues if puller else ():
-        if isinstance(pulling, mqe.HomeServerQueue) and pulling.queue_manager == manager.name:
+        if (
+            isinstance(pulling, everyplace.HomeServerQueue)
+            and pulling.queue_manager == manager.name
+        ):
             channel, is_running = (target, manager.name), pulling.interval > 0
             assert puller is not None, "its kind was checked"
             return replace(

@@ -14,18 +14,15 @@ from typing import Final, Protocol, TypeGuard
 
 from redrive.messages.reasons import Reason
 from redrive.topology.bindings import Bindings
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, TopicRole
+from redrive.topology.layout import QueueTopic, TopicRole, Topology
 from redrive.topology.mq.network import Link, Network
 from redrive.topology.mq.objects import LocalQueue, Queue
-from redrive.topology.mq.puts import reply_to_names
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.resolver import MqResolver, names_as_headers
-from redrive.topology.mq.results import Resolution, job_request
+from redrive.topology.mq.resolver import MqResolver, names_as_headers, reply_to_names
+from redrive.topology.mq.results import Resolution
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.message import Conditions
 from redrive.topology.mqe.resolver import MqeResolver
-from redrive.topology.mqe.results import Delivered, End, Failed, Failure, Stored
+from redrive.topology.mqe.results import Conditions, Delivered, End, Failed, Failure, Stored
 from redrive.topology.mqe.results import Resolution as MqeResolution
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
@@ -59,6 +56,11 @@ class ReceivingQueueManager(Protocol):
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
         """See ``Resolver.resolve``; the names are those of the message."""
+
+    def opened(
+        self, *, queue: str, queue_manager: str, seed: int = 0
+    ) -> Resolution | MqeResolution:
+        """The resolution behind ``resolve``, step by step."""
 
     def reply_to(self, names: Names) -> Names:
         """The reply-to names of a message as it travels on."""
@@ -127,32 +129,23 @@ def _on_queue(
     )
 
 
-class MqReceivingQueueManager:
+class MqReceivingQueueManager(MqResolver):
     """A queue manager of kind ``mq`` that receives puts or a channel's messages."""
 
     def __init__(self, topology: Topology, source: QueueTopic) -> None:
         network, bindings = topology.mq, topology.bindings
         self.queue_manager = _receiver_name(source)
+        super().__init__(
+            network,
+            self.queue_manager,
+            bindings=bindings,
+            from_cluster_channel=source.is_of_cluster,
+        )
         self.dead_letter_form = _dead_letter_form(bindings, self.queue_manager, BINARY)
         self.keeps_refused = False
-        self._manager = network.queue_managers[self.queue_manager]
-        self._resolver = MqResolver(network, self.queue_manager, bindings=bindings)
         self.takes_puts = source.role is TopicRole.PUTS
         self._link = None if self.takes_puts else _link(network, source)
-        self._is_of_cluster = source.is_of_cluster
         self.dead_letters = self._dead_letters(bindings)
-
-    def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
-        """See ``ReceivingQueueManager``."""
-        return self._resolver.destination(
-            self.opened(queue=queue, queue_manager=queue_manager, seed=seed)
-        )
-
-    def opened(self, *, queue: str, queue_manager: str, seed: int = 0) -> Resolution:
-        """The open of a message's put, step by step; arguments as for ``resolve``."""
-        return self._resolver.open(
-            job_request(queue, queue_manager, seed=seed, from_cluster_channel=self._is_of_cluster)
-        )
 
     def reply_to(self, names: Names) -> Names:
         """See ``ReceivingQueueManager``: only the first put replaces the names."""

@@ -11,7 +11,7 @@ from redrive.engine.ordering import Round
 from redrive.engine.sources import SourceKind
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
-from redrive.kafka.reader import read_parts, surviving_offsets
+from redrive.kafka.records import read_parts, surviving_offsets
 from redrive.messages import OffsetRange, Records, TopicPartition
 
 

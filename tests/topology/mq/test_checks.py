@@ -6,7 +6,8 @@ import pytest
 
 from redrive.diagnostics import Severity
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
-from redrive.topology.checks import check_together
+from redrive.topology.files import check_together
+from redrive.topology.layout import Topology
 from redrive.topology.mq.checks import check_topology
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.queue_manager import QueueManager
@@ -37,7 +38,7 @@ def found(*scripts: str, bindings: Bindings = NO_BINDINGS) -> list[tuple[str, st
         result = read_mqsc(script, queue_manager=f"QM{number}", file=f"QM{number}.mqsc")
         assert result.diagnostics == ()
         managers.append(result.queue_manager)
-    findings = check_together(Network(managers), None, bindings)
+    findings = check_together(Topology(mq=Network(managers), bindings=bindings))
     assert all(one.message and one.render() for one in findings)
     return [(one.code, one.file, one.line) for one in findings]
 
@@ -198,7 +199,7 @@ def test_managers_of_other_kinds_may_be_bound() -> None:
     assert bindings is not None
     network = Network([read_mqsc("", queue_manager="QM1").queue_manager])
     moon = mqe.Network(queue_managers=(mqe.QueueManager(name="MOON"),))
-    assert check_together(network, moon, bindings) == []
+    assert check_together(Topology(mq=network, mqe=moon, bindings=bindings)) == []
 
 
 def test_what_mq_would_accept_is_no_error() -> None:

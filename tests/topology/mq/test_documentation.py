@@ -10,8 +10,7 @@ import pytest
 from tests.commands import redrive
 
 from redrive.messages.reasons import Reason
-from redrive.topology.mq.attributes import OPTIONS, RECORDED
-from redrive.topology.mq.objects import ATTRIBUTES
+from redrive.topology.mq.objects import ATTRIBUTES, OPTIONS, RECORDED
 
 DOCS = Path(__file__).parents[3] / "docs"
 TEXT = (DOCS / "resolution.md").read_text(encoding="utf-8")

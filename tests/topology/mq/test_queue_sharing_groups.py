@@ -6,9 +6,8 @@ from __future__ import annotations
 import pytest
 
 from redrive.topology.bindings import Bindings, QueueBinding, QueueManagerBinding
-from redrive.topology.checks import check_together
-from redrive.topology.files import Topology
-from redrive.topology.layout import topics_of
+from redrive.topology.files import check_together
+from redrive.topology.layout import Topology, topics_of
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.reader import read_mqsc
 from redrive.topology.mq.resolver import MqResolver
@@ -72,7 +71,7 @@ def test_bindings_name_the_group_of_a_shared_queue() -> None:
         return Bindings(queue_managers={name: QueueManagerBinding(queues=queues)})
 
     group = bound("SQ1")
-    assert not [*check_together(MEMBERS, None, group)]
+    assert not [*check_together(Topology(mq=MEMBERS, bindings=group))]
     found = MqResolver(MEMBERS, "QM2", bindings=group).resolve(queue_manager="", queue="IN")
     assert not isinstance(found, Refusal)
     assert (found.topic, found.limits.consumer_group) == ("orders", "billing")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.topology.mq import objects as mq
-from redrive.topology.mq.attributes import CHANNEL_TYPES
+from redrive.topology.mq.objects import CHANNEL_TYPES
 from redrive.topology.mq.reader import read_mqsc
 
 NEEDED = {

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from tests.conformance.mq_notation import read_topology
+from tests.topology.mq.routes import PutMessage, PutResult, put_message
 
 from redrive.messages.reasons import Reason
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.puts import put_message
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.results import (
     Bind,
@@ -18,8 +18,6 @@ from redrive.topology.mq.results import (
     OpenOption,
     OpenRequest,
     Persistence,
-    PutMessage,
-    PutResult,
     Resolution,
     Target,
 )

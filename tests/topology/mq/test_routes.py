@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from tests.conformance.mq_notation import read_topology
+from tests.topology.mq.routes import End, PutMessage, Route, follow_route
 
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.reader import read_mqsc
-from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage
-from redrive.topology.mq.routes import End, Route, follow_route
+from redrive.topology.mq.results import OpenRequest, Persistence
 
 ONE_HOP = ("QM1: DEF QL(QM2) USAGE(XMITQ)", "QM1: CHAN(QM2) TO(QM2)", "QM2: DEF QL(Q)")
 PERSISTENT = PutMessage(persistence=Persistence.PERSISTENT)
@@ -29,49 +29,11 @@ def manager(name: str, script: str) -> Any:
     return result.queue_manager
 
 
-def test_a_put_that_fails_at_the_far_end_ends_there() -> None:
-    """What becomes of the message is the job's to decide; the reason is the receiver's."""
-    route = follow(*ONE_HOP, queue="NOPE")
-    assert (route.end, str(route.final), int(route.reason)) == (End.UNDELIVERED, "", 2085)
-    assert [str(hop) for hop in route.hops] == ["QM1 xmitq QM2"]
-
-
 def test_a_transmission_queue_without_a_channel_keeps_its_messages() -> None:
     """The put succeeds, and the message goes nowhere."""
     route = follow("QM1: DEF QL(QM2) USAGE(XMITQ)")
     assert (route.end, str(route.final)) == (End.HELD, "QM2@QM1")
     assert "no channel" in route.detail
-
-
-def test_names_that_come_back_circulate() -> None:
-    """Two managers that pass a name to each other are recognised."""
-    route = follow(
-        "QM1: DEF QL(X2) USAGE(XMITQ)",
-        "QM1: DEF QR(FAR) RQMNAME(FAR) XMITQ(X2)",
-        "QM1: CHAN(X2) TO(QM2)",
-        "QM2: DEF QL(X1) USAGE(XMITQ)",
-        "QM2: DEF QR(FAR) RQMNAME(FAR) XMITQ(X1)",
-        "QM2: CHAN(X1) TO(QM1)",
-        manager="FAR",
-    )
-    assert route.end is End.LOOP
-    assert [str(hop) for hop in route.hops][:2] == ["QM1 xmitq X2", "QM2 xmitq X1"]
-
-
-def test_a_put_the_putter_sees_fail_is_no_dead_letter() -> None:
-    """A failing first put ends with its reason; no dead-letter queue comes in."""
-    route = follow("QM1: ALTER QMGR DEADQ(DLQ)", "QM1: DEF QL(DLQ)", manager="FAR")
-    assert (route.end, str(route.final), int(route.reason)) == (End.REFUSED, "", 2087)
-    assert route.hops == ()
-
-
-def test_persistence_is_settled_by_the_first_put() -> None:
-    """A message that left it to the first queue keeps what it got there."""
-    lines = ("QM1: DEF QL(QM2) USAGE(XMITQ) DEFPSIST(YES)", *ONE_HOP[1:])
-    route = follow(*lines, put=PutMessage())
-    assert [put.is_persistent for put in route.puts] == [True, True]
-    route = follow(*ONE_HOP, "QM2: ALTER QL(Q) DEFPSIST(YES)", put=PutMessage())
-    assert [put.is_persistent for put in route.puts] == [False, False]
 
 
 def test_the_way_leaves_the_topology() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.message import Conditions
+from redrive.topology.mqe.results import Conditions
 
 _WORD = re.compile(r"\s*([A-Za-z&]+)\s*(?:\(([^)]*)\))?")
 _ROLES = {"deadletter": mqe.Role.DEAD_LETTER, "admin": mqe.Role.ADMINISTRATION}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.topology.mqe.message import ExpireAfter, ExpireAt, Message, deadline, is_expired
+from redrive.topology.mqe.results import ExpireAfter, ExpireAt, Message, deadline, is_expired
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,22 @@ from dataclasses import replace
 import pytest
 from tests.topology.mqe.notation import read_topology
 
-from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, TopicRole
+from redrive.topology.layout import QueueTopic, TopicRole, Topology
 from redrive.topology.mq.network import Network
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.message import NORMAL, Conditions, ExpireAfter, Message
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, TriggerTransmission
-from redrive.topology.mqe.results import Delivered, Expired, Failed, Failure, Resolution, Stored
+from redrive.topology.mqe.results import (
+    NORMAL,
+    Conditions,
+    Delivered,
+    ExpireAfter,
+    Expired,
+    Failed,
+    Failure,
+    Message,
+    Resolution,
+    Stored,
+)
 from redrive.topology.names import Names
 from redrive.topology.put import Refusal
 from redrive.topology.receiving import receiving_queue_managers

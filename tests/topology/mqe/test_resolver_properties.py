@@ -9,10 +9,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.topology.mqe.networks import MANAGERS, PUTS, links, networks
 
-from redrive.topology.mqe.message import Conditions
 from redrive.topology.mqe.objects import Network
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
-from redrive.topology.mqe.results import Delivered, Failed, StepKind, Stored
+from redrive.topology.mqe.results import Conditions, Delivered, Failed, StepKind, Stored
 from redrive.topology.names import Names
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.engine.facts import TAKEN_AWAY
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.copies import LiveCopies
+from redrive.kafka.compacted import LiveCopies
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import name_in_identities
 from redrive.operations.durations import duration

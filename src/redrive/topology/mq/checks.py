@@ -16,20 +16,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
-from redrive.messages.reasons import Reason
+from redrive.messages.reasons import ADVICE, Reason
+from redrive.topology.layout import Topology, topics_of
 from redrive.topology.mq import objects as mq
-from redrive.topology.mq.attributes import ignored_attributes
 from redrive.topology.mq.network import Network, senders
-from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.results import (
-    OpenRequest,
-    Persistence,
-    PutMessage,
-    job_request,
-    location_of,
-)
-from redrive.topology.mq.routes import End, Route, follow_route
-from redrive.topology.mq.system_objects import SYSTEM_NAMES
+from redrive.topology.mq.objects import ignored_attributes
+from redrive.topology.mq.queue_manager import SYSTEM_NAMES, QueueManager
+from redrive.topology.mq.results import location_of
+from redrive.topology.names import Names, put_topic
+from redrive.topology.put import PERSISTENT, Destination, Refusal, check_limits
+from redrive.topology.receiving import MqReceivingQueueManager, receiving_queue_managers
 
 
 def _finding(
@@ -46,8 +42,7 @@ def _finding(
 _warning = partial(_finding, Severity.WARNING)
 _note = partial(_finding, Severity.NOTE)
 _ANY_QUEUE = "ANY.QUEUE"
-_PUT = PutMessage(persistence=Persistence.PERSISTENT)
-_CODES: Mapping[Reason, str] = {
+_CODES: Mapping[int, str] = {
     Reason.ALIAS_BASE_Q_TYPE_ERROR: "ALIAS_TARGET",
     Reason.UNKNOWN_ALIAS_BASE_Q: "ALIAS_TARGET",
     Reason.UNKNOWN_REMOTE_Q_MGR: "NO_TRANSMISSION_QUEUE",
@@ -62,6 +57,7 @@ def check_topology(network: Network, *, others: Container[str] = ()) -> list[Dia
     What IBM MQ would accept, although a put fails, is a warning.
     """
     findings: list[Diagnostic] = []
+    puts = _Puts(network, others)
     reached = network.reached()
     for manager in network.queue_managers.values():
         findings += _queue_manager_findings(network, manager)
@@ -70,7 +66,7 @@ def check_topology(network: Network, *, others: Container[str] = ()) -> list[Dia
             hint = "a sender channel needs a receiver channel of the same name there, or a cluster"
             findings.append(_note(manager.attributes, "UNREACHABLE", message, hint))
         for queue in manager.queues.values():
-            findings += _queue_findings(network, manager, queue, others)
+            findings += _queue_findings(puts, network, manager, queue)
         findings += _ignored_attributes(manager)
     findings += check_clusters(network)
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
@@ -142,39 +138,128 @@ def _channel_findings(
 # Queues
 
 
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """The way of a put by the definitions."""
+
+    receiver: MqReceivingQueueManager
+    """The last queue manager that put the message."""
+    names: Names
+    """The names with which it opened."""
+    puts: int
+    answer: Destination | Refusal
+    """The result of the last put."""
+    is_loop: bool = False
+    """Whether the names were there before, so that the message never stops."""
+
+
+class _Puts:
+    """Follows puts by definitions alone, over the receivers with which the job resolves them."""
+
+    def __init__(self, network: Network, others: Container[str]) -> None:
+        self._network, self._others = network, others
+        topology = Topology(mq=network)
+        moving = {
+            topic.topic: topic
+            for topic in topics_of(topology)
+            if topic.is_read and topic.is_running
+        }
+        self._receivers = {
+            topic: receiver
+            for topic, receiver in receiving_queue_managers(topology, moving).items()
+            if isinstance(receiver, MqReceivingQueueManager)
+        }
+
+    def _follow(self, at: str, names: Names) -> _Route:
+        """The way of a persistent message without a body, until its names lead no further."""
+        topic, seen = put_topic(at), set[tuple[str, Names]]()
+        while True:
+            receiver = self._receivers[topic]
+            answer = receiver.resolve(queue=names.queue, queue_manager=names.queue_manager)
+            if isinstance(answer, Destination):
+                answer = check_limits(answer.limits, 0, None, PERSISTENT) or answer
+            is_loop = (topic, names) in seen
+            seen.add((topic, names))
+            if (
+                is_loop
+                or isinstance(answer, Refusal)
+                or answer.is_arrival
+                or answer.topic not in self._receivers
+            ):
+                return _Route(receiver, names, len(seen), answer, is_loop)
+            topic = answer.topic
+            names = Names(queue=answer.queue, queue_manager=answer.queue_manager)
+
+    def findings(
+        self, manager: QueueManager, queue: mq.Queue, names: Names
+    ) -> Iterator[Diagnostic]:
+        """The finding about a put to a definition by these names, if it reaches no queue."""
+        route = self._follow(manager.name, names)
+        location, answer = location_of(queue), route.answer
+        if route.is_loop:
+            message = f"{route.names} returns to {route.receiver.queue_manager}"
+            yield _warning(location, "ROUTE_LOOP", f"a put to {queue} never ends: {message}")
+            return
+        if isinstance(answer, Destination):
+            if not answer.is_arrival and (missing := self._missing(answer.queue_manager)):
+                message = f"a put to {queue} leaves the topology: no definition has queue manager "
+                hint = "correct RQMNAME, or add the definitions of that queue manager"
+                yield _warning(location, "DANGLING_RQMNAME", message + missing, hint)
+            return
+        opened = route.receiver.opened(
+            queue=route.names.queue, queue_manager=route.names.queue_manager
+        )
+        reason, fault = Reason(answer.reason), opened.fault
+        text = f"{reason:d} MQRC_{reason.name}"
+        detail = answer.detail
+        if reason is Reason.PUT_INHIBITED and not opened.is_failed:
+            detail = f"{fault} has PUT(DISABLED)"
+        if fault is queue:
+            location = location_of(queue, reason)
+        advice = opened.advice or ADVICE.get(reason, "")
+        if route.puts > 1:
+            if names.queue != _ANY_QUEUE:
+                at = route.receiver.queue_manager
+                message = f"a put to {queue} fails at {at} with {text}: {detail}"
+                yield _warning(location, "UNDELIVERABLE", message, advice)
+        elif names.queue != _ANY_QUEUE or reason is not Reason.UNKNOWN_OBJECT_NAME:
+            # By an alias of the manager itself the put names a queue.
+            message = f"a put to {queue} ends with {text}: {detail}"
+            yield _warning(location, _CODES.get(reason, "PUT_FAILS"), message, advice)
+
+    def _missing(self, name: str) -> str:
+        """The name of a queue manager if no definition has it."""
+        is_known = name in self._network or name in self._others
+        return "" if is_known or len(self._network.queue_managers) == 1 else name
+
+
 def _queue_findings(
-    network: Network, manager: QueueManager, queue: mq.Queue, others: Container[str]
+    puts: _Puts, network: Network, manager: QueueManager, queue: mq.Queue
 ) -> Iterable[Diagnostic]:
     match queue:
-        case mq.AliasQueue():
-            return _alias_findings(network, manager, queue, others)
+        case mq.AliasQueue() if _is_alias_loop(manager, queue):
+            message = f"{queue} resolves to itself: a put to it ends with 2001"
+            hint = "make one alias of the loop target a queue"
+            return [_warning(location_of(queue), "ALIAS_LOOP", message, hint)]
         case mq.RemoteQueue():
-            return _remote_findings(network, manager, queue, others)
+            return _remote_findings(puts, manager, queue)
         case mq.ModelQueue() if queue.name not in SYSTEM_NAMES:
-            message = f"a put to {queue} by the job ends with {_reason_text(Reason.Q_TYPE_ERROR)}"
+            reason = Reason.Q_TYPE_ERROR
+            message = f"a put to {queue} by the job ends with {reason:d} MQRC_{reason.name}"
             hint = "redrive queue open makes a dynamic queue from it, which applications can put to"
             return [_note(queue, "MODEL_QUEUE", message, hint)]
+        case mq.AliasQueue():
+            return puts.findings(manager, queue, Names(queue=queue.name))
         case mq.LocalQueue():
-            return _local_queue_findings(network, manager, queue, others)
+            return _local_queue_findings(puts, network, manager, queue)
     return ()
 
 
-def _alias_findings(
-    network: Network, manager: QueueManager, queue: mq.AliasQueue, others: Container[str]
-) -> Iterable[Diagnostic]:
-    if _is_alias_loop(manager, queue):
-        message = f"{queue} resolves to itself: a put to it ends with 2001"
-        hint = "make one alias of the loop target a queue"
-        return [_warning(location_of(queue), "ALIAS_LOOP", message, hint)]
-    return _route_findings(network, manager, queue, job_request(queue.name), others)
-
-
-def _remote_findings(
-    network: Network, manager: QueueManager, queue: mq.RemoteQueue, others: Container[str]
-) -> list[Diagnostic]:
-    is_alias = queue.is_queue_manager_alias
-    names = (_ANY_QUEUE, queue.name) if is_alias else (queue.name, "")
-    findings = list(_route_findings(network, manager, queue, job_request(*names), others))
+def _remote_findings(puts: _Puts, manager: QueueManager, queue: mq.RemoteQueue) -> list[Diagnostic]:
+    names = Names(queue=queue.name)
+    if queue.is_queue_manager_alias:
+        names = Names(queue=_ANY_QUEUE, queue_manager=queue.name)
+    findings = list(puts.findings(manager, queue, names))
     if not (findings and _is_reply_to_alias(manager, queue)):
         return findings
     target = f"{queue.remote_queue}@{queue.remote_queue_manager}"
@@ -207,67 +292,20 @@ def _is_alias_loop(manager: QueueManager, alias: mq.AliasQueue) -> bool:
 
 
 def _local_queue_findings(
-    network: Network, manager: QueueManager, queue: mq.LocalQueue, others: Container[str]
+    puts: _Puts, network: Network, manager: QueueManager, queue: mq.LocalQueue
 ) -> Iterator[Diagnostic]:
     if queue.stream_queue and queue.must_duplicate:
-        yield from _route_findings(network, manager, queue, job_request(queue.name), others)
+        yield from puts.findings(manager, queue, Names(queue=queue.name))
     if (
         queue.is_transmission_queue
         and len(network.queue_managers) > 1
         and not queue.cluster_channels
         and not queue.name.startswith("SYSTEM.")
-        and not any(one.transmission_queue == queue.name for one in senders(manager))
+        and not any(channel.transmission_queue == queue.name for channel in senders(manager))
     ):
         message = f"no channel of {manager.name} serves transmission queue {queue.name}"
         hint = "messages stay on it; define a sender channel with this XMITQ"
         yield _warning(queue.set_at("USAGE", "CLCHNAME"), "NO_CHANNEL", message, hint)
-
-
-def _route_findings(
-    network: Network,
-    manager: QueueManager,
-    queue: mq.Queue,
-    request: OpenRequest,
-    others: Container[str],
-) -> Iterator[Diagnostic]:
-    route = follow_route(network, manager.name, request, _PUT)
-    if (
-        request.queue == _ANY_QUEUE
-        and len(route.puts) == 1
-        and route.reason is Reason.UNKNOWN_OBJECT_NAME
-    ):
-        return  # an alias of the manager itself: the put names the queue
-    is_at_fault = route.puts[-1].at_fault is queue
-    location = location_of(queue, route.reason if is_at_fault else Reason.NONE)
-    match route.end:
-        case End.REFUSED:
-            code = _CODES.get(route.reason, "PUT_FAILS")
-            message = f"a put to {queue} ends with {_reason_text(route.reason)}: {route.detail}"
-            yield _warning(location, code, message, route.advice)
-        case End.LOOP:
-            message = f"a put to {queue} never ends: {route.detail}"
-            yield _warning(location, "ROUTE_LOOP", message)
-        case End.OUTSIDE | End.HELD if missing := _missing_manager(network, route, others):
-            message = f"a put to {queue} leaves the topology: no definition has queue manager "
-            hint = "correct RQMNAME, or add the definitions of that queue manager"
-            yield _warning(location, "DANGLING_RQMNAME", message + missing, hint)
-        case End.UNDELIVERED if request.queue != _ANY_QUEUE:
-            message = f"a put to {queue} fails at {route.puts[-1].resolution.opened_at} with "
-            message += f"{_reason_text(route.reason)}: {route.detail}"
-            yield _warning(location, "UNDELIVERABLE", message, route.advice)
-        case _:
-            return
-
-
-def _missing_manager(network: Network, route: Route, others: Container[str]) -> str:
-    """The undefined manager that a route was to reach; empty if there is none."""
-    name = route.puts[-1].resolution.destination.queue_manager
-    is_known = name in network or name in others or len(network.queue_managers) == 1
-    return "" if is_known or route.reason else name
-
-
-def _reason_text(reason: Reason) -> str:
-    return f"{reason:d} MQRC_{reason.name}"
 
 
 # Clusters

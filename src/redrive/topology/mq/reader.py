@@ -6,32 +6,354 @@ continues with the next command. docs/resolution.md, "MQSC scripts", describes t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, did_you_mean, in_order
 from redrive.topology.mq import objects as mq
-from redrive.topology.mq.definition_store import DefinitionStore
-from redrive.topology.mq.inserts import NO_CONFIGURATION, Configuration, with_inserts
-from redrive.topology.mq.parameters import (
-    VERBS,
-    Given,
-    check_quotes,
-    object_name,
-    verb_of,
+from redrive.topology.mq.forms import Form, ValueProblem, check_name, name_list
+from redrive.topology.mq.objects import (
+    CHANNEL_TYPES,
+    OPTIONS,
+    RECORDED,
+    SYNONYMS,
+    TAKING_ANY_KEYWORD,
 )
-from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mq.queue_manager import (
+    DEFAULT_CHANNELS,
+    DEFAULT_QUEUES,
+    SYSTEM_OBJECTS,
+    SYSTEM_QUEUES,
+    QueueManager,
+)
 from redrive.topology.mq.script import (
     MAX_LINE_LENGTH,
+    NO_CONFIGURATION,
     Command,
     CommandFailed,
+    Configuration,
     Parameter,
     ScriptProblem,
+    hint_for_insert,
     long_lines,
     manager_name,
     split_script,
+    with_inserts,
 )
+
+VERBS: Final[Mapping[str, str]] = {
+    verb: words.split()[0]
+    for words in (
+        *("DEFINE DEF", "ALTER ALT", "DELETE DEL", "DISPLAY DIS", "START STA", "STOP STO"),
+        *("RESET RES", "REFRESH REF", "RECOVER REC", "ARCHIVE ARC", "RESOLVE", "SUSPEND", "RESUME"),
+        *("BACKUP", "CLEAR", "MOVE", "PING", "PURGE", "RVERIFY", "SET"),
+    )
+    for verb in words.split()
+}
+"""Verbs of MQSC and their short forms, each with its full form."""
+
+_VERB: Final = re.compile(r"[\s,]*([^\s,()']+)")
+_QUOTED: Final = re.compile(r"'(?:[^']|'')*+'")
+_TYPOGRAPHIC_QUOTE: Final = re.compile("[\u2018\u2019\u201c\u201d]")
+
+
+def verb_of(command: Command) -> tuple[str, int]:
+    """The verb of a command in full, and the offset after it."""
+    found = _VERB.match(command.text)
+    word = found[1] if found else command.text.strip()[:1]
+    verb = VERBS.get(word.upper())
+    if found and verb:
+        return verb, found.end()
+    hint = did_you_mean(word.upper(), VERBS)
+    if word.startswith(("#", "*", "//", "--")):
+        hint = "a comment is a line that starts with * in its first column"
+    elif any(word.upper() in attributes for attributes in mq.ATTRIBUTES.values()):
+        hint = "to continue the previous command, end its line with +"
+    raise ScriptProblem(
+        "UNKNOWN_COMMAND",
+        f"{word} is not an MQSC command",
+        found.start(1) if found else len(command.text) - len(command.text.lstrip()),
+        length=len(word),
+        expected="a command such as DEFINE, ALTER or DELETE",
+        hint=hint,
+    )
+
+
+def check_quotes(command: Command) -> None:
+    """Refuse typographic quotes outside quoted text: MQSC reads them as ordinary characters."""
+    if command.text.isascii():
+        return
+    outside = _QUOTED.sub(lambda quoted: " " * len(quoted[0]), command.text)
+    if found := _TYPOGRAPHIC_QUOTE.search(outside):
+        message = "a typographic quote does not quote"
+        raise ScriptProblem("SYNTAX", message, found.start(), expected="'")
+
+
+class Given:
+    """The parameters of one command by purpose.
+
+    Attributes:
+        fields: Values by field of the object.
+        others: Attributes that resolution does not use, as written, by keyword.
+        options: Options of the command.
+        keywords: Keywords of fields and others, without synonyms.
+
+    Raises:
+        ScriptProblem: A parameter is unknown, given twice, or has an invalid value.
+    """
+
+    __slots__ = ("_parameters", "fields", "keywords", "options", "others")
+
+    def __init__(self, kind: type[mq.Definition], parameters: Iterable[Parameter]) -> None:
+        self.fields: dict[str, Any] = {}
+        self.others: dict[str, str] = {}
+        self.options: dict[str, Parameter] = {}
+        self._parameters: list[Parameter] = []
+        attributes, recorded = mq.ATTRIBUTES[kind], RECORDED[kind]
+        seen: set[str] = set()
+        for parameter in parameters:
+            self._parameters.append(parameter)
+            keyword = parameter.keyword
+            known_as = SYNONYMS.get(keyword, keyword)
+            if known_as in seen:
+                raise ScriptProblem.at("DUPLICATE", f"{keyword} is given twice", parameter)
+            seen.add(known_as)
+            if (attribute := attributes.get(known_as)) is not None:
+                self.fields[attribute.field] = _read_value(parameter, attribute.form)
+            elif keyword in OPTIONS:
+                self.options[keyword] = parameter
+            elif known_as in recorded or kind in TAKING_ANY_KEYWORD:
+                self.others[known_as] = _as_written(parameter)
+            else:
+                hint = did_you_mean(keyword, [*attributes, *recorded, *SYNONYMS])
+                message = f"{kind.keyword} has no attribute {keyword}"
+                raise ScriptProblem.at("UNKNOWN_KEYWORD", message, parameter, hint=hint)
+        self.keywords = seen - self.options.keys()
+
+    def check_channel_type(self, channel_type: mq.ChannelType) -> None:
+        """Refuse attributes that channels of a type do not have."""
+        for parameter in self._parameters:
+            types = CHANNEL_TYPES.get(parameter.keyword)
+            if types is not None and channel_type not in types:
+                message = f"a channel with CHLTYPE({channel_type}) has no {parameter.keyword}"
+                hint = f"it is an attribute of channels with CHLTYPE {', '.join(sorted(types))}"
+                raise ScriptProblem.at("UNKNOWN_KEYWORD", message, parameter, hint=hint)
+
+
+def _read_value(parameter: Parameter, form: Form) -> object:
+    if parameter.value is None:
+        raise ScriptProblem.at("SYNTAX", f"{parameter.keyword} needs a value", parameter)
+    try:
+        return form(parameter.source if form is name_list else parameter.value)
+    except ValueProblem as problem:
+        raise bad_value(parameter, problem, f"{parameter.keyword} ") from None
+
+
+def _as_written(parameter: Parameter) -> str:
+    if parameter.value is None:
+        return parameter.keyword
+    return f"{parameter.keyword}({parameter.source})"
+
+
+def bad_value(parameter: Parameter, problem: ValueProblem, prefix: str = "") -> ScriptProblem:
+    """The error about the value of a parameter."""
+    value = parameter.value or ""
+    return ScriptProblem(
+        problem.code,
+        f"{prefix}{value!r} {problem.problem}",
+        parameter.value_offset,
+        length=len(value),
+        expected=problem.expected,
+        hint=hint_for_insert(value),
+    )
+
+
+def object_name(kind: type[mq.Definition], subject: Parameter) -> str:
+    """The name in ``QLOCAL(NAME)``."""
+    if kind is mq.QueueManagerAttributes:
+        raise ScriptProblem.at("SYNTAX", "a queue manager can only be altered", subject)
+    if subject.value is None:
+        raise ScriptProblem.at("SYNTAX", f"{subject.keyword} needs a name", subject)
+    try:
+        name = check_name(subject.value, kind.longest_name)
+    except ValueProblem as problem:
+        raise bad_value(subject, problem) from None
+    if not name:
+        raise ScriptProblem.at("BAD_NAME", f"{subject.keyword} needs a name", subject)
+    return name
+
+
+_OTHER_OBJECTS: Mapping[type[mq.Definition], str] = {
+    mq.Channel: "channels",
+    mq.ClientChannel: "client_channels",
+    mq.Topic: "topics",
+    mq.Namelist: "namelists",
+}
+"""Kinds of objects other than queues, with the field of a queue manager that holds them."""
+_DEFAULT_CHANNEL_NAMES = {kind: name for name, kind in DEFAULT_CHANNELS.items()}
+
+
+class DefinitionStore:
+    """The objects so far, what a DEFINE copies, and which definitions ``runmqsc`` refuses."""
+
+    def __init__(self, base: QueueManager, *, refuses: bool) -> None:
+        self._base, self.refuses = base, refuses
+        self.attributes = base.attributes
+        self.suspended = set(base.suspended_clusters)
+        self._objects: dict[str, Any] = {
+            name: dict(getattr(base, name))
+            for name in ("queues", "shared_queues", *_OTHER_OBJECTS.values())
+        }
+        """Definitions by name, by field of the queue manager."""
+
+    def queue_manager(self) -> QueueManager:
+        """The queue manager after the commands so far."""
+        suspended = frozenset(self.suspended)
+        attributes = self.attributes
+        return replace(
+            self._base, attributes=attributes, suspended_clusters=suspended, **self._objects
+        )
+
+    def of_kind(self, kind: type[mq.Definition], *, shared: bool = False) -> dict[str, Any]:
+        """The objects of a kind by name, without the product's own; all queues are one kind."""
+        field = _OTHER_OBJECTS.get(kind, "shared_queues" if shared else "queues")
+        objects: dict[str, Any] = self._objects[field]
+        return objects
+
+    def find(self, kind: type[mq.Definition], name: str) -> mq.Definition | None:
+        """The object of this kind and name, including the product's own."""
+        found: mq.Definition | None = self.of_kind(kind).get(name)
+        if issubclass(kind, mq.Queue):
+            shared_queues = self._objects["shared_queues"]
+            found = found or shared_queues.get(name) or SYSTEM_QUEUES.get(name)
+        else:
+            found = found or SYSTEM_OBJECTS.get(kind, {}).get(name)
+        return found if type(found) is kind else None
+
+    def existing(self, kind: type[mq.Definition], subject: Parameter) -> mq.Definition:
+        """The object that a command names; raises ``CommandFailed`` (AMQ8147E) without one."""
+        name = object_name(kind, subject)
+        if (found := self.find(kind, name)) is not None:
+            return found
+        hint = "another script may define it: QM=FOLDER reads several in order"
+        hint = did_you_mean(name, self.of_kind(kind)) or hint
+        if kind is mq.Channel and self.find(mq.ClientChannel, name):
+            hint = "CHLTABLE(CLNTTAB) or CHLTYPE(CLNTCONN) names the client connection"
+        message = f"AMQ8147E: there is no {kind.keyword}({name})"
+        raise CommandFailed.at("NOT_FOUND", message, subject, hint=hint)
+
+    def check_free(
+        self, kind: type[mq.Definition], name: str, subject: Parameter, given: Given
+    ) -> None:
+        """Refuse (AMQ8150E) to define an existing object, except with REPLACE and the same type."""
+        shared = given.fields.get("is_shared", False)
+        existing = self.of_kind(kind, shared=shared).get(name)
+        if existing is None:
+            return
+        if type(existing) is not kind:
+            message = f"AMQ8150E: {name} exists as {existing.keyword}"
+            raise CommandFailed.at("EXISTS", message, subject)
+        if "REPLACE" not in given.options:
+            hint = f"it was defined at {existing.location}; add REPLACE to redefine it"
+            raise CommandFailed.at("EXISTS", f"AMQ8150E: {existing} exists", subject, hint=hint)
+
+    def model(
+        self, kind: type[mq.Definition], subject: Parameter, given: Given
+    ) -> mq.Definition | None:
+        """The object whose attributes a DEFINE copies; None for the product's defaults."""
+        if (like := given.options.get("LIKE")) is not None:
+            model = self.find(kind, like.value or "")
+            if model is None:
+                message = f"AMQ8147E: there is no {kind.keyword}({like.value})"
+                raise CommandFailed.at("NOT_FOUND", message, like)
+            return model
+        if issubclass(kind, mq.Channel):
+            channel_type = given.fields.get("channel_type")
+            if channel_type is None:
+                raise ScriptProblem.at("MISSING", "a channel needs CHLTYPE", subject)
+            return self.of_kind(kind).get(_DEFAULT_CHANNEL_NAMES.get(channel_type, ""))
+        return self.of_kind(mq.Queue).get(DEFAULT_QUEUES.get(kind, ""))
+
+    def keep(self, definition: mq.Definition, subject: Parameter) -> None:
+        """Add or replace a definition, unless ``runmqsc`` refuses it."""
+        problem = ""
+        match definition:
+            case mq.QueueManagerAttributes():
+                problem = _refusal_of_queue_manager(definition, self._objects["queues"].values())
+            case mq.Channel():
+                problem = _refusal_of_channel(definition)
+            case mq.Queue():
+                problem = _refusal_of_queue(definition, self.attributes.max_message_length)
+        if problem and self.refuses:
+            raise CommandFailed.at("REFUSED", problem, subject)
+        if isinstance(definition, mq.QueueManagerAttributes):
+            self.attributes = definition
+        else:
+            self._home_of(definition)[definition.name] = definition
+
+    def delete(self, definition: mq.Definition) -> None:
+        """Remove an existing definition."""
+        del self._home_of(definition)[definition.name]
+
+    def _home_of(self, definition: mq.Definition) -> dict[str, Any]:
+        shared = getattr(definition, "is_shared", False)
+        return self.of_kind(type(definition), shared=shared)
+
+
+# What runmqsc refuses although the syntax is right, by the references of the commands (DEFINE
+# CHANNEL, DEFINE queues, ALTER QMGR) and of the PCF reason codes that the findings name.
+
+_SERVES_QUEUE = frozenset({mq.ChannelType.SDR, mq.ChannelType.SVR})
+_CALLS = frozenset(
+    {mq.ChannelType.SDR, mq.ChannelType.RQSTR, mq.ChannelType.CLUSSDR, mq.ChannelType.CLNTCONN}
+)
+
+
+def _refusal_of_channel(channel: mq.Channel) -> str:
+    if channel.name in DEFAULT_CHANNELS:
+        return ""  # it only holds defaults
+    kind = channel.channel_type
+    if kind in _SERVES_QUEUE and not channel.transmission_queue:
+        return f"a channel with CHLTYPE({kind}) needs XMITQ"
+    if kind in _CALLS and not channel.connection:
+        return f"a channel with CHLTYPE({kind}) needs CONNAME"
+    return _refusal_of_clusters(channel)
+
+
+def _refusal_of_queue(queue: mq.Queue, most: int) -> str:
+    if isinstance(queue, mq.HoldingQueue) and queue.max_message_length > most:
+        length = queue.max_message_length
+        return f"MAXMSGL({length}) is more than the {most} of the queue manager"
+    if isinstance(queue, mq.LocalQueue):
+        is_transmission_queue = queue.is_transmission_queue
+        if queue.is_clustered and is_transmission_queue:
+            return "a transmission queue cannot be in a cluster (MQRCCF_CLUSTER_Q_USAGE_ERROR)"
+        if queue.cluster_channels and not is_transmission_queue:
+            return "CLCHNAME needs USAGE(XMITQ) (MQRCCF_CLUS_XMIT_Q_USAGE_ERROR)"
+    return _refusal_of_clusters(queue)
+
+
+def _refusal_of_clusters(definition: mq.Channel | mq.Queue) -> str:
+    if definition.cluster and definition.cluster_namelist:
+        return "CLUSTER and CLUSNL exclude each other (MQRCCF_CLUSTER_NAME_CONFLICT)"
+    return ""
+
+
+def _refusal_of_queue_manager(
+    queue_manager: mq.QueueManagerAttributes, queues: Iterable[mq.Queue]
+) -> str:
+    if queue_manager.default_transmission_queue == mq.CLUSTER_TRANSMISSION_QUEUE:
+        return f"AMQ8520E: DEFXMITQ cannot be {mq.CLUSTER_TRANSMISSION_QUEUE}"
+    if queue_manager.repository_cluster and queue_manager.repository_namelist:
+        return "REPOS and REPOSNL exclude each other (MQRCCF_REPOS_NAME_CONFLICT)"
+    most = queue_manager.max_message_length
+    for queue in queues:
+        if isinstance(queue, mq.HoldingQueue) and queue.max_message_length > most:
+            return f"MAXMSGL({most}) is less than the {queue.max_message_length} of {queue}"
+    return ""
+
 
 _SHORT: Final = {
     "QL": "QLOCAL", "QR": "QREMOTE", "QA": "QALIAS", "QM": "QMODEL", "CHL": "CHANNEL",

@@ -6,15 +6,402 @@ IBM's documentation is silent; "Readings" on the same page lists them.
 
 from __future__ import annotations
 
-from redrive.messages.reasons import Reason
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from redrive.messages.reasons import ADVICE, Reason
 from redrive.topology.mq import objects as mq
 from redrive.topology.mq.forms import MAX_NAME_LENGTH, ValueProblem, check_name
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.opening import Carrier, Opening, OpenRefused, draw
-from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.results import Call, OpenOption, OpenRequest, Resolution, Target
-from redrive.topology.mq.transmission import carrier, workload
-from redrive.topology.names import Names
+from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
+from redrive.topology.mq.results import (
+    NEEDS_LOCAL_QUEUE,
+    NEEDS_NAMES,
+    Bind,
+    Call,
+    OpenOption,
+    OpenRequest,
+    Resolution,
+    Step,
+    Target,
+    Used,
+)
+from redrive.topology.names import NO_NAMES, Names
+from redrive.topology.put import UNLIMITED, QueueLimits
+
+
+class OpenRefused(Exception):
+    """The open fails; raised by any branch."""
+
+    def __init__(
+        self, reason: Reason, detail: str, at_fault: Used | None = None, *, advice: str = ""
+    ) -> None:
+        super().__init__(detail)
+        self.reason, self.detail, self.at_fault = reason, detail, at_fault
+        self.advice = advice or ADVICE.get(reason, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """The transmission queue that carries a message to another manager."""
+
+    queue: mq.LocalQueue
+    why: str
+    leads_to: str = ""
+    """The manager it leads to; empty if the channel determines it."""
+    channel: str = ""
+    """The cluster channel to it."""
+    is_of_cluster: bool = False
+    """Whether the cluster knows the manager's name."""
+
+
+class Opening:
+    """One open at one queue manager: the request, the objects found, and its possible results.
+
+    Attributes:
+        needs_local: Whether the options need a local queue.
+        path: The objects found so far.
+        first: The object with the defaults, if not the first of the path.
+        is_choice: Whether workload management chose among several instances.
+    """
+
+    __slots__ = (
+        *("network", "manager", "request", "group", "needs_local", "for_output", "steps", "path"),
+        *("first", "is_choice"),
+    )
+
+    def __init__(self, network: Network, manager: QueueManager, request: OpenRequest) -> None:
+        options = request.options
+        plain = options is OpenOption.OUTPUT
+        self.needs_local = not plain and bool(options & NEEDS_LOCAL_QUEUE)
+        self.for_output = plain or OpenOption.OUTPUT in options
+        self.network, self.manager, self.request = network, manager, request
+        self.group = manager.queue_sharing_group
+        self.steps: list[Step] = []
+        self.path: list[mq.Queue | ClusterInstance] = []
+        self.first: mq.Queue | ClusterInstance | None = None
+        self.is_choice = False
+
+    def refused(self, refusal: OpenRefused) -> Resolution:
+        """The end of an open that fails."""
+        last = self.steps[-1].definition if self.steps else None
+        return Resolution(
+            opened_at=self.manager.name,
+            steps=tuple(self.steps),
+            reason=refusal.reason,
+            detail=refusal.detail,
+            at_fault=refusal.at_fault or last,
+            advice=refusal.advice,
+        )
+
+    def is_local(self, queue_manager: str) -> bool:
+        """Whether a name means this manager: its own or that of its queue-sharing group."""
+        group = self.group.name if self.group else None
+        return queue_manager in (self.manager.name, group)
+
+    def is_in_group(self, queue_manager: str) -> bool:
+        """Whether a manager is a member of this manager's queue-sharing group."""
+        return self.group is not None and queue_manager in self.group.members
+
+    def first_object(self) -> mq.Queue | ClusterInstance | None:
+        """The object with the defaults."""
+        return self.first or (self.path[0] if self.path else None)
+
+    def choose(self, candidates: list[ClusterInstance]) -> ClusterInstance:
+        """Choose one of at least one instance by workload management.
+
+        Tested in this order: rank of the channel, rank of the queue, not suspended, state of the
+        channel, network priority, priority of the channel, priority of the queue; then at most
+        CLWLMRUC channels are kept, in alphabetical order; weights and seed decide the rest. The
+        product remembers which channel was used last; here the last step is drawn from the seed of
+        the call, in proportion to the weights, so that a replay chooses the same.
+        """
+        self.is_choice = self.is_choice or len(candidates) > 1
+        best = max(map(_preference, candidates))
+        equal = [candidate for candidate in candidates if _preference(candidate) == best]
+        if len(equal) == 1:
+            return equal[0]
+        equal.sort(key=lambda one: (one.route.queue_manager, one.route.channel, one.route.cluster))
+        equal = equal[: self.manager.attributes.cluster_channels_used]
+        total = sum(one.route.weight for one in equal)
+        point = draw(self.request.seed, self.manager.name, equal[0].name) % total
+        for candidate in equal:
+            point -= candidate.route.weight
+            if point < 0:
+                return candidate
+        return equal[-1]  # pragma: no cover - the weights add up to more than the point
+
+    def check_output(self, names: Names, definition: mq.Queue | None = None) -> None:
+        """Refuse an open that needs a local queue where the path leaves the manager."""
+        if self.needs_local:
+            detail = f"{names} is not local; it can be opened for output and inquire only"
+            raise OpenRefused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, definition)
+
+    def step(
+        self, row: str, rule: str, definition: Used | None, before: Names, after: Names
+    ) -> None:
+        """Record a step: the row of the table, what it did, the definition, and the names."""
+        self.steps.append(Step(self.manager.name, row, rule, definition, before, after))
+
+    def local(self, row: str, names: Names, queue: mq.LocalQueue) -> Resolution:
+        """End at a local queue, by a row of the table."""
+        after = Names(queue=names.queue, queue_manager=self.manager.name)
+        self.path.append(queue)
+        self.step(row, "local queue", queue, names, after)
+        return self.result(Target.LOCAL, after, limits=self.limits(queue))
+
+    def carried(self, row: str, carrier: Carrier, names: Names) -> Resolution:
+        """End at a transmission queue, with the names that travel."""
+        queue = carrier.queue
+        self.path.append(queue)
+        self.step(row, f"transmission queue, {carrier.why}", queue, names, names)
+        return self.result(
+            Target.REMOTE,
+            names,
+            transmission_queue=queue.name,
+            next_queue_manager=carrier.leads_to,
+            channel=carrier.channel,
+            limits=self.limits(queue),
+        )
+
+    def limits(self, queue: mq.LocalQueue) -> QueueLimits:
+        """The limits of a put to a queue, with those of all objects on the path."""
+        return QueueLimits(
+            put_enabled=all([one.put_enabled for one in self.path]),  # noqa: C419 - twice as fast
+            max_message_length=queue.max_message_length,
+            max_depth=queue.max_depth,
+            queue_manager_max_message_length=self.manager.attributes.max_message_length,
+            temporary=queue.is_temporary,
+        )
+
+    def result(
+        self,
+        target: Target,
+        destination: Names,
+        *,
+        limits: QueueLimits,
+        resolved: Names | None = None,
+        first: ClusterInstance | None = None,
+        transmission_queue: str = "",
+        next_queue_manager: str = "",
+        channel: str = "",
+    ) -> Resolution:
+        """The result of a successful open, most arguments as in ``Resolution``.
+
+        ``resolved`` are the names that the application gets, the destination by default; ``first``
+        has the defaults if nothing on the path does.
+        """
+        resolved = resolved or destination
+        if not (self.for_output or self.request.options & NEEDS_NAMES):
+            resolved = NO_NAMES
+        attributes = self.first_object() or first
+        caps = [
+            one.cap_expiry
+            for one in self.path
+            if isinstance(one, mq.Queue) and one.cap_expiry is not None
+        ]
+        return Resolution(
+            opened_at=self.manager.name,
+            steps=tuple(self.steps),
+            target=target,
+            resolved_queue_manager=resolved.queue_manager,
+            resolved_queue=resolved.queue,
+            destination=destination,
+            transmission_queue=transmission_queue,
+            next_queue_manager=next_queue_manager,
+            channel=channel,
+            path=tuple(self.path),
+            limits=limits,
+            default_persistence=attributes is not None and attributes.default_persistence,
+            default_priority=attributes.default_priority if attributes else 0,
+            cap_expiry=min(caps, default=None),
+            is_choice=self.is_choice,
+            binds_groups=attributes is not None and attributes.default_bind is mq.DefaultBind.GROUP,
+        )
+
+
+def draw(seed: int, *parts: str) -> int:
+    """A number from 0 to 2**64 - 1 determined by the arguments, evenly distributed over seeds."""
+    text = "\0".join((str(seed), *parts))
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
+
+
+def _preference(candidate: ClusterInstance) -> tuple[int, ...]:
+    """A sort key: greater for a preferred candidate."""
+    route = candidate.route
+    return (
+        route.rank,
+        candidate.rank,
+        not route.suspended,
+        -route.state,
+        route.network_priority,
+        route.priority,
+        candidate.priority,
+    )
+
+
+# How a message reaches another queue manager: rows R2 and R9 of the table, and "Which cluster
+# instance is chosen" in docs/resolution.md
+
+
+def carrier(opening: Opening, queue_manager: str, named: str) -> Carrier:
+    """The transmission queue to a manager; ``named`` is XMITQ of the definition used."""
+    if named:
+        return Carrier(_named_queue(opening, named), "XMITQ names it")
+    queue = opening.manager.queue(queue_manager)
+    if queue is not None:
+        checked = _transmission_queue(queue, f"{queue} is not a transmission queue")
+        return Carrier(checked, "named like the manager")
+    if (cluster := _cluster_way(opening, queue_manager)) is not None:
+        return cluster
+    if (shared := _shared_way(opening, queue_manager)) is not None:
+        return shared
+    return Carrier(_default_queue(opening, queue_manager), "DEFXMITQ names it")
+
+
+def _transmission_queue(queue: mq.Queue, problem: str) -> mq.LocalQueue:
+    if not isinstance(queue, mq.LocalQueue):
+        raise OpenRefused(Reason.XMIT_Q_TYPE_ERROR, problem, queue)
+    if not queue.is_transmission_queue:
+        raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)", queue)
+    return queue
+
+
+def _named_queue(opening: Opening, name: str) -> mq.LocalQueue:
+    queue = opening.manager.queue(name)
+    if queue is None:
+        raise OpenRefused(Reason.UNKNOWN_XMIT_Q, f"there is no transmission queue {name}")
+    checked = _transmission_queue(queue, f"XMITQ names {queue}, which is not a QLOCAL")
+    if name == mq.SHARED_TRANSMISSION_QUEUE and not opening.manager.attributes.intra_group_queuing:
+        raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} needs IGQ(ENABLED)", queue)
+    return checked
+
+
+def _default_queue(opening: Opening, queue_manager: str) -> mq.LocalQueue:
+    attributes = opening.manager.attributes
+    name = attributes.default_transmission_queue
+    if not name:
+        detail = f"nothing leads to queue manager {queue_manager}, and DEFXMITQ is blank"
+        raise OpenRefused(Reason.UNKNOWN_REMOTE_Q_MGR, detail)
+    queue = opening.manager.queue(name)
+    if queue is None:
+        detail = f"DEFXMITQ names {name}, which is not known"
+        raise OpenRefused(Reason.UNKNOWN_DEF_XMIT_Q, detail, attributes)
+    if not isinstance(queue, mq.LocalQueue):
+        raise OpenRefused(Reason.DEF_XMIT_Q_TYPE_ERROR, f"DEFXMITQ names {queue}", queue)
+    if not queue.is_transmission_queue or name == mq.CLUSTER_TRANSMISSION_QUEUE:
+        detail = f"DEFXMITQ names {queue}, which cannot serve as the default"
+        raise OpenRefused(Reason.DEF_XMIT_Q_USAGE_ERROR, detail, queue)
+    return queue
+
+
+def _cluster_way(opening: Opening, queue_manager: str) -> Carrier | None:
+    """The route to a cluster queue manager, or to a host of a cluster queue manager alias."""
+    network, manager = opening.network, opening.manager
+    candidates = [
+        ClusterInstance(name=queue_manager, route=route)
+        for route in network.routes(manager, queue_manager)
+    ]
+    if candidates:
+        return _in_cluster(opening, opening.choose(candidates).route)
+    hosts = network.instances(manager, queue_manager, aliases=True)
+    if not hosts:
+        return None
+    able = [host for host in hosts if host.put_enabled]
+    host = opening.choose(able or hosts)
+    opening.path.append(host)
+    return _in_cluster(opening, host.route)
+
+
+def _in_cluster(opening: Opening, route: ClusterRoute) -> Carrier:
+    queue = _automatic_queue(opening, opening.network.transmission_queue(opening.manager, route))
+    why = f"cluster {route.cluster}"
+    return Carrier(queue, why, route.queue_manager, route.channel, is_of_cluster=True)
+
+
+def _shared_way(opening: Opening, queue_manager: str) -> Carrier | None:
+    """Intra-group queuing, if the manager uses it and the other one is in its group."""
+    if opening.manager.attributes.intra_group_queuing and opening.is_in_group(queue_manager):
+        queue = _automatic_queue(opening, mq.SHARED_TRANSMISSION_QUEUE)
+        return Carrier(queue, "intra-group queuing", queue_manager)
+    return None
+
+
+def _automatic_queue(opening: Opening, name: str) -> mq.LocalQueue:
+    """A transmission queue that the product creates itself if no script defines it."""
+    queue = opening.manager.queue(name)
+    if isinstance(queue, mq.LocalQueue):
+        return queue
+    return mq.LocalQueue(name=name, is_transmission_queue=True)
+
+
+def workload(
+    opening: Opening,
+    row: str,
+    names: Names,
+    instances: list[ClusterInstance],
+    local: mq.LocalQueue | None = None,
+) -> Resolution:
+    """Choose an instance of a cluster queue, now or for each message (rows R2, R9).
+
+    ``instances`` are those at other managers, ``local`` is its own definition.
+    """
+    if opening.needs_local:
+        # OPEN: documented as failing, without a code; treated as unknown.
+        detail = f"cluster queue {names.queue} has no instance at {opening.manager.name}"
+        raise OpenRefused(Reason.UNKNOWN_OBJECT_NAME, detail)
+    if not opening.path:
+        # A local definition has the defaults even if another instance gets the message.
+        opening.first = local
+    able = instances
+    if opening.for_output:
+        able = [instance for instance in instances if instance.put_enabled]
+    own = opening.network.own_instance(opening.manager, local) if local else None
+    if own is not None and own.put_enabled:
+        able = [own] if _prefers_local(opening, local) else [own, *able]
+    call = opening.request.call
+    bind = _bind(opening, able or ([own] if own else instances))
+    if bind is Bind.NOT_FIXED and call is Call.MQOPEN and opening.for_output:
+        opening.step(row, "cluster queue, not bound to an instance", None, names, names)
+        resolved = Names(queue=names.queue)
+        return opening.result(
+            Target.PER_MESSAGE, names, first=instances[0], resolved=resolved, limits=UNLIMITED
+        )
+    if not able and own is None:
+        detail = f"every instance of cluster queue {names.queue} has PUT(DISABLED)"
+        at_once = call is Call.MQPUT1
+        reason = Reason.NO_DESTINATIONS_AVAILABLE if at_once else Reason.CLUSTER_PUT_INHIBITED
+        raise OpenRefused(reason, detail)
+    # OPEN: with a local instance the open succeeds although every instance is disabled; so does
+    # MQPUT1, and the put then fails at the local PUT(DISABLED).
+    chosen = own if own is not None and not able else opening.choose(able)
+    if local is not None and chosen is own:
+        return opening.local(row, names, local)
+    after = Names(queue=names.queue, queue_manager=chosen.route.queue_manager)
+    opening.path.append(chosen)
+    opening.step(row, "instance of the cluster queue", chosen, names, after)
+    shared = _shared_way(opening, chosen.route.queue_manager)
+    return opening.carried(row, shared or _in_cluster(opening, chosen.route), after)
+
+
+def _prefers_local(opening: Opening, local: mq.LocalQueue | None) -> bool:
+    """Whether a local instance wins at once."""
+    use = local.cluster_use if local else mq.UseQueue.ANY
+    if use is mq.UseQueue.QMGR:
+        use = opening.manager.attributes.cluster_use
+    return use is mq.UseQueue.LOCAL or opening.request.from_cluster_channel
+
+
+def _bind(opening: Opening, instances: list[ClusterInstance]) -> Bind:
+    """The bind option, taken from the first object or the instance if left to the queue."""
+    if opening.request.bind is not Bind.AS_Q_DEF:
+        return opening.request.bind
+    first = opening.first_object() or opening.choose(instances)
+    return Bind.NOT_FIXED if first.default_bind is mq.DefaultBind.NOTFIXED else Bind.ON_OPEN
+
+
+# The table
+
 
 _LAST_ASTERISK = 33
 _GENERATED_DIGITS = 16

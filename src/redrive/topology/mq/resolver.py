@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from redrive.messages.reasons import Reason
 from redrive.topology.bindings import NO_BINDINGS, Bindings
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.puts import unsupported
+from redrive.topology.mq.objects import LocalQueue, RemoteQueue
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import OpenRequest, Persistence, Resolution, Target, job_request
+from redrive.topology.mq.results import Persistence, Resolution, Target, job_request
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Refusal
 
@@ -29,31 +30,39 @@ class MqResolver:
     Puts are opened as MQPUT1 opens them: names and message come together.
     """
 
-    def __init__(self, network: Network, at: str, *, bindings: Bindings = NO_BINDINGS) -> None:
-        self.queue_manager = network.queue_managers[at]
-        self._network = network
-        self._bindings = bindings
+    def __init__(
+        self,
+        network: Network,
+        at: str,
+        *,
+        bindings: Bindings = NO_BINDINGS,
+        from_cluster_channel: bool = False,
+    ) -> None:
+        self._network, self._bindings = network, bindings
+        self._manager = network.queue_managers[at]
+        self._from_cluster_channel = from_cluster_channel
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
         """See ``Resolver``; the topic is that of the queue or of the transmission queue."""
-        return self.destination(self.open(job_request(queue, queue_manager, seed=seed)))
+        return self.destination(self.opened(queue=queue, queue_manager=queue_manager, seed=seed))
 
-    def open(self, request: OpenRequest) -> Resolution:
-        """The open of a put, step by step."""
-        return open_queue(self._network, self.queue_manager.name, request)
+    def opened(self, *, queue: str, queue_manager: str, seed: int = 0) -> Resolution:
+        """The open of a put, step by step; arguments as for ``resolve``."""
+        from_cluster = self._from_cluster_channel
+        request = job_request(queue, queue_manager, seed=seed, from_cluster_channel=from_cluster)
+        return open_queue(self._network, self._manager.name, request)
 
     def destination(self, opened: Resolution) -> Destination | Refusal:
         """The topic of an open at this manager, or the refusal."""
         if opened.is_failed:
             return Refusal(opened.reason, opened.detail)
-        reason, detail, _ = unsupported(self.queue_manager, opened)
-        if reason:
-            return Refusal(reason, detail)
+        if (unsupported := self._unsupported(opened)) is not None:
+            return unsupported
         queue = opened.put_queue
-        holder = self.queue_manager.holder_of(queue)
+        holder = self._manager.holder_of(queue)
         group = self._bindings.consumer_group(queue=queue, queue_manager=holder)
         return Destination(
-            topic=topic_of_put(opened, self.queue_manager, self._bindings),
+            topic=topic_of_put(opened, self._manager, self._bindings),
             queue=opened.destination.queue,
             queue_manager=opened.destination.queue_manager,
             headers=_transmission_headers(opened),
@@ -65,6 +74,26 @@ class MqResolver:
             priority=opened.default_priority,
             cap_expiry=opened.cap_expiry,
         )
+
+    def _unsupported(self, opened: Resolution) -> Refusal | None:
+        """Why no put follows an open, whatever the message: it would need copies.
+
+        A put to a topic would publish; one to a queue with STRMQOS(MUSTDUP) needs its copy on
+        STREAMQ. Without MUSTDUP the message is put, and has no copy.
+        """
+        if opened.target is Target.TOPIC:
+            detail = f"{opened.path[-1]} is an alias for a topic, and nothing is published"
+            return Refusal(Reason.FUNCTION_NOT_SUPPORTED, detail)
+        queue = self._manager.queue(opened.destination.queue)
+        if (
+            opened.target is Target.LOCAL
+            and isinstance(queue, LocalQueue)
+            and queue.stream_queue
+            and queue.must_duplicate
+        ):
+            detail = f"{queue} has STRMQOS(MUSTDUP), and no copy is put to {queue.stream_queue}"
+            return Refusal(Reason.FUNCTION_NOT_SUPPORTED, detail)
+        return None
 
 
 def topic_of_put(opened: Resolution, manager: QueueManager, bindings: Bindings) -> str:
@@ -92,3 +121,17 @@ def names_as_headers(names: Names) -> tuple[tuple[str, bytes], ...]:
         (QUEUE_MANAGER_HEADER, names.queue_manager.encode()),
         (QUEUE_HEADER, names.queue.encode()),
     )
+
+
+def reply_to_names(manager: QueueManager, names: Names) -> Names:
+    """The reply-to names that travel with a message put on a manager.
+
+    They are unchanged if they name a manager; otherwise those of the remote definition that
+    ReplyToQ names, or completed by the name of the local manager.
+    """
+    if names.queue_manager:
+        return names
+    definition = manager.queue(names.queue)
+    if isinstance(definition, RemoteQueue):
+        return Names(queue=definition.remote_queue, queue_manager=definition.remote_queue_manager)
+    return Names(queue=names.queue, queue_manager=manager.name)

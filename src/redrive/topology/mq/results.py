@@ -8,7 +8,7 @@ from enum import Flag, IntEnum, StrEnum, auto
 from typing import Final, NamedTuple, TypeAlias
 
 from redrive.diagnostics import SourceLocation
-from redrive.messages.reasons import ADVICE, Reason
+from redrive.messages.reasons import Reason
 from redrive.topology.mq.objects import Definition, Queue
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute
 from redrive.topology.names import NO_NAMES, Names
@@ -192,37 +192,9 @@ class Resolution:
         """The queue of this manager that a put writes to; empty for topics and failures."""
         return self.transmission_queue or self.destination.queue
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutMessage:
-    """The message fields that a put checks."""
-
-    length: int = 0
-    """Bytes of the body."""
-    persistence: Persistence = Persistence.AS_Q_DEF
-    reply_to: Names = NO_NAMES
-    """ReplyToQ and ReplyToQMgr."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutResult:
-    """The result of one put at one queue manager."""
-
-    resolution: Resolution
-    """The resolution of its names; for a cluster queue chosen per message, the choice."""
-    reason: Reason = Reason.NONE
-    detail: str = ""
-    at_fault: Used | None = None
-    is_persistent: bool = False
-    reply_to: Names = NO_NAMES
-    """The reply-to names as they travel."""
-
     @property
-    def advice(self) -> str:
-        """What to change if it failed."""
-        return self.resolution.advice or ADVICE.get(self.reason, "")
-
-    @property
-    def is_failed(self) -> bool:
-        """Whether the put failed."""
-        return self.reason is not Reason.NONE
+    def fault(self) -> Used | None:
+        """The definition to check if the open failed, or if a put that follows it does."""
+        if self.is_failed or not self.path:
+            return self.at_fault
+        return next((used for used in self.path if not used.put_enabled), self.path[-1])

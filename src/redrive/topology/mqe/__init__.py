@@ -4,4 +4,4 @@ A put ends on a queue by the definitions of every queue manager it reaches: ``Mq
 it. docs/resolution-mqe.md describes the procedure with examples.
 """
 
-__all__ = ["message", "objects", "reader", "resolver", "results", "routes", "tables"]
+__all__ = ["objects", "reader", "resolver", "results"]

@@ -13,10 +13,14 @@ from functools import partial
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.resolver import MqeResolver
+from redrive.topology.mqe.resolver import (
+    MqeResolver,
+    NetworkTables,
+    Tables,
+    link_to,
+    manager_aliases,
+)
 from redrive.topology.mqe.results import Failed, Failure, Stored
-from redrive.topology.mqe.routes import link_to
-from redrive.topology.mqe.tables import NetworkTables, Tables, manager_aliases
 from redrive.topology.names import Names
 
 _ENDS: Mapping[Failure, str] = {

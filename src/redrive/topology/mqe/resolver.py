@@ -4,29 +4,385 @@ A put is resolved on its manager; a synchronous remote definition passes it on a
 receiver resolves it again with its own objects. It ends on a queue, in the store of an asynchronous
 definition or of a store-and-forward queue, or with an error for the application. A stored message
 moves when it is pushed, transmitted or pulled; each of these is another put.
+
+On each manager its tables find the queue of the put's names, then the connection to the next
+manager: "The procedure" and "Connections" in docs/resolution-mqe.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from redrive.printable import counted
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.admission import PutTrace, accept, expired
-from redrive.topology.mqe.message import NORMAL, Conditions, Message
 from redrive.topology.mqe.results import (
+    NORMAL,
+    Conditions,
     Delivered,
     End,
+    Expired,
     Failed,
     Failure,
+    Message,
     Resolution,
     Step,
     StepKind,
     Stored,
+    is_expired,
 )
-from redrive.topology.mqe.routes import Match, discover, discovery_link, find_link, match
-from redrive.topology.mqe.tables import NetworkTables, Tables
 from redrive.topology.names import Names
+
+Addressable: TypeAlias = mqe.LocalQueue | mqe.RemoteQueue | mqe.BridgeQueue
+"""Queues that a put can name."""
+
+
+class Tables:
+    """Lookup tables of one queue manager's definitions.
+
+    Definitions that the manager's code base does not support are left out: C has neither
+    store-and-forward nor bridge queues.
+
+    Attributes:
+        queues: Addressable queues by identity.
+        queue_aliases: Addressable queues by alias and queue manager name.
+        store_and_forward: Store-and-forward queues by the managers they list.
+        aliases: Queue manager aliases: the name that replaces them, and the definition.
+    """
+
+    def __init__(self, manager: mqe.QueueManager) -> None:
+        """Index a manager's definitions; the first of contradicting ones counts."""
+        self.manager = manager
+        self.queues: dict[Names, Addressable] = {}
+        self.queue_aliases: dict[Names, Addressable] = {}
+        self.store_and_forward: dict[str, mqe.StoreAndForwardQueue] = {}
+        self.home_servers: list[mqe.HomeServerQueue] = []
+        self.dead_letter_queue = next(iter(manager.dead_letter_queues), None)
+        self.connections: dict[str, mqe.Connection] = {}
+        self.aliases: dict[str, tuple[str, mqe.Definition]] = {}
+        for queue in manager.queues:
+            match queue:
+                case mqe.BridgeQueue() | mqe.StoreAndForwardQueue() if (
+                    manager.code_base is mqe.CodeBase.C
+                ):
+                    pass
+                case mqe.LocalQueue() | mqe.RemoteQueue() | mqe.BridgeQueue():
+                    self._add(queue)
+                case mqe.StoreAndForwardQueue():
+                    for target in queue.targets:
+                        self.store_and_forward.setdefault(target, queue)
+                case mqe.HomeServerQueue():
+                    self.home_servers.append(queue)
+        for connection in manager.connections:
+            self.connections.setdefault(connection.name, connection)
+        for alias, name, definition in manager_aliases(manager):
+            self.aliases.setdefault(alias, (name, definition))
+
+    def _add(self, queue: Addressable) -> None:
+        names = mqe.identity(queue, self.manager.name)
+        self.queues.setdefault(names, queue)
+        for alias in queue.aliases:
+            self.queue_aliases.setdefault(
+                Names(queue=alias, queue_manager=names.queue_manager), queue
+            )
+
+
+def manager_aliases(manager: mqe.QueueManager) -> Iterator[tuple[str, str, mqe.Definition]]:
+    """Every queue manager alias of a manager, in all forms.
+
+    Yields:
+        The alias, the name that replaces it, and its definition. A "null"
+        connection with the manager's own name has no effect and is left out.
+    """
+    for alias in manager.aliases:
+        yield alias.name, alias.of, alias
+    for connection in manager.connections:
+        for name in connection.aliases:
+            yield name, connection.name, connection
+        if isinstance(connection, mqe.AliasConnection):
+            yield connection.name, connection.of, connection
+        elif isinstance(connection, mqe.NullConnection) and connection.name != manager.name:
+            yield connection.name, manager.name, connection
+
+
+class NetworkTables:
+    """The tables of every queue manager, created on first use."""
+
+    def __init__(self, network: mqe.Network) -> None:
+        self.network = network
+        self.options = network.options
+        self._managers = {one.name: one for one in reversed(network.queue_managers)}
+        self._tables: dict[str, Tables] = {}
+        self._answering: dict[str, set[str]] | None = None
+
+    def of(self, queue_manager: str) -> Tables | None:
+        """The tables of a manager, or None if the network does not contain it."""
+        tables = self._tables.get(queue_manager)
+        if tables is None and (manager := self._managers.get(queue_manager)) is not None:
+            tables = self._tables[queue_manager] = Tables(manager)
+        return tables
+
+    def receiver(self, name: str) -> str | None:
+        """The manager at the end of a direct connection of this name; None outside the network.
+
+        A connection is named after its manager. If no manager has the name, it is the only one that
+        has the name by a "null" connection or an alias (reading O8).
+        """
+        if name in self._managers:
+            return name
+        if self._answering is None:
+            self._answering = {}
+            for manager in self._managers.values():
+                for alias, real, _ in manager_aliases(manager):
+                    if real == manager.name:
+                        self._answering.setdefault(alias, set()).add(manager.name)
+        answering = self._answering.get(name, set())
+        return next(iter(answering)) if len(answering) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The result of matching a put against one manager's own objects."""
+
+    steps: tuple[Step, ...]
+    names: Names
+    """The put's current names, without earlier ones."""
+    queue: Addressable | mqe.StoreAndForwardQueue | None
+    """The queue that takes the put; None if steps 1 to 4 found none."""
+    alias_loop: bool = False
+
+
+def match(tables: Tables, names: Names, options: mqe.Options) -> Match:
+    """Find the queue of a put among the objects of one manager: steps 1 to 4."""
+    here = tables.manager.name
+    steps, names, looping = _substitute_manager_aliases(tables, names, options)
+    if looping:
+        return Match(steps, names, None, alias_loop=True)
+    if (exact := tables.queues.get(names)) is not None:
+        step = Step(here, StepKind.EXACT, exact, names, names)
+        return Match((*steps, step), names, exact)
+    if (aliased := tables.queue_aliases.get(names)) is not None:
+        real = Names(queue=aliased.name, queue_manager=names.queue_manager)
+        step = Step(here, StepKind.QUEUE_ALIAS, aliased, names, real)
+        return Match((*steps, step), real, aliased)
+    if (keeping := tables.store_and_forward.get(names.queue_manager)) is not None:
+        step = Step(here, StepKind.STORE_AND_FORWARD, keeping, names, names)
+        return Match((*steps, step), names, keeping)
+    return Match(steps, names, None)
+
+
+def _substitute_manager_aliases(
+    tables: Tables, names: Names, options: mqe.Options
+) -> tuple[tuple[Step, ...], Names, bool]:
+    """Step 1; the last value says whether the aliases form a loop."""
+    steps: list[Step] = []
+    seen = {names.queue_manager}
+    while (alias := tables.aliases.get(names.queue_manager)) is not None:
+        name, definition = alias
+        after = Names(queue=names.queue, queue_manager=name)
+        steps.append(
+            Step(tables.manager.name, StepKind.QUEUE_MANAGER_ALIAS, definition, names, after)
+        )
+        names = after
+        if not chains_aliases(tables, options):
+            break
+        if name in seen:
+            return tuple(steps), names, True
+        seen.add(name)
+    return tuple(steps), names, False
+
+
+def chains_aliases(tables: Tables, options: mqe.Options) -> bool:
+    """Whether an alias of an alias is followed on a manager.
+
+    By the Java documentation it is; the C reference says that aliases cannot be chained (reading
+    O1).
+    """
+    return options.alias_chains and tables.manager.code_base is mqe.CodeBase.JAVA
+
+
+# Connections
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The connection from one manager to another."""
+
+    steps: tuple[Step, ...]
+    """The connections, from the named one to the direct one."""
+    receiver: str
+    """The manager at the end; empty if there is none."""
+    failed: Failed | None = None
+    """Why the put cannot use it."""
+
+    @property
+    def is_defined(self) -> bool:
+        """Whether a connection of the name exists, which decides between push and pull."""
+        return bool(self.steps)
+
+    @property
+    def is_one_hop(self) -> bool:
+        """Whether it is a usable direct connection, perhaps under an alias."""
+        return self.failed is None and not any(
+            isinstance(step.definition, mqe.ViaConnection) for step in self.steps
+        )
+
+
+def find_link(
+    network: NetworkTables, here: str, name: str, names: Names, conditions: Conditions
+) -> Link:
+    """Follow the connection of a name: via connections are folded, aliases replaced.
+
+    The put's names do not change; the steps show them. A "null" connection and the bridge's own
+    connection carry no puts (reading O7). A connection is named after the target manager, or after
+    a store-and-forward queue's next hop.
+    """
+    tables = network.of(here)
+    steps: list[Step] = []
+    seen: set[str] = set()
+    while tables is not None and name not in seen:
+        seen.add(name)
+        definition, following = _follow_connection(tables, name)
+        if definition is None:
+            return _failed_link(
+                steps, Failure.NO_CONNECTION, here, f"no connection leads to {name!r}"
+            )
+        steps.append(Step(here, StepKind.CONNECTION, definition, names, names))
+        if (here, name) in conditions.down:
+            detail = f"connection {name!r} of {here!r} is stopped or down"
+            failed = Failed(Failure.LINK_DOWN, here, detail, stopped=(here, name))
+            return Link(tuple(steps), "", failed)
+        if following is None:
+            if (receiver := network.receiver(name)) is not None:
+                return Link(tuple(steps), receiver)
+            detail = (
+                f"connection {name!r} leads to a queue manager that the network does not contain"
+            )
+            return _failed_link(steps, Failure.UNKNOWN_QUEUE_MANAGER, here, detail)
+        name = following
+    return _failed_link(steps, Failure.VIA_LOOP, here, f"via connections form a loop at {name!r}")
+
+
+def link_to(network: NetworkTables, here: str, name: str) -> Link:
+    """The link over the connection of a name, if every link is up."""
+    return find_link(network, here, name, Names(queue_manager=name), NORMAL)
+
+
+def _follow_connection(tables: Tables, name: str) -> tuple[mqe.Definition | None, str | None]:
+    connection = tables.connections.get(name)
+    match connection:
+        case mqe.DirectConnection():
+            return connection, None
+        case mqe.ViaConnection():
+            return connection, connection.via
+        case mqe.AliasConnection():
+            return connection, connection.of
+        case mqe.NullConnection() | mqe.MqConnection():
+            return None, None
+    if name not in tables.aliases:
+        return None, None
+    real, definition = tables.aliases[name]
+    return (None, None) if real == tables.manager.name else (definition, real)
+
+
+def connections_on_way(tables: Tables, name: str) -> tuple[str, ...]:
+    """The connections of a manager that a put over one of them uses, starting with that one."""
+    way: list[str] = []
+    following: str | None = name
+    while following is not None and following not in way:
+        way.append(following)
+        _, following = _follow_connection(tables, following)
+    return tuple(way)
+
+
+def _failed_link(steps: list[Step], failure: Failure, here: str, detail: str) -> Link:
+    return Link(tuple(steps), "", Failed(failure, here, detail))
+
+
+# Discovery
+
+
+def discovery_link(
+    network: NetworkTables, here: Tables, found: Match, conditions: Conditions
+) -> Link | None:
+    """The link over which a manager asks for a queue, usable or not; None if it does not ask."""
+    names, manager = found.names, here.manager
+    connection = here.connections.get(names.queue_manager)
+    may_discover = (
+        (found.queue is None and not found.alias_loop)  # D1: steps 2 to 4 found nothing
+        and names.queue_manager != manager.name  # D2: the target is not the local manager
+        and manager.code_base is mqe.CodeBase.JAVA  # D3: the C code base has no discovery
+        and network.options.discovery is mqe.Discovery.JAVA
+        and isinstance(
+            connection, mqe.DirectConnection | mqe.ViaConnection
+        )  # D5: a connection so named
+    )
+    if not may_discover:
+        return None
+    # D4: the target is accessible; D5: a via connection leads to a direct one.
+    return find_link(network, manager.name, names.queue_manager, names, conditions)
+
+
+@dataclass(slots=True)
+class PutTrace:
+    """One message on its way: what is known of it, and its steps so far."""
+
+    message: Message
+    conditions: Conditions
+    steps: list[Step] = field(default_factory=list)
+    discovered: list[mqe.Discovered] = field(default_factory=list)
+    passed: set[tuple[str, Names]] = field(default_factory=set)
+
+    def result(self, end: End) -> Resolution:
+        """The resolution with this end."""
+        accepted = not isinstance(end, Failed)
+        return Resolution(tuple(self.steps), end, tuple(self.discovered), accepted)
+
+
+def accept(
+    tables: Tables, queue: Addressable | mqe.StoreAndForwardQueue, names: Names, trace: PutTrace
+) -> End:
+    """Add a message to a queue that is not synchronous: limits, expiry, then store.
+
+    The order of these checks is ours (reading O10 in docs/resolution-mqe.md).
+    """
+    here = tables.manager.name
+    if isinstance(queue, mqe.BridgeQueue):
+        return Delivered(names, queue)
+    refused = _refused_by_queue(here, queue, trace)
+    if refused is not None:
+        return refused
+    if (end := expired(here, queue, trace)) is not None:
+        return end
+    if isinstance(queue, mqe.LocalQueue):
+        return Delivered(names, queue)
+    return Stored(here, queue, names)
+
+
+def expired(here: str, queue: mqe.Queue, trace: PutTrace) -> Expired | None:
+    """The end of a message that has expired when added to a queue or removed; else None."""
+    now = trace.conditions.now
+    if now is None or not is_expired(trace.message, queue.expiry, now):
+        return None
+    return Expired(here, queue)
+
+
+def _refused_by_queue(here: str, queue: mqe.Queue, trace: PutTrace) -> Failed | None:
+    """Duplicates and limits of a queue that keeps messages."""
+    of, message = mqe.identity(queue, here), trace.message
+    known = bool(message.identity) and (here, message.identity) in trace.conditions.received
+    if known and not message.resend:
+        detail = f"message {message.identity!r} was already put on {here!r}"
+        return Failed(Failure.DUPLICATE, here, detail)
+    longest, most = queue.maximum_message_size, queue.maximum_messages
+    if longest is not None and message.length > longest:
+        detail = f"{message.length} bytes are more than the {longest} of {of}"
+        return Failed(Failure.MESSAGE_TOO_BIG, here, detail)
+    if most is not None and trace.conditions.depths.get((here, of), 0) >= most:
+        return Failed(Failure.QUEUE_FULL, here, f"{of} holds its {counted(most, 'message')}")
+    return None
+
 
 ANY_MESSAGE = Message()
 """An empty message, which no limit refuses and which has no expiry."""
@@ -138,8 +494,8 @@ class MqeResolver:
             found = match(tables, names, self.network.options)
             trace.steps.extend(found.steps)
             queue = found.queue or self._discover(tables, found, trace)
-            if queue is None:
-                return self._no_queue(tables, found, trace.conditions)
+            if isinstance(queue, Failed):
+                return queue
             if not (isinstance(queue, mqe.RemoteQueue) and queue.mode is mqe.Mode.SYNC):
                 return accept(tables, queue, found.names, trace)
             link = find_link(self._tables, here, queue.queue_manager, found.names, trace.conditions)
@@ -148,42 +504,50 @@ class MqeResolver:
                 return link.failed
             here, names = link.receiver, found.names
 
-    def _discover(self, tables: Tables, found: Match, trace: PutTrace) -> mqe.RemoteQueue | None:
-        definition = discover(self._tables, tables, found, trace.conditions)
-        if definition is not None:
-            here = tables.manager.name
+    def _discover(self, tables: Tables, found: Match, trace: PutTrace) -> mqe.RemoteQueue | Failed:
+        """Create the remote definition that a put needs, or fail if it cannot be discovered.
+
+        It is always synchronous, and it has the security attribute of the far queue.
+        """
+        here, names = tables.manager.name, found.names
+        far = self._far_queue(tables, found, trace.conditions)
+        if isinstance(far, mqe.Security):
+            definition = mqe.RemoteQueue(
+                name=names.queue, queue_manager=names.queue_manager, security=far
+            )
             trace.discovered.append(mqe.Discovered(here, definition))
-            step = Step(here, StepKind.DISCOVERY, definition, found.names, found.names)
-            trace.steps.append(step)
-        return definition
-
-    def _no_queue(self, tables: Tables, found: Match, conditions: Conditions) -> Failed:
-        here = tables.manager.name
+            trace.steps.append(Step(here, StepKind.DISCOVERY, definition, names, names))
+            return definition
         if found.alias_loop:
-            name = found.names.queue_manager
-            detail = f"queue manager aliases of {here!r} form a loop at {name!r}"
+            detail = f"queue manager aliases of {here!r} form a loop at {names.queue_manager!r}"
             return Failed(Failure.ALIAS_LOOP, here, detail)
-        detail = f"no queue of {here!r} accepts a message for {found.names}"
-        stopped = self._stopped_discovery(tables, found, conditions)
-        if stopped is None:
+        detail = f"no queue of {here!r} accepts a message for {names}"
+        if far is None or far.stopped is None:
             return Failed(Failure.NO_QUEUE_ACCEPTS, here, detail)
-        detail = f"{detail}, and it cannot be discovered: {stopped.detail}"
-        return Failed(Failure.NO_QUEUE_ACCEPTS, here, detail, stopped=stopped.stopped)
+        detail = f"{detail}, and it cannot be discovered: {far.detail}"
+        return Failed(Failure.NO_QUEUE_ACCEPTS, here, detail, stopped=far.stopped)
 
-    def _stopped_discovery(
+    def _far_queue(
         self, tables: Tables, found: Match, conditions: Conditions
-    ) -> Failed | None:
-        """The connection, here or on the way, over which a queue cannot be discovered."""
-        asked: set[str] = set()
-        receiver: Tables | None = tables
-        while receiver is not None and found.queue is None and receiver.manager.name not in asked:
-            asked.add(receiver.manager.name)
-            link = discovery_link(self._tables, receiver, found, conditions)
+    ) -> mqe.Security | Failed | None:
+        """The security attribute of a queue to discover, or why no link leads to it, if known.
+
+        It is the first queue on the way to which the remote put would resolve (D6). D5 and D6
+        replace a list of conditions that is missing in all copies of the product's documentation
+        (reading O2).
+        """
+        asked: set[tuple[str, Names]] = set()
+        while (question := (tables.manager.name, found.names)) not in asked:
+            asked.add(question)
+            link = discovery_link(self._tables, tables, found, conditions)
             if link is None or link.failed is not None:
-                return link.failed if link and link.failed and link.failed.stopped else None
+                return link.failed if link else None
             receiver = self._tables.of(link.receiver)
-            if receiver is not None:
-                found = match(receiver, found.names, self.network.options)
+            if receiver is None:
+                return None
+            tables, found = receiver, match(receiver, found.names, self.network.options)
+            if found.queue is not None:
+                return found.queue.security
         return None
 
     # Moves of stored messages

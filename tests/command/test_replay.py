@@ -15,7 +15,7 @@ from tests.commands import redrive
 from tests.configurations import write_settings
 
 from redrive.command import replay
-from redrive.command.replay_view import accepted_before, question, show_plan, show_status
+from redrive.command.replay_work import accepted_before, question, show_plan, show_status
 from redrive.engine.commands import Replay, To
 from redrive.operations.replay.plan import Order, ReplayPlan, Warned
 from redrive.operations.replay.progress import ReplayStatus

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from redrive.topology.files import SourceText, Topology, read_topology
-from redrive.topology.plan import FoundTopic, TopicState, plan_topics
+from redrive.operations.topics import FoundTopic, TopicState, plan_topics
+from redrive.topology.files import read_topology
+from redrive.topology.layout import SourceText, Topology
 
 QM1 = b"""\
 DEFINE QLOCAL(ORDERS) MAXMSGL(1000)

@@ -1,7 +1,8 @@
-"""The route of a message by the definitions: the opens of several queue managers in turn.
+"""Puts on IBM MQ by the rules of the product alone: what the job's walk is compared with.
 
-A channel empties a transmission queue and, at its far end, opens the queue like an application that
-sets both names. For a message that the far end cannot put, the job decides (``redrive.engine``).
+An application's MQOPEN or MQPUT1 with the checks of the put that follows, and the way over several
+queue managers: a channel empties a transmission queue and, at its far end, opens the queue like an
+application that sets both names.
 """
 
 from __future__ import annotations
@@ -15,20 +16,104 @@ from typing import Final, TypeAlias
 from redrive.messages.reasons import Reason
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import SHARED_TRANSMISSION_QUEUE, LocalQueue
-from redrive.topology.mq.puts import put_message
+from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mq.resolution import open_queue
+from redrive.topology.mq.resolver import reply_to_names
 from redrive.topology.mq.results import (
+    Call,
+    OpenOption,
     OpenRequest,
     Persistence,
-    PutMessage,
-    PutResult,
     Resolution,
     Target,
     job_request,
 )
 from redrive.topology.names import NO_NAMES, Names
+from redrive.topology.put import check_limits
 
 Depths: TypeAlias = Mapping[str, Mapping[str, int]]
 _NO_DEPTHS: Final[Depths] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutMessage:
+    """The message fields that a put checks."""
+
+    length: int = 0
+    """Bytes of the body."""
+    persistence: Persistence = Persistence.AS_Q_DEF
+    reply_to: Names = NO_NAMES
+    """ReplyToQ and ReplyToQMgr."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutResult:
+    """The result of one put at one queue manager."""
+
+    resolution: Resolution
+    """The resolution of its names; for a cluster queue chosen per message, the choice."""
+    reason: Reason = Reason.NONE
+    detail: str = ""
+    is_persistent: bool = False
+    reply_to: Names = NO_NAMES
+    """The reply-to names as they travel."""
+
+    @property
+    def is_failed(self) -> bool:
+        return self.reason is not Reason.NONE
+
+
+def put_message(
+    network: Network,
+    at: str,
+    request: OpenRequest,
+    message: PutMessage,
+    *,
+    depths: Mapping[str, int] | None = None,
+) -> PutResult:
+    """Open a queue at a manager and put one message to it.
+
+    ``depths`` are the messages on queues of this manager before the put; others are empty.
+    """
+    opened = open_queue(network, at, request)
+    if opened.target is Target.PER_MESSAGE:
+        opened = open_queue(network, at, replace(request, call=Call.MQPUT1))
+    if opened.is_failed:
+        return PutResult(resolution=opened, reason=opened.reason, detail=opened.detail)
+    if OpenOption.OUTPUT not in request.options:
+        detail = "the object was not opened for output"
+        return PutResult(resolution=opened, reason=Reason.NOT_OPEN_FOR_OUTPUT, detail=detail)
+    persistence = message.persistence
+    if persistence is Persistence.AS_Q_DEF:
+        persistence = Persistence(opened.default_persistence)
+    manager = network.queue_managers[at]
+    reason, detail = _refusal(
+        manager, opened, replace(message, persistence=persistence), depths or {}
+    )
+    return PutResult(
+        resolution=opened,
+        reason=reason,
+        detail=detail,
+        is_persistent=persistence is Persistence.PERSISTENT,
+        reply_to=reply_to_names(manager, message.reply_to),
+    )
+
+
+def _refusal(
+    manager: QueueManager, opened: Resolution, message: PutMessage, depths: Mapping[str, int]
+) -> tuple[Reason, str]:
+    queue = manager.queue(opened.destination.queue)
+    is_copied = isinstance(queue, LocalQueue) and queue.stream_queue and queue.must_duplicate
+    if opened.target is Target.TOPIC or (opened.target is Target.LOCAL and is_copied):
+        return Reason.FUNCTION_NOT_SUPPORTED, "nothing is published or copied"
+    for used in opened.path:
+        if not used.put_enabled:
+            return Reason.PUT_INHIBITED, f"{used} has PUT(DISABLED)"
+    depth = depths.get(opened.put_queue, 0)
+    refusal = check_limits(opened.limits, message.length, depth, message.persistence)
+    if refusal is None:
+        return Reason.NONE, ""
+    return Reason(refusal.reason), f"{opened.put_queue}: {refusal.detail}"
 
 
 class End(StrEnum):
@@ -73,11 +158,6 @@ class Route:
     def reason(self) -> Reason:
         """Why the last put failed; ``NONE`` if it did not."""
         return self.puts[-1].reason
-
-    @property
-    def advice(self) -> str:
-        """What to change if it failed."""
-        return self.puts[-1].advice if self.reason else ""
 
 
 def follow_route(

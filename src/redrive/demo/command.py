@@ -14,10 +14,12 @@ import click
 from rich.console import Console
 
 from redrive.broker.ports import free_port
-from redrive.command.console import check_console, serve_console
 from redrive.command.options import json_option
 from redrive.command.output import print_json
-from redrive.demo import Demonstration, KafkaDeadLetters, MqDeadLetters
+from redrive.console.command import check_console
+from redrive.demo.demonstration import Demonstration
+from redrive.demo.kafka import KafkaDeadLetters
+from redrive.demo.mq import MqDeadLetters
 from redrive.errors import UsageError
 
 _FEWEST: Final = 50
@@ -137,6 +139,8 @@ def _name_places(directory: Path, *, keep: bool) -> None:
 
 
 def _serve(directory: Path) -> None:
+    from redrive.console.server import serve_console  # noqa: PLC0415 - only with the extra
+
     settings, redrive = directory / "redrive.toml", [sys.executable, "-m", "redrive"]
     with (directory / "run.log").open("wb") as log:
         job = subprocess.Popen([*redrive, "run", "-c", settings], stdout=log, stderr=log)
