@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -54,13 +54,13 @@ class Decided(NamedTuple):
     """What the decision writes besides."""
 
 
-def _decision_of(members: dict[str, Any], decisions: Iterable[Decision]) -> Decision:
+def _decision_of(
+    outcome: dict[str, Any], decisions: Sequence[tuple[Decision, dict[str, Any]]]
+) -> Decision:
     """The decision of an outcome, by its members; those of a single put are none of them."""
-    members_of = {decision: json.loads(f"{{{decision.members}}}") for decision in decisions}
-    fitting = [
-        decision for decision in members_of if members_of[decision].items() <= members.items()
-    ]
-    return max(fitting, key=lambda decision: len(members_of[decision]))
+    fitting = (pair for pair in decisions if pair[1].items() <= outcome.items())
+    decision, _ = max(fitting, key=lambda pair: len(pair[1]))
+    return decision
 
 
 @dataclass
@@ -119,12 +119,17 @@ class MemoryJob:
         work = Slice([part], DeadLetterDecoder(), self.facts, settings)
         decided: list[Decided] = []
         written: list[OutputRecord] = []
-        for _, record in (cluster or self.cluster).decided(work):
-            if record.topic != _OUTCOMES:
-                written.append(record)
+        outputs = [output for _, output in (cluster or self.cluster).decided(work)]
+        decisions = [
+            (decision, json.loads(f"{{{decision.members}}}"))
+            for decision in work._context.decisions
+        ]
+        for output in outputs:
+            if output.topic != _OUTCOMES:
+                written.append(output)
                 continue
-            decision = _decision_of(json.loads(record.value or b""), work._context.decisions)
-            row = row_of(record.value, NOW, 0, len(decided))
+            decision = _decision_of(json.loads(output.value or b""), decisions)
+            row = row_of(output.value, NOW, 0, len(decided))
             decided.append(Decided(records[len(decided)], decision, row, written))
             written = []
         assert len(decided) == len(records), "every record has an outcome"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.conftest import KafkaClient, eventually
 from tests.streaming.served_job import ServedJob
-from tests.streaming.test_dialect import connect
+from tests.streaming.test_tables import connect
 
 PROGRAM = """
 import os, subprocess

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -41,7 +41,7 @@ FAR_TOPIC: Final = "FAR"
 _PUT: Final = frozenset({"retried", "forwarded"})
 _FINAL: Final = _PUT | {"discarded"}
 _UNTOUCHED: Final = frozenset({"skipped", "cancelled"})
-_DIGITS: Final = 16
+DIGITS: Final = 16
 """Digits of a table's hash in outcomes."""
 _STALE: Final = 7.0
 """Seconds for which what was known of a topic may be taken for true, by a process that runs."""
@@ -77,8 +77,9 @@ class Audit:
     """Whether consumers process what is put, and return some of it."""
     far: SimulatedCluster | None = None
     """The other cluster, if messages go to one."""
-    tables: Sequence[RulesTable] = ()
-    """Every table that may have decided; none if that is not to be looked at."""
+    tables: Mapping[str, RulesTable] = field(default_factory=dict)
+    """Every table that may have decided, by its digits in outcomes; none if that is not to be
+    looked at."""
     findings: list[str] = field(default_factory=list)
 
     def run(self) -> list[str]:
@@ -384,7 +385,7 @@ class Audit:
         recorded: defaultdict[int, list[tuple[float, str]]] = defaultdict(list)
         for lane, table, entry in self.cluster.tables:
             if entry.transaction is not None and entry.transaction.fate is Fate.COMMITTED:
-                recorded[lane.partition].append((entry.written, table[:_DIGITS]))
+                recorded[lane.partition].append((entry.written, table[:DIGITS]))
         last: dict[str, dict[str, Any]] = {}
         for outcome in sorted(outcomes, key=lambda outcome: outcome["written"]):
             if outcome["result"] in _UNTOUCHED or "replay" in outcome:
@@ -416,9 +417,10 @@ class Audit:
         """Whether a line and an action of an outcome are of the whole table that it names."""
         if not outcome["rule_line"]:
             return True
-        tables = [table for table in self.tables if table.hash.startswith(outcome["table"])]
-        rules = {(rule.line, rule.action.name) for table in tables for rule in table.rules}
-        return (outcome["rule_line"], outcome["action"]) in rules
+        table = self.tables.get(outcome["table"])
+        return table is not None and (outcome["rule_line"], outcome["action"]) in (
+            (rule.line, rule.action.name) for rule in table.rules
+        )
 
     def _check_waiting(self, outcomes: list[dict[str, Any]], table: RulesTable) -> None:
         """Attempts follow each other one by one, none before it is due."""

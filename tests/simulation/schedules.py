@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from itertools import combinations
 from typing import Any, Final
 
-from tests.simulation.audit import FAR_TOPIC, OUTCOMES, POISON, Audit, Condition
+from tests.simulation.audit import DIGITS, FAR_TOPIC, OUTCOMES, POISON, Audit, Condition
 from tests.simulation.clients import Faults, Network, simulated_clients, simulated_clock
 from tests.simulation.cluster import DEFAULT_LIMIT, DELETE_RETENTION, SimulatedCluster
 from tests.simulation.job import (
@@ -75,6 +75,12 @@ REASON(2195) ACTION(RETRY) RETRY(3) BACKOFF(4s,3,20s)
 FORWARDED: Final = BACKED_OFF.replace("ACTION(IGNORE)", "ACTION(FWD) FWDT('far:FAR')")
 """As ``BACKED_OFF``, and some messages go to another cluster."""
 CHANGED_IN_ORDER: Final = CHANGED.replace("RETRYINT", "DIALECT(KAFKA) ORDER(KEY) RETRYINT")
+_TABLES: Final = {
+    text: parse(text).required()
+    for text in (TABLE, CHANGED, BACKED_OFF, ORDERED, ROUNDS, FORWARDED, CHANGED_IN_ORDER)
+}
+"""What these texts mean."""
+_BY_HASH: Final = {table.hash[:DIGITS]: table for table in _TABLES.values()}
 _TARGETS: Final = ("Q0", "Q1", "Q2", "ELSEWHERE")
 _REASONS: Final = (2053, 2053, 2053, 2035, 2085, 2051, 9999)
 _SMALL: Final = 2_000
@@ -1310,7 +1316,7 @@ def run_schedule(
     if scheduler.has_ended_early:
         world.findings.append(f"the job did not come to an end in {_MOST_STEPS} steps")
     else:
-        table = None if plan.tables_change else parse(plan.table).required()
+        table = None if plan.tables_change else _TABLES[plan.table]
         for simulated in [network] if world.far is None else [network, world.far]:
             simulated.cluster.expire()
             simulated.cluster.settle()
@@ -1320,10 +1326,7 @@ def run_schedule(
         audit.far = None if world.far is None else world.far.cluster
         audit.is_ordered = plan.table in {ORDERED, ROUNDS}
         audit.has_rounds = plan.has_rounds
-        audit.tables = [
-            parse(text).required()
-            for text in (TABLE, CHANGED, BACKED_OFF, ORDERED, ROUNDS, FORWARDED, CHANGED_IN_ORDER)
-        ]
+        audit.tables = _BY_HASH
         world.findings += audit.run()
     return Result(seed, world.findings, scheduler.steps, world.written, world.happened)
 

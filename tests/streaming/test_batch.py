@@ -1,11 +1,12 @@
-"""Who emits a batch: the driver while it is small, Spark's workers otherwise."""
+"""Who emits a batch, and what commits positions: the driver while it is small, else workers."""
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,187 +16,249 @@ from tests.configurations import handled, job_of
 
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import HeldPartition
-from redrive.checkpoints.protocol import PositionsOnly
+from redrive.checkpoints.protocol import EmissionFigures, PositionsOnly
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.engine.breaker import BreakerCounts, BreakerKey, Breakers, BreakerSettings
 from redrive.errors import TransientFault
 from redrive.messages import TopicPartition
 from redrive.streaming.batch import LARGEST_RESULT, BatchProcessor
-from redrive.streaming.emission import EmissionOrder
+from redrive.streaming.emission import EmissionOrder, Emitted
 from redrive.streaming.start import Start
 from redrive.streaming.upkeep import Backlog
+from redrive.streaming.workers import TaskResult
 
-LIMIT = 5_000
-SMALL, LARGE = 500.0, 1_000_000.0
-"""Bytes of a row."""
+LIMIT = 1_000
+"""Rows of a batch that the driver fetches where the choice is open."""
+LETTERS = TopicPartition("letters", 0)
+LARGE = 1_000_000
+"""Bytes of a large row."""
 
 
-def job_in(folder: Path) -> JobConfiguration:
+def job_in(folder: Path, **settings: Any) -> JobConfiguration:
     """A job that looks at 1,000 messages a second again at most."""
-    return job_of(directory=folder, reevaluation_rate=1_000)
+    return job_of(
+        directory=folder, reevaluation_rate=1_000, **{"driver_batch_limit": LIMIT, **settings}
+    )
 
 
-def uses_driver(
+@dataclass
+class Frame:
+    """The rows of a batch, of which none is left to decide, and who asked for them."""
+
+    row_size: int = 0
+    """Bytes of the one row that workers say that they emitted; 0 for no row."""
+    fetched: Callable[[], None] = lambda: None
+    """Called when the driver fetches the rows."""
+    by: list[EmitterChoice] = field(default_factory=list)
+
+    def toArrow(self) -> Any:  # noqa: N802 - Spark's name
+        self.by.append(EmitterChoice.DRIVER)
+        self.fetched()
+        return SimpleNamespace(to_batches=list)
+
+    def mapInArrow(self, *_: object) -> Any:  # noqa: N802 - Spark's name
+        self.by.append(EmitterChoice.LANES)
+        emitted = Emitted(records=1, size=self.row_size) if self.row_size else Emitted()
+        row = SimpleNamespace(result=pickle.dumps(TaskResult(emitted)))
+        return SimpleNamespace(collect=lambda: [row])
+
+
+@pytest.fixture
+def committed(monkeypatch: pytest.MonkeyPatch) -> list[PositionsOnly]:
+    """What processors commit, which need no broker for it."""
+    committed: list[PositionsOnly] = []
+    emitter = SimpleNamespace(
+        begin_batch=lambda: None, emit=committed.append, take_figures=EmissionFigures,
+        drop_producer=lambda: None,
+    )  # fmt: skip
+    monkeypatch.setattr("redrive.streaming.emission.Emitter", lambda *_, **__: emitter)
+    return committed
+
+
+def processor_of(
+    job: JobConfiguration,
+    start: Start,
+    ends: Callable[[Collection[TopicPartition]], dict[TopicPartition, int]] = lambda _: {},
+    **more: Any,
+) -> BatchProcessor:
+    """A processor of the first run."""
+    return BatchProcessor(
+        job,
+        EmissionOrder(job, RunIdentity("app", job.share, 1)),
+        start,
+        cast("Any", SimpleNamespace(ends=ends, close=lambda: None)),
+        done=lambda _: None,
+        emitted=lambda _: None,
+        **more,
+    )
+
+
+def start_at(**positions: int) -> Start:
+    """Where lanes begin."""
+    return Start(
+        {TopicPartition(name, 0): offset for name, offset in positions.items()}, (), frozenset(), {}
+    )
+
+
+def emitter_of(
+    folder: Path,
     choice: EmitterChoice,
-    rows: int,
-    row_size: float,
-    *,
+    *batches: int,
+    row_size: int = 0,
     workers_first: bool = False,
-    is_first: bool = False,
-) -> bool:
-    """What a processor decides that has a bound on the rows of its batch."""
-    processor = cast("Any", BatchProcessor.__new__(BatchProcessor))
-    processor._configuration = SimpleNamespace(emitter=choice, driver_batch_limit=LIMIT)
-    processor._workers_first = workers_first
-    processor._is_first = is_first
-    processor._row_size = row_size
-    processor._most_rows = lambda: rows
-    return bool(processor._uses_driver())
+) -> EmitterChoice:
+    """Who emits the last of some batches, by the number of rows of each."""
+    rows = iter(batches)
+    processor = processor_of(
+        job_in(folder, emitter=choice),
+        start_at(letters=0),
+        lambda lanes: dict.fromkeys(lanes, next(rows)),
+        workers_first=workers_first,
+    )
+    processor.begin()
+    frame = Frame(row_size)
+    for number in range(len(batches)):
+        processor(cast("Any", frame), number)
+    processor.close()
+    return frame.by[-1]
+
+
+DRIVER, LANES, AUTO = EmitterChoice.DRIVER, EmitterChoice.LANES, EmitterChoice.AUTO
+pytestmark = pytest.mark.usefixtures("committed")
 
 
 @pytest.mark.parametrize("choice", EmitterChoice)
-def test_the_driver_never_fetches_more_than_spark_lets_it(choice: EmitterChoice) -> None:
+def test_the_driver_never_fetches_more_than_spark_lets_it(
+    tmp_path: Path, choice: EmitterChoice
+) -> None:
     """Also where the driver is asked for: such a batch could not be fetched, now or ever."""
-    rows = int(LARGEST_RESULT / LARGE)
-    assert not uses_driver(choice, rows, LARGE)
+    rows = LARGEST_RESULT // LARGE
     assert rows < LIMIT
+    # The first one is too large for the driver by what rows are expected to have.
+    assert emitter_of(tmp_path, choice, LARGEST_RESULT, rows, row_size=LARGE) is LANES
 
 
-def test_a_small_batch_is_the_drivers_unless_workers_are_asked_for() -> None:
-    """By its rows where the choice is open, by its bytes always."""
-    rows = {choice: uses_driver(choice, LIMIT, SMALL) for choice in EmitterChoice}
-    assert rows == {
-        EmitterChoice.AUTO: True, EmitterChoice.DRIVER: True, EmitterChoice.LANES: False,
-    }  # fmt: skip
-    assert not uses_driver(EmitterChoice.AUTO, LIMIT + 1, SMALL)
-    assert uses_driver(EmitterChoice.DRIVER, LIMIT + 1, SMALL)
+@pytest.mark.parametrize(
+    ("choice", "rows", "emitter"),
+    [
+        (AUTO, LIMIT, DRIVER),
+        (DRIVER, LIMIT, DRIVER),
+        (LANES, LIMIT, LANES),
+        (AUTO, LIMIT + 1, LANES),
+        (DRIVER, LIMIT + 1, DRIVER),
+    ],
+)
+def test_a_small_batch_is_the_drivers_unless_workers_are_asked_for(
+    tmp_path: Path, choice: EmitterChoice, rows: int, emitter: EmitterChoice
+) -> None:
+    """By its rows where the choice is open."""
+    assert emitter_of(tmp_path, choice, 0, rows) is emitter
 
 
-def test_the_first_batch_of_a_run_may_have_more_rows_for_the_driver() -> None:
+@pytest.mark.parametrize(
+    ("choice", "rows", "emitter"),
+    [
+        (AUTO, 4 * LIMIT, DRIVER),
+        (AUTO, 4 * LIMIT + 1, LANES),
+        (LANES, 4 * LIMIT, LANES),
+        (DRIVER, LARGEST_RESULT, LANES),
+    ],
+)
+def test_the_first_batch_of_a_run_may_have_more_rows_for_the_driver(
+    tmp_path: Path, choice: EmitterChoice, rows: int, emitter: EmitterChoice
+) -> None:
     """Workers would have to open their producers first; by its bytes it is the driver's as ever."""
-    rows = 4 * LIMIT
-    assert uses_driver(EmitterChoice.AUTO, rows, SMALL, is_first=True)
-    assert not uses_driver(EmitterChoice.AUTO, rows + 1, SMALL, is_first=True)
-    assert not uses_driver(EmitterChoice.AUTO, rows, LARGE, is_first=True)
-    assert not uses_driver(EmitterChoice.LANES, rows, SMALL, is_first=True)
+    assert emitter_of(tmp_path, choice, rows) is emitter
 
 
-@pytest.mark.parametrize(("ends", "expected"), [(False, [7]), (True, [])])
-def test_no_batch_begins_before_it_may(tmp_path: Path, *, ends: bool, expected: list[int]) -> None:
+def test_after_a_batch_that_failed_workers_go_first(tmp_path: Path) -> None:
+    """It may have been too large, whatever was expected of it."""
+    assert emitter_of(tmp_path, DRIVER, 1, workers_first=True) is LANES
+
+
+@pytest.mark.parametrize(("ends", "expected"), [(False, [DRIVER]), (True, [])])
+def test_no_batch_begins_before_it_may(
+    tmp_path: Path, *, ends: bool, expected: list[EmitterChoice]
+) -> None:
     """Spark may be quicker than the commit of where lanes start; after an end nothing begins."""
-    job = job_in(tmp_path)
-    processor = cast("Any", BatchProcessor)(
-        job,
-        EmissionOrder(job, RunIdentity("app", job.share, 1)),
-        Start({}, (), frozenset(), {}),
-        SimpleNamespace(ends=lambda _: {}, close=lambda: None),
-        done=lambda _: None,
-        emitted=lambda _: None,
-    )
-    decided: list[int] = []
-    processor._process = lambda _frame, batch, _started: decided.append(batch)
-    batch = threading.Thread(target=processor, args=(None, 7))
+    processor, frame = processor_of(job_in(tmp_path), start_at()), Frame()
+    batch = threading.Thread(target=processor, args=(frame, 7))
     batch.start()
-    assert not decided
+    assert not frame.by
     if ends:
         assert processor.end(60)
     else:
         processor.begin()
     batch.join(60)
-    assert decided == expected
+    assert frame.by == expected
     processor.close()
 
 
 def test_a_batch_that_runs_while_ends_are_asked_for_leaves_work() -> None:
     """What it parked lies behind the end that was told before: WAIT(NO) must not end the job."""
-    letters, retries = TopicPartition("letters", 0), TopicPartition("retries", 0)
-    ends = {letters: 20, retries: 0}
-    processor = SimpleNamespace(began=None, positions={letters: 0, retries: 0})
+    retries = TopicPartition("retries", 0)
+    ends = {LETTERS: 20, retries: 0}
+    processor = SimpleNamespace(began=None, positions={LETTERS: 0, retries: 0})
 
     def answer(_: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        told = dict(ends)
-        processor.positions[letters], ends[retries] = 20, 20  # a batch that parks 20 retries
-        return told
+        answered = dict(ends)
+        processor.positions[LETTERS], ends[retries] = 20, 20  # a batch that parks 20 retries
+        return answered
 
-    record = SimpleNamespace(lane=letters, offset=0)
+    record = SimpleNamespace(lane=LETTERS, offset=0)
     cluster = SimpleNamespace(ends=answer, read=lambda *_, **__: [record])
-    start = Start({letters: 0, retries: 0}, (), frozenset(), {})
+    start = start_at(letters=0, retries=0)
     backlog = Backlog(cast("Any", cluster), start, cast("Any", processor))
     assert backlog.pass_markers()
 
 
-def processor_that_commits(
-    job: JobConfiguration, lane: TopicPartition, committed: list[PositionsOnly]
-) -> Any:
-    """A processor of one lane that stands at 7; what it would commit is put into a list."""
-    processor = cast("Any", BatchProcessor)(
-        job,
-        EmissionOrder(job, RunIdentity("app", job.share, 1)),
-        Start({lane: 7}, (), frozenset(), {}),
-        SimpleNamespace(close=lambda: None),
-        done=lambda _: None,
-        emitted=lambda _: None,
-    )
-    processor._emission.emitter = SimpleNamespace(
-        begin_batch=lambda: None, emit=committed.append, drop_producer=lambda: None
-    )
-    return processor
-
-
 @pytest.mark.parametrize("fault", [TransientFault("a worker is lost"), RuntimeError("of Spark")])
-def test_nothing_commits_positions_after_a_failed_batch(tmp_path: Path, fault: Exception) -> None:
+def test_nothing_commits_positions_after_a_failed_batch(
+    tmp_path: Path, committed: list[PositionsOnly], fault: Exception
+) -> None:
     """A worker of the batch may still commit, between the look at the offsets and the commit."""
-    lane, committed = TopicPartition("letters", 0), list[PositionsOnly]()
-    processor = processor_that_commits(job_in(tmp_path), lane, committed)
 
-    def process(*_: object) -> None:
+    def fail() -> None:
         raise fault
 
-    processor._process = process
+    processor = processor_of(job_in(tmp_path), start_at(letters=7), lambda _: {LETTERS: 8})
     processor.begin()
     with pytest.raises(type(fault)):
-        processor(None, 7)
-    processor.commit_positions({lane: 9})
+        processor(cast("Any", Frame(fetched=fail)), 7)
+    processor.commit_positions({LETTERS: 9})
     processor.commit_again()
     assert processor.end(0)
-    processor.commit_positions({lane: 9})
+    processor.commit_positions({LETTERS: 9})
     assert not committed
-    assert processor.positions == {lane: 7}
+    assert processor.positions == {LETTERS: 7}
     processor.close()
 
 
 def test_offsets_are_committed_again_behind_a_batch_that_runs_at_that_moment(
-    tmp_path: Path,
+    tmp_path: Path, committed: list[PositionsOnly]
 ) -> None:
     """Under a constant load one always does, and the offsets of quiet lanes must not expire."""
-    quiet, committed = TopicPartition("quiet", 0), list[PositionsOnly]()
-    processor = processor_that_commits(job_in(tmp_path), quiet, committed)
     asked, may_end = threading.Event(), threading.Event()
 
-    def process(*_: object) -> None:
+    def fetch() -> None:
         asked.set()
         assert may_end.wait(60)
 
-    processor._process = process
+    processor = processor_of(job_in(tmp_path), start_at(letters=7), lambda _: {LETTERS: 8})
     processor.begin()
-    batch = threading.Thread(target=processor, args=(None, 7))
+    batch = threading.Thread(target=processor, args=(Frame(fetched=fetch), 7))
     batch.start()
     assert asked.wait(60)
     processor.commit_again()
     assert not committed
     may_end.set()
     batch.join(60)
-    assert [dict(one.ends()) for one in committed] == [{quiet: 7}]
-    processor(None, 8)
+    assert [dict(positions.ends()) for positions in committed] == [{LETTERS: 7}]
+    processor(cast("Any", Frame()), 8)
     assert len(committed) == 1
     processor.commit_again()
     assert len(committed) == 2
     processor.close()
-
-
-def test_after_a_batch_that_failed_workers_go_first() -> None:
-    """It may have been too large, whatever was expected of it."""
-    assert not uses_driver(EmitterChoice.DRIVER, 1, SMALL, workers_first=True)
 
 
 def test_an_open_breaker_outlives_its_run(tmp_path: Path) -> None:
@@ -204,42 +267,35 @@ def test_an_open_breaker_outlives_its_run(tmp_path: Path) -> None:
     job = replace(job_in(tmp_path), handlers=(handler,))
     key, breakers = BreakerKey(handler.identity.name, 1, "orders", ""), Breakers({})
     for is_first in (True, False):
-        processor = BatchProcessor(
-            job,
-            EmissionOrder(job, RunIdentity("app", job.share, 1)),
-            Start({}, (), frozenset(), {}),
-            cast("Any", SimpleNamespace(close=lambda: None)),
-            done=lambda _: None,
-            emitted=lambda _: None,
-            breakers=breakers,
-        )
+        processor = processor_of(job, start_at(), breakers=breakers)
         if is_first:
             breakers.learn({key: BreakerCounts(refused=1)}, int(time.time() * 1000))
         assert [breaker.key for breaker in processor.breakers()] == [key]
         processor.close()
 
 
-@pytest.mark.parametrize(("release", "rows"), [(0, 7), (10, 17), (50_000, 7 + 1_001)])
+@pytest.mark.parametrize(
+    ("release", "limit", "emitter"),
+    [
+        (0, 1, LANES), (0, 2, DRIVER),  # 7 new ones: the first batch has four times the limit
+        (10, 4, LANES), (10, 5, DRIVER),  # and 10 that remain
+        (50_000, 251, LANES), (50_000, 252, DRIVER),  # and as many as the rate allows, 1,001
+    ],
+)  # fmt: skip
 def test_what_remains_counts_as_far_as_a_changed_table_wants_it_now(
-    tmp_path: Path, release: int, rows: int
+    tmp_path: Path, release: int, limit: int, emitter: EmitterChoice
 ) -> None:
     """However much remains: a batch has what the rate allows of it, and is the driver's."""
-    job = job_in(tmp_path)
-    letters, remaining = TopicPartition("dlq", 0), TopicPartition("remaining", 0)
+    remaining = TopicPartition("remaining", 0)
     held = HeldPartition(*remaining, start=0, release=release, interval=None)
-    start = Start({letters: 3}, (held,), frozenset(), {})
 
     def ends(lanes: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {lane: {letters: 10, remaining: 90_000}[lane] for lane in lanes}
+        return {lane: {LETTERS: 10, remaining: 90_000}[lane] for lane in lanes}
 
-    order = EmissionOrder(job, RunIdentity("app", job.share, 1))
-    processor = BatchProcessor(
-        job,
-        order,
-        start,
-        cast("Any", SimpleNamespace(ends=ends, close=lambda: None)),
-        done=lambda _: None,
-        emitted=lambda _: None,
-    )
-    assert processor._most_rows() == rows
+    start = replace(start_at(letters=3), held=(held,))
+    processor = processor_of(job_in(tmp_path, driver_batch_limit=limit), start, ends)
+    processor.begin()
+    frame = Frame()
+    processor(cast("Any", frame), 0)
+    assert frame.by == [emitter]
     processor.close()

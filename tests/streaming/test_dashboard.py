@@ -27,7 +27,7 @@ from deploy.grafana.draw import picture
 from tests.conftest import PATIENCE, eventually
 from tests.observe.test_deployed import ALERTS, DASHBOARD, PANELS, RULES
 from tests.streaming.conftest import Jobs, RunningJob
-from tests.streaming.test_dialect import connect
+from tests.streaming.test_tables import connect
 
 from redrive.broker.ports import free_port
 from redrive.configuration import JobConfiguration, LedgerConfiguration

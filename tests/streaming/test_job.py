@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import shutil
 import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaConsumer, TopicPartition
-from kafka.structs import OffsetAndMetadata
+from kafka import TopicPartition
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -41,7 +37,6 @@ from redrive.kafka.cluster import Cluster
 from redrive.observe.observer import MetricsObserver
 from redrive.streaming import upkeep
 from redrive.streaming.class_archive import spark_archive
-from redrive.topology.put import QueueLimits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,91 +141,6 @@ def test_each_dead_letter_goes_where_the_table_says_exactly_once(
     assert metrics("redrive_transaction_records_total") == 20 + 42 + 12
 
 
-def test_retries_are_never_early_and_go_on_to_the_next_rule(jobs: Jobs) -> None:
-    """Three tries at least RETRYINT apart, then the catch-all; WAIT(NO) waits for them."""
-    dlq, dead = jobs.topic("dlq", partitions=2), jobs.topic("dead")
-    table = f"WAIT(NO) RETRYINT(2)\nACTION(RETRY) RETRY(3)\nACTION(FWD) FWDQ('{dead}')\n"
-    jobs.produce(dlq, [letter(2053, "nowhere") for _ in range(20)])
-    configuration = jobs.configure({dlq: table})
-    jobs.start(configuration).join()
-    assert len(jobs.read(dead)) == 20
-    attempts: dict[str, list[dict[str, Any]]] = {}
-    for outcome in sorted(jobs.outcomes(configuration), key=lambda o: o["attempt"]):
-        attempts.setdefault(outcome["origin"], []).append(outcome)
-    for course in attempts.values():
-        assert [(o["rule_line"], o["result"]) for o in course] == [
-            (2, "parked"), (2, "parked"), (2, "parked"), (3, "forwarded"),
-        ]  # fmt: skip
-        times = [outcome["time"] for outcome in course]
-        assert all(later - earlier >= 2000 for earlier, later in pairwise(times))
-        assert course[0]["reason_name"] == "MQRC_UNKNOWN_OBJECT_NAME"
-
-
-def test_what_kafka_refuses_is_a_failed_attempt_of_that_message_only(jobs: Jobs) -> None:
-    """Too large, for the topic and for the queue's limit, and put-disabled: mapped reasons."""
-    dlq, small = jobs.topic("dlq"), jobs.topic("small", config={"max.message.bytes": "2000"})
-    short, closed = jobs.topic("short"), jobs.topic("closed")
-    table = "WAIT(NO)\nACTION(RETRY)\n"
-    jobs.produce(
-        dlq,
-        [
-            letter(2053, small, b"fits"), letter(2053, small, random.Random(1).randbytes(5_000)),
-            letter(2053, short, b"12345"), letter(2053, short, b"123456"),
-            letter(2053, closed), letter(2053, small, b"fits too"),
-        ],
-    )  # fmt: skip
-    limits = {short: QueueLimits(max_message_length=5), closed: QueueLimits(put_enabled=False)}
-    configuration = jobs.configure({dlq: table}, limits=limits)
-    jobs.start(configuration).join()
-    outcomes = sorted(jobs.outcomes(configuration), key=lambda outcome: outcome["offset"])
-    assert [outcome["reason"] for outcome in outcomes] == [0, 2030, 0, 2030, 2051, 0]
-    assert jobs.values(small) == [b"fits", b"fits too"]
-    assert jobs.values(short) == [b"12345"]
-    assert not jobs.read(closed)
-
-
-def test_a_full_queue_fails_with_2053_until_its_consumer_has_caught_up(jobs: Jobs) -> None:
-    """The depth is the lag of the queue's consumer group."""
-    dlq, orders, group = jobs.topic("dlq"), jobs.topic("orders"), jobs.unique_name("group")
-    consumer = KafkaConsumer(bootstrap_servers=jobs.bootstrap_servers, group_id=group)
-    consumer.assign([TopicPartition(orders, 0)])
-    consumer.commit({TopicPartition(orders, 0): OffsetAndMetadata(0, "", -1)})
-    jobs.produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(5)])
-    table = "WAIT(NO) RETRYINT(1)\nACTION(RETRY) RETRY(100)\n"
-    limits = {orders: QueueLimits(max_depth=3, consumer_group=group)}
-    job = jobs.start(jobs.configure({dlq: table}, limits=limits))
-    eventually(lambda: job.results().get("parked", 0) >= 2 or job.error, "the queue was full")
-    assert job.results()["retried"] == 3
-    end = consumer.end_offsets([TopicPartition(orders, 0)])[TopicPartition(orders, 0)]
-    consumer.commit({TopicPartition(orders, 0): OffsetAndMetadata(end, "", -1)})
-    consumer.close()
-    job.join()
-    assert sorted(jobs.values(orders)) == [b"%d" % n for n in range(5)]
-
-
-def test_a_changed_table_evaluates_what_is_parked_and_what_remains_afresh(jobs: Jobs) -> None:
-    """A table is tested by changing it and restarting: nothing waits for its old interval."""
-    dlq, dead = jobs.topic("dlq", partitions=2), jobs.topic("dead")
-    jobs.produce(
-        dlq, [letter(2053, "nowhere") for _ in range(6)] + [letter(1, "x") for _ in range(4)]
-    )
-    first = jobs.configure({dlq: "RETRYINT(3600)\nREASON(2053) ACTION(RETRY) RETRY(9)\n"})
-    job = jobs.start(first)
-    job.wait_for_records(10)
-    job.stop()
-    handler = replace(first.handlers[0], rules=f"WAIT(NO)\nACTION(FWD) FWDQ('{dead}')\n")
-    second = jobs.start(replace(first, handlers=(handler,)))
-    second.join()
-    assert len(jobs.read(dead)) == 10
-    live = {}
-    for record in jobs.read(first.handlers[0].identity.remaining_topic):
-        live[record.key] = record.value
-    assert set(live.values()) == {None}
-    third = jobs.start(replace(first, handlers=(handler,)))
-    third.join()
-    assert third.records == 0, "the same table goes on where it was"
-
-
 @pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
 def test_changed_tables_decide_while_the_query_goes_on(jobs: Jobs, emitter: EmitterChoice) -> None:
     """A restart that changes nothing else begins no run; other intervals hold at once."""
@@ -268,23 +178,11 @@ def test_changed_tables_decide_while_the_query_goes_on(jobs: Jobs, emitter: Emit
         assert late - early >= 2_000
 
 
-def test_the_same_table_goes_on_with_its_counts_after_a_lost_directory(jobs: Jobs) -> None:
-    """The checkpoint directory is only a hint: nothing is lost, nothing is done twice."""
-    dlq = jobs.topic("dlq")
-    table = "RETRYINT(2) WAIT(NO)\nACTION(RETRY) RETRY(3)\n"
-    jobs.produce(dlq, [letter(2053, "nowhere")])
-    configuration = jobs.configure({dlq: table})
-    job = jobs.start(configuration)
-    job.wait_for_records(1)
-    job.stop()
-    shutil.rmtree(configuration.directory)
-    jobs.start(configuration).join()
-    attempts = sorted(o["attempt"] for o in jobs.outcomes(configuration))
-    assert attempts == [1, 2, 3]
-
-
-def test_a_missing_dead_letter_topic_is_waited_for_beside_others(jobs: Jobs) -> None:
+def test_a_missing_dead_letter_topic_is_waited_for_beside_others(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The handlers whose topic exists work; the other begins when its topic appears."""
+    monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
     here, later = jobs.topic("dlq"), jobs.unique_name("later")
     table = "ACTION(DISCARD)\n"
     job = jobs.start(jobs.configure({here: table, later: table}))
@@ -440,24 +338,6 @@ def test_an_instance_without_a_partition_is_well(jobs: Jobs) -> None:
     assert (waiting.records, waiting.warnings) == (0, [])
 
 
-def test_records_that_are_gone_stop_the_start_unless_allowed(jobs: Jobs) -> None:
-    """A handler must not skip records silently."""
-    dlq = jobs.topic("dlq")
-    configuration = jobs.configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
-    jobs.produce(dlq, [letter(1, "x")])
-    jobs.start(configuration).join()
-    jobs.produce(dlq, [letter(1, "x") for _ in range(3)])
-    jobs.admin.delete_records({TopicPartition(dlq, 0): 3})
-    refused = jobs.start(configuration)
-    eventually(lambda: not refused.is_alive, "the start was refused")
-    assert isinstance(refused.error, ConfigurationError)
-    assert f"{dlq}:0 holds offsets 3 to 4, but the job stands at 1" in str(refused.error)
-    assert "redrive handler resume" in str(refused.error.hint)
-    allowed = jobs.start(replace(configuration, on_data_loss=DataLoss.CONTINUE))
-    allowed.join()
-    assert allowed.records == 1
-
-
 def test_what_is_purged_behind_an_aborted_transaction_ends_no_run(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -481,25 +361,6 @@ def test_what_is_purged_behind_an_aborted_transaction_ends_no_run(
     running.stop()
     assert running.results() == {"parked": 4, "discarded": 2}
     assert not [message for message, _ in running.warnings if "run of the query" in message]
-
-
-def test_a_marker_that_expired_behind_the_last_record_is_no_loss(jobs: Jobs) -> None:
-    """A job that ends in order has committed its position behind the marker, however soon."""
-    dlq = jobs.topic("dlq")
-    configuration = jobs.configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
-    producer = Producer({"bootstrap.servers": jobs.bootstrap_servers, "transactional.id": dlq})
-    producer.init_transactions(60)
-    producer.begin_transaction()
-    for _ in range(3):
-        producer.produce(dlq, **letter(1, "x"))
-    producer.commit_transaction(60)
-    job = jobs.start(configuration)
-    job.join()
-    assert job.records == 3
-    jobs.admin.delete_records({TopicPartition(dlq, 0): -1})  # what a short retention does
-    again = jobs.start(configuration)
-    again.join()
-    assert again.records == 0
 
 
 def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(jobs: Jobs) -> None:

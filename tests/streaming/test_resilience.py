@@ -35,7 +35,7 @@ from tests.outcomes.s3_server import BUCKET, S3
 from tests.several_brokers import SeveralBrokers
 from tests.streaming.conftest import Jobs, RunningJob, configuration_of, letter
 from tests.streaming.served_job import ServedJob
-from tests.streaming.test_dialect import DROPPING, failing_consumer
+from tests.streaming.test_tables import DROPPING, failing_consumer
 
 from redrive.broker import EmbeddedBroker
 from redrive.checkpoints.control import read_entries

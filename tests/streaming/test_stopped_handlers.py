@@ -19,18 +19,16 @@ from redrive.streaming import query, upkeep
 TABLE = "WAIT(%s)\nACTION(RETRY)\n"
 
 
-@pytest.fixture(params=["by Spark's source", "with those that wait"])
-def _reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """New dead letters are read by either source: the second one is for many partitions."""
-    if request.param == "with those that wait":
-        monkeypatch.setattr(query, "_MOST_PARTITIONS", 0)
-
-
-@pytest.mark.usefixtures("_reader")
+@pytest.mark.parametrize("most_partitions", [query._MOST_PARTITIONS, 0])
 def test_a_topic_made_anew_stops_its_own_handler_only(
-    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, most_partitions: int
 ) -> None:
-    """The other one goes on, without a pause; resumed, the handler reads the new topic."""
+    """The other one goes on, without a pause; resumed, the handler reads the new topic.
+
+    New dead letters are read by Spark's source, or with those that wait: that is for many
+    partitions.
+    """
+    monkeypatch.setattr(query, "_MOST_PARTITIONS", most_partitions)
     monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
     payments, orders, target = jobs.topic("dlq"), jobs.topic("dlq"), jobs.topic("target")
     configuration = jobs.configure(dict.fromkeys((payments, orders), TABLE % "YES"))
@@ -99,7 +97,6 @@ def test_topics_of_a_subscription_come_and_go_while_the_job_runs(
     assert placed == sorted([b"0", b"1", b"2", b"3", b"4", b"last", first.encode()])
 
 
-@pytest.mark.usefixtures("_reader")
 def test_a_resume_answers_one_loss(jobs: Jobs) -> None:
     """What retention deletes later stops the handler again; from the latest the rest is left."""
     payments, orders, target = jobs.topic("dlq"), jobs.topic("dlq"), jobs.topic("target")
@@ -113,6 +110,7 @@ def test_a_resume_answers_one_loss(jobs: Jobs) -> None:
         job = jobs.start(configuration)
         eventually(lambda: not job.is_alive, "the job has ended")
         assert isinstance(job.error, EnvironmentFault), job.error
+        assert f"redrive handler resume {payments}" in job.error.hint
         assert job.records == 1
         return str(job.error)
 
