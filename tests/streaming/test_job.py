@@ -457,10 +457,10 @@ def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(jobs: 
     eventually(lambda: _open_clients() <= before, "all clients of the job were closed")
     with Cluster(configuration.connection) as cluster:
         kept = read_tables(cluster, configuration.tables_topic).tables
-    assert [one.text for one in kept] == [handler.rules, configuration.handlers[0].rules]
+    assert [record.text for record in kept] == [handler.rules, configuration.handlers[0].rules]
     # What an outcome names was kept before it was decided.
     for outcome in jobs.outcomes(configuration):
-        [table] = [one for one in kept if one.hash.startswith(outcome["table"])]
+        [table] = [record for record in kept if record.hash.startswith(outcome["table"])]
         assert table.first_run * 1000 < outcome["time"] + 1
 
 

@@ -33,7 +33,7 @@ def test_a_handler_waits_while_its_queue_has_get_disabled(
     assert [one.place for one in inhibited.values()] == ["DLQ@QM1"] * is_held
     lane = TopicPartition("QM1--DLQ", 0)
     kept = [one for one in kept_lanes(job, {lane.topic: 1}, {}) if one.source == lane]
-    channels = [(one.source, one.channel) for one in kept if one.channel]
+    channels = [(record.source, record.channel) for record in kept if record.channel]
     held = list(held_by_channels(channels, kept, {lane: 0}))
     assert [(one.lane, one.is_running) for one in held] == [(lane, False)] * is_held
 

@@ -104,7 +104,7 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -
     wait_for(configuration, "rest")
     job.stop()
     put, sent = jobs.read(missing), jobs.read(repair)
-    numbers = sorted([int(one.value) for one in put] + [int(one.value[172:]) for one in sent])
+    numbers = sorted([int(one.value) for one in put] + [int(record.value[172:]) for record in sent])
     assert numbers == list(range(18))
     outcomes = jobs.outcomes(configuration)
     told = [outcome for outcome in outcomes if "replay" in outcome]
