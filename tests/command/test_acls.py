@@ -59,8 +59,8 @@ def test_targets_may_be_named_and_may_begin_alike() -> None:
     """A star at the end is a prefix, and the note is not needed."""
     result = acls("--target", "orders.*", "--principal", "User:CN=job", "--json")
     assert result.stderr == ""
-    found = [load for load in orjson.loads(result.stdout) if load["name"] == "orders."]
-    assert [(one["operation"], one["pattern"]) for one in found] == [
+    rights = [load for load in orjson.loads(result.stdout) if load["name"] == "orders."]
+    assert [(right["operation"], right["pattern"]) for right in rights] == [
         ("Write", "prefixed"),
         ("DescribeConfigs", "prefixed"),
     ]

@@ -49,15 +49,15 @@ queue_managers:
 @pytest.fixture
 def name(kafka: KafkaClient, folder: Path) -> str:
     """A queue manager of its own with channels to two others, and two of MQ Everyplace."""
-    found = kafka.queue_manager()
-    (folder / f"{found}.mqsc").write_text(SCRIPT.format(found))
+    manager = kafka.queue_manager()
+    (folder / f"{manager}.mqsc").write_text(SCRIPT.format(manager))
     for other in "BC":
         script = f"DEFINE QLOCAL(Q)\nDEFINE CHANNEL(TO.{other}) CHLTYPE(RCVR)\n"
-        (folder / f"{found}{other}.mqsc").write_text(script)
-    (folder / "moons.yaml").write_text(MOONS.format(found))
+        (folder / f"{manager}{other}.mqsc").write_text(script)
+    (folder / "moons.yaml").write_text(MOONS.format(manager))
     files = '[topology]\nfiles = ["."]\n'
-    write_settings(folder, application=f"app{found}", servers=kafka.bootstrap_servers, more=files)
-    return found
+    write_settings(folder, application=f"app{manager}", servers=kafka.bootstrap_servers, more=files)
+    return manager
 
 
 @pytest.fixture
@@ -68,9 +68,9 @@ def entries(kafka: KafkaClient) -> Entries:
         consumer = KafkaConsumer(
             bootstrap_servers=kafka.bootstrap_servers, isolation_level=isolation_level
         )
-        found: int = consumer.end_offsets([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
+        end: int = consumer.end_offsets([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
         consumer.close()
-        return found
+        return end
 
     def read(name: str) -> dict[str, Any]:
         topic = tables_topic(f"app{name}")
@@ -164,7 +164,7 @@ def test_what_a_receiver_tries_again_is_on_its_transmission_queue(
     kafka.commit(f"app{name}", topic, 1)
     kafka.commit(f"app{name}", retries, 1)
     browsed = told("browse", name, f"{name}B")
-    shown = {one["body"]: one["is_retried"] for one in browsed}
+    shown = {message["body"]: message["is_retried"] for message in browsed}
     assert shown == {"tried": True, "behind": False}
     assert "the receiver retries it" in redrive("browse", name, f"{name}B").stdout
     depths = told("topology", "show")["depths"]

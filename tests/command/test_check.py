@@ -192,12 +192,12 @@ def test_a_finding_is_told_once(folder: Path, order: list[str]) -> None:
     """Also if a table is named beside its settings, in any order."""
     write_settings(folder, "orders.dlq", rules="REASON(1) ACTION(RETRY)\n")
     for arguments in (["redrive.toml"], order):
-        found = [
+        problems = [
             finding["code"]
             for load in json.loads(check("--json", *arguments).stdout)
             for finding in load["findings"]
         ]
-        assert sorted(found) == ["NOTHING_AFTER_RETRY", "NO_CATCH_ALL"]
+        assert sorted(problems) == ["NOTHING_AFTER_RETRY", "NO_CATCH_ALL"]
 
 
 @pytest.mark.parametrize("allowed", ["true", "false"])
@@ -273,14 +273,14 @@ def test_puts_of_rules_are_followed_through_a_topology(folder: Path) -> None:
     Path("QM1.mqsc").write_text(MQSC)
     Path("dlq.rul").write_text(TARGETS)
     documents = json.loads(check("--json", "dlq.rul", "QM1.mqsc").output)
-    found = {
+    problems = {
         finding["line"]: (finding["code"], finding["witness"], finding["message"])
         for finding in documents[0]["findings"]
         if finding["code"] in {"TARGET_FAILS", "COMES_BACK"}
     }
-    assert sorted(found) == [3, 4, 5]
-    assert found[3][:2] == ("COMES_BACK", "DESTQ=OTHER REASON=2")
-    assert "DLQ@QM1" in found[3][2]
-    assert "2085" in found[4][2]
-    assert found[5][1] == "DESTQ=SHUT REASON=MQRC_UNKNOWN_OBJECT_NAME"
-    assert "2051" in found[5][2]
+    assert sorted(problems) == [3, 4, 5]
+    assert problems[3][:2] == ("COMES_BACK", "DESTQ=OTHER REASON=2")
+    assert "DLQ@QM1" in problems[3][2]
+    assert "2085" in problems[4][2]
+    assert problems[5][1] == "DESTQ=SHUT REASON=MQRC_UNKNOWN_OBJECT_NAME"
+    assert "2051" in problems[5][2]

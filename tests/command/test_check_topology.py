@@ -114,7 +114,7 @@ def test_a_definition_that_leads_nowhere_is_shown_with_its_line(
 ) -> None:
     """The last line of the script, underlined, and the reason code that a put would get."""
     write(QM1=line)
-    (finding,) = [one for one in findings() if one["severity"] != "note"]
+    (finding,) = [finding for finding in findings() if finding["severity"] != "note"]
     last = line.rsplit("\n", maxsplit=1)[-1]
     number = QM1.count("\n") + line.count("\n") + 1
     assert (finding["code"], finding["file"], finding["line"]) == (code, "QM1.mqsc", number)
@@ -180,12 +180,12 @@ def test_what_files_say_together_is_checked(write: Write, case: str) -> None:
     """Every finding with its severity, file and line."""
     files, expected = OTHERS[case]
     write(**files)
-    found = findings()
+    problems = findings()
     place = ("code", "severity", "file", "line")
-    assert sorted(tuple(one[name] for name in place) for one in found) == sorted(
+    assert sorted(tuple(problem[name] for name in place) for problem in problems) == sorted(
         record[:4] for record in expected
     )
-    assert all(any(words in one["message"] for one in found) for *_, words in expected)
+    assert all(any(words in problem["message"] for problem in problems) for *_, words in expected)
 
 
 @pytest.mark.parametrize(
@@ -306,12 +306,12 @@ def test_lesser_findings_can_be_left_out(
     """``--fail-on`` says from which severity on findings count; ``--quiet`` shows only those."""
     write(QM1="DISPLAY QMGR\nDEF QA(B) TARGET(NONE)\nDEF QL(A) MAXDEPTH(x)\n")
     result = check("--fail-on", level, "--quiet", "--json", ".", code=exit_code)
-    found = [
+    problems = [
         finding["code"]
         for document in json.loads(result.output)
         for finding in document["findings"]
     ]
-    assert sorted(found) == sorted(codes)
+    assert sorted(problems) == sorted(codes)
     write(QM1="DISPLAY QMGR\n")
     check("--fail-on", "warning", "--quiet", ".", code=0)
 

@@ -117,11 +117,11 @@ ANSWERS: dict[str, tuple[list[str], str | bytes, str, list[str]]] = {
 @pytest.mark.parametrize("case", ANSWERS)
 def test_a_message_is_explained(folder: Path, case: str) -> None:
     """From a file or by its fields."""
-    arguments, message, rules, told = ANSWERS[case]
+    arguments, message, rules, text = ANSWERS[case]
     Path("file").write_bytes(message if isinstance(message, bytes) else message.encode())
     Path("table").write_text(rules)
     result = explain("table", *arguments, code=0)
-    assert [part for part in told if part not in result.output] == []
+    assert [part for part in text if part not in result.output] == []
 
 
 MISTAKES: list[tuple[list[str], str, str]] = [

@@ -80,7 +80,9 @@ def test_groups_count_dead_letters_of_one_record(ledger: Path) -> None:
     append(read_settings(Path("redrive.toml")).job.ledger.path, written)
     words = shown("groups")
     assert "repeated" in words
-    [group] = [one for one in told("groups")["groups"] if one["handler"] == "payments"]
+    [group] = [
+        candidate for candidate in told("groups")["groups"] if candidate["handler"] == "payments"
+    ]
     assert (group["count"], group["repeated"]) == (4, 2)
 
 
@@ -114,8 +116,8 @@ def test_a_parked_message_says_which_round_is_next_and_when(ledger: Path) -> Non
     parked = outcome(2, **plain | back | {"time": now})
     append(read_settings(Path("redrive.toml")).job.ledger.path, rows([put, parked]))
     assert "round 2 of 5 in" in " ".join(shown("ls", "--wide"))
-    (found,) = told("ls")["dead_letters"]
-    assert (found["next"]["attempt"], found["next"]["rule_line"]) == ("round 2 of 5", 2)
+    (letter,) = told("ls")["dead_letters"]
+    assert (letter["next"]["attempt"], letter["next"]["rule_line"]) == ("round 2 of 5", 2)
 
 
 def every_command(
@@ -143,8 +145,8 @@ def test_an_option_means_the_same_wherever_it_is() -> None:
                 having.setdefault(name, set()).add(words)
     assert set(SUBCOMMANDS) >= {words.split()[0] for words in having["--yes"]}
     for name in ("--reason", "--because", "--yes", "--wide", "--mq", "--json", "--key"):
-        told = helps[name] - {"Print one line of JSON.", "Print the trace as JSON."}
-        assert len(told) == 1 or name == "--key", (name, told)
+        sentences = helps[name] - {"Print one line of JSON.", "Print the trace as JSON."}
+        assert len(sentences) == 1 or name == "--key", (name, sentences)
     assert having["--because"] == {
         *(f"{verb} {word}" for verb in ("replay", "discard")
           for word in ("now", "message", "apply", "cancel")),

@@ -63,5 +63,5 @@ def test_a_handler_whose_topic_may_not_be_read_is_stopped_with_what_to_do(
     write_settings(folder, "orders.dlq", application=name, servers=kafka.bootstrap_servers)
     said = handler("list")
     assert "orders is stopped: this user may not read topic orders.dlq\nhint: grant Read" in said
-    (told,) = json.loads(handler("list", "--json"))
-    assert (told["is_stopped"], told["is_denied"]) == (True, True)
+    (handler_listed,) = json.loads(handler("list", "--json"))
+    assert (handler_listed["is_stopped"], handler_listed["is_denied"]) == (True, True)

@@ -57,8 +57,8 @@ def test_schemes_shares_and_examples_are_told(topic: str, bootstrap_servers: str
 def test_the_newest_messages_are_looked_at(topic: str, bootstrap_servers: str) -> None:
     """A sample is a sample: --count bounds it."""
     arguments = ("--bootstrap-server", bootstrap_servers, "--json", "--count", "1")
-    found = json.loads(redrive("identify", topic, *arguments).stdout)
-    assert found["messages"] <= 1
+    answer = json.loads(redrive("identify", topic, *arguments).stdout)
+    assert answer["messages"] <= 1
 
 
 def test_a_partition_without_a_leader_is_left_out_and_named(
@@ -86,11 +86,11 @@ def test_a_table_is_written_once(topic: str, bootstrap_servers: str) -> None:
 
 def test_schemes_of_the_settings_are_known(topic: str, bootstrap_servers: str) -> None:
     """With -c what was none is of a scheme of one's own."""
-    mine = '[schemes.mine]\nrecognise = "x-error"\nerror.class = "x-error as class"\n'
-    write_settings(Path(), topic, servers=bootstrap_servers, more=mine)
-    found = told("identify", topic)
-    assert found["schemes"][-1]["scheme"] == "mine"
-    assert found["schemes"][-1]["errors"] == {"a.B": 1}
+    scheme = '[schemes.mine]\nrecognise = "x-error"\nerror.class = "x-error as class"\n'
+    write_settings(Path(), topic, servers=bootstrap_servers, more=scheme)
+    answer = told("identify", topic)
+    assert answer["schemes"][-1]["scheme"] == "mine"
+    assert answer["schemes"][-1]["errors"] == {"a.B": 1}
 
 
 def test_errors_that_do_not_concern_the_topic_are_a_note(
@@ -146,7 +146,7 @@ def test_a_topic_is_browsed_without_any_definitions(topic: str, bootstrap_server
     assert "dead letter (connect): MQRC_FORMAT_ERROR (2110), was for orders, by jdbc-sink" in text
     assert "error: org.apache.kafka.connect.errors.DataException" in text
     last = told("browse", topic, *server, "--from", "latest")
-    assert [one["offset"] for one in last] == list(range(10))
+    assert [record["offset"] for record in last] == list(range(10))
     assert last[-1]["dead_letter"] is None
     wrong = redrive("browse", f"{topic}x", *server)
     assert (wrong.exit_code, f"did you mean {topic}?" in wrong.stderr) == (1, True)

@@ -96,11 +96,11 @@ def test_every_table_that_ran_is_listed_and_what_cannot_be_read_is_never_none(
     first, second = ran(small_job, KEPT, now)
     listed = small_job.told("tables")
     assert listed["complete"]
-    told = [
+    events = [
         (table["hash"], table["current"], table["last_by"], table["hits"])
         for table in listed["tables"]
     ]
-    assert told == [(second, True, "ann@mars", None), (first, False, "ann@mars", None)]
+    assert events == [(second, True, "ann@mars", None), (first, False, "ann@mars", None)]
     shown = small_job.run("tables").stdout
     assert first[:12] in shown
     assert second[:12] in shown
@@ -124,11 +124,11 @@ def test_hits_are_counted_by_rule_though_comments_moved_its_line(small_job: Smal
     small_job.produce([*letters, dead_letter(3, "2053", "nowhere")])
     small_job.step(now=_milliseconds())
     unmoved = small_job.told("tables", "--hits")["tables"]
-    assert [one["hits"]["count"] for one in unmoved] == [3]
+    assert [rule["hits"]["count"] for rule in unmoved] == [3]
     moved = f"* a comment\n* and one more\n{text}"
     [same] = ran(small_job, moved)
     listed = small_job.told("tables", "--hits")["tables"]
-    assert [one["hits"]["count"] for one in listed] == [3]
+    assert [rule["hits"]["count"] for rule in listed] == [3]
     shown = small_job.told("tables", "show", same)
     assert [(rule["line"], rule["count"]) for rule in shown["rules"]] == [(4, 1), (5, 0), (6, 2)]
     assert shown["text"] == moved
@@ -167,7 +167,7 @@ def test_going_back_writes_the_file_after_asking_and_keeps_what_it_held(
 
 def _beside(file: Path) -> Mapping[str, str]:
     """What else is in the folder of a table's file."""
-    return {one.name: one.read_text() for one in file.parent.glob(f"{file.name}.*")}
+    return {path.name: path.read_text() for path in file.parent.glob(f"{file.name}.*")}
 
 
 def test_a_job_that_refuses_gets_its_file_back(small_job: SmallJob) -> None:
@@ -238,8 +238,8 @@ def test_a_plan_shows_what_other_schemes_alone_do(small_job: SmallJob) -> None:
         assert "[schemes.mine] of the settings differs" in shown
         assert "the tables mean the same" not in shown
         assert "NEWLY DISCARDED: 5 messages: REMAINS becomes DISCARD" in shown
-    mine = (OwnScheme(name="mine", recognise="x-why"),)
-    ran(small_job, text, schemes=mine)
+    schemes = (OwnScheme(name="mine", recognise="x-why"),)
+    ran(small_job, text, schemes=schemes)
     with running(small_job):
         same = small_job.run(*plan, typed="n\n").stdout
         assert "no table changed in meaning" in same
@@ -248,7 +248,7 @@ def test_a_plan_shows_what_other_schemes_alone_do(small_job: SmallJob) -> None:
         back = small_job.run(*plan, typed="n\n").stdout
         assert "5 messages: DISCARD (line 5) becomes REMAINS" in back
     # As an earlier version kept it, which knew nothing of schemes.
-    ran(small_job, text, schemes=mine, kept_schemes=())
+    ran(small_job, text, schemes=schemes, kept_schemes=())
     with running(small_job):
         lost = small_job.run(*plan, code=1)
         assert "the current [schemes] of orders are not kept" in lost.stderr

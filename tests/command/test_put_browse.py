@@ -113,7 +113,7 @@ def test_a_file_is_put_byte_by_byte_as_often_as_wanted(kafka: KafkaClient, manag
     result = redrive("put", "ORDERS", "--at", manager, "--file", "body", "--count", "3")
     records = kafka.read(f"{manager}--redrive-put")
     assert [record.value for record in records] == [b"\xff\x00\r\n"] * 3
-    assert result.stdout.split() == [f"{one.topic}:0:{one.offset}" for one in records]
+    assert result.stdout.split() == [f"{record.topic}:0:{record.offset}" for record in records]
 
 
 @pytest.mark.parametrize(
@@ -202,9 +202,9 @@ def test_as_many_as_wanted_are_shown_from_either_end(kafka: KafkaClient, manager
     """The oldest ones by default, the last ones in their order with --from latest."""
     kafka.produce(f"{manager}--ORDERS", [{"value": b"%d" % number} for number in range(9)])
     shown = ("--count", "2")
-    assert [one["body"] for one in browsed(manager, "ORDERS", *shown)] == ["0", "1"]
+    assert [message["body"] for message in browsed(manager, "ORDERS", *shown)] == ["0", "1"]
     latest = browsed(manager, "ORDERS", *shown, "--from", "latest")
-    assert [one["body"] for one in latest] == ["7", "8"]
+    assert [message["body"] for message in latest] == ["7", "8"]
 
 
 def test_what_waits_is_shown_by_priority_then_as_it_came(kafka: KafkaClient, manager: str) -> None:
@@ -218,11 +218,11 @@ def test_what_waits_is_shown_by_priority_then_as_it_came(kafka: KafkaClient, man
         for number, priority in enumerate(priorities)
     ]
     kafka.produce(f"{manager}--ORDERS", messages)
-    assert [one["body"] for one in browsed(manager, "ORDERS")] == ["2", "1", "3", "0", "4"]
-    assert [one["body"] for one in browsed(manager, "ORDERS", "--count", "2")] == ["2", "1"]
+    assert [message["body"] for message in browsed(manager, "ORDERS")] == ["2", "1", "3", "0", "4"]
+    assert [message["body"] for message in browsed(manager, "ORDERS", "--count", "2")] == ["2", "1"]
     for start in ("earliest", "latest"):
         shown = browsed(manager, "ORDERS", "--from", start)
-        assert [one["body"] for one in shown] == ["0", "1", "2", "3", "4"]
+        assert [message["body"] for message in shown] == ["0", "1", "2", "3", "4"]
 
 
 def test_a_long_body_is_cut_with_a_note_but_not_in_json(kafka: KafkaClient, manager: str) -> None:
@@ -262,7 +262,7 @@ def test_a_transmission_queue_shows_what_the_job_has_not_taken(
     kafka.produce(topic, [{"value": b"gone"}, {"value": b"waits"}])
     kafka.commit(f"app{manager}", topic, 1)
     name = f"{manager}B"
-    assert [one["body"] for one in browsed(manager, name)] == ["waits"]
+    assert [message["body"] for message in browsed(manager, name)] == ["waits"]
     assert len(browsed(manager, name, "--from", "earliest")) == 2
 
 
@@ -289,11 +289,14 @@ def test_a_handled_queue_shows_what_is_left_on_it(
     kafka.commit(settings.application, topic, 1)
     kafka.commit(settings.application, identity.retry_topic, 1)
     shown = browsed(manager, "DLQ")
-    assert {one["body"] for one in shown} == {"remains", "unread", "parked"}
-    assert [one["body"] for one in shown if one["is_remaining"]] == ["remains"]
-    assert [one["body"] for one in shown if one["is_retried"]] == ["parked"]
+    assert {message["body"] for message in shown} == {"remains", "unread", "parked"}
+    assert [message["body"] for message in shown if message["is_remaining"]] == ["remains"]
+    assert [message["body"] for message in shown if message["is_retried"]] == ["parked"]
     assert "no rule of the handler placed it" in redrive("browse", manager, "DLQ").stdout
-    assert {one["body"] for one in browsed(manager, "DLQ", "--all")} == {"forwarded", "unread"}
+    assert {message["body"] for message in browsed(manager, "DLQ", "--all")} == {
+        "forwarded",
+        "unread",
+    }
 
 
 def test_an_empty_queue_says_so(manager: str) -> None:
@@ -376,12 +379,12 @@ def undelivered(manager: str, admin: KafkaAdminClient, bootstrap_servers: str) -
 
 def test_what_could_be_put_nowhere_is_shown_with_where_it_waits(undelivered: str) -> None:
     """Intake and transmission queues, the oldest first; what was placed since is gone."""
-    found = browsed(undelivered, "--remaining")
-    assert [(one["waits_on"], one["for"]) for one in found] == [
+    waiting = browsed(undelivered, "--remaining")
+    assert [(message["waits_on"], message["for"]) for message in waiting] == [
         (f"{undelivered}B@{undelivered}", f"PAY@{undelivered}B"),
         (f"the intake of {undelivered}", "NOWHERE"),
     ]
-    assert [one["body"] for one in found] == ["two chairs"] * 2
+    assert [message["body"] for message in waiting] == ["two chairs"] * 2
     assert len(browsed(undelivered, f"{undelivered}B", "--remaining")) == 1
     assert browsed(f"{undelivered}B", "--remaining") == []
     shown = redrive("browse", undelivered, "--remaining").stdout
@@ -420,7 +423,7 @@ def test_an_expired_message_is_not_shown(kafka: KafkaClient, manager: str) -> No
         ],
     )
     time.sleep(0.2)
-    assert [one["body"] for one in browsed(manager, "ORDERS")] == ["b", "c"]
+    assert [message["body"] for message in browsed(manager, "ORDERS")] == ["b", "c"]
     assert len(browsed(manager, "ORDERS", "--count", "1")) == 1
 
 

@@ -93,8 +93,8 @@ def test_a_replay_that_left_messages_behind_says_how_to_see_why(
 
 def test_a_plan_that_was_accepted_before_says_when_by_whom_and_why() -> None:
     """So that nobody takes the reason of the second apply for the one in the ledger."""
-    told = accepted_before(status({}, purpose="ticket 4711").replay)
-    assert told == ("The plan 5f2a was already accepted 23 s ago from ann (ticket 4711).")
+    lines = accepted_before(status({}, purpose="ticket 4711").replay)
+    assert lines == ("The plan 5f2a was already accepted 23 s ago from ann (ticket 4711).")
 
 
 @pytest.mark.parametrize("verb", ["replay", "discard"])
@@ -119,12 +119,12 @@ def test_cancelling_asks_and_tells_the_ledger_why(
     """As every command that changes what becomes of messages."""
     write_settings(folder, "dlq")
     running = replace(status({}), waiting=3)
-    told: list[str] = []
+    lines: list[str] = []
     monkeypatch.setattr(replay, "open_cluster", lambda _: nullcontext())
     monkeypatch.setattr(replay, "find_replay", lambda *_: running.replay)
     monkeypatch.setattr(replay, "statuses", lambda *_, **__: [running])
     monkeypatch.setattr(replay, "this_user", lambda: "ann")
-    monkeypatch.setattr(replay, "cancel", lambda *words: told.append(words[-1]))
+    monkeypatch.setattr(replay, "cancel", lambda *words: lines.append(words[-1]))
     result = redrive("replay", "cancel", "5f2a", *options, typed=typed)
-    assert told == ([] if cancelled is None else [cancelled]), result.output
+    assert lines == ([] if cancelled is None else [cancelled]), result.output
     assert result.exit_code == (1 if cancelled is None else 0)

@@ -259,13 +259,13 @@ def test_what_failed_commands_leave_is_resolved(folder: Path) -> None:
     (folder / "QM1.mqsc").write_text("DEF QL(A) MAXDEPTH(x)\nDEFINE\nALTER QL(GONE) GET(ENABLED)\n")
     result = resolve("PAY", "--at", "QM2", code=0)
     assert "=> on a queue: PAY@QM2" in result.stdout
-    told = [line for line in result.stderr.splitlines() if line.startswith("QM1.mqsc:")]
-    assert [line.split(": ")[0] for line in told] == [
+    lines = [line for line in result.stderr.splitlines() if line.startswith("QM1.mqsc:")]
+    assert [line.split(": ")[0] for line in lines] == [
         "QM1.mqsc:1:20",
         "QM1.mqsc:2:6",
         "QM1.mqsc:3:7",
     ]
-    assert "AMQ8147E: there is no QLOCAL(GONE)" in told[2]
+    assert "AMQ8147E: there is no QLOCAL(GONE)" in lines[2]
 
 
 @pytest.mark.usefixtures("folder")

@@ -77,8 +77,8 @@ def test_an_open_breaker_is_shown_and_is_no_problem_of_the_job(config: Path, mem
     result = status("--check", code=0)
     line = "breaker open: retries by the rule at line 2 of orders to ORDERS for group billing wait"
     assert line in result.output
-    (told,) = json.loads(status("--json").output)["supervision"]["breakers"]
-    assert (told["target"], told["state"]) == ("ORDERS", "open")
+    (breaker,) = json.loads(status("--json").output)["supervision"]["breakers"]
+    assert (breaker["target"], breaker["state"]) == ("ORDERS", "open")
 
 
 def test_a_job_that_runs_is_well(config: Path, member: None) -> None:
@@ -103,8 +103,8 @@ def test_a_stall_is_told_with_its_place_and_cause(config: Path, member: None) ->
     say(config, Activity.STALLED)
     for arguments, code in (((), 0), (("--check",), 1)):
         result = status(*arguments, code=code)
-        told = r"\(4 min \d+ s\), orders.dlq:2 at step commit, because the coordinator"
-        assert re.search(told, result.stdout)
+        text = r"\(4 min \d+ s\), orders.dlq:2 at step commit, because the coordinator"
+        assert re.search(text, result.stdout)
 
 
 def test_json_has_the_state_and_the_problem(config: Path, member: None) -> None:
@@ -168,8 +168,8 @@ def test_a_share_that_nobody_has_is_a_problem(
     assert result.exit_code == 1
     said = "no instance works on the share 2/2: its partitions wait"
     assert said in result.stdout
-    told = json.loads(status("--json", "--instance", "1/2").stdout)
-    assert (told["vacant"], told["problem"]) == (["2/2"], said)
+    document = json.loads(status("--json", "--instance", "1/2").stdout)
+    assert (document["vacant"], document["problem"]) == (["2/2"], said)
 
 
 def test_a_handler_that_is_stopped_is_a_problem_with_one_reason(config: Path, member: None) -> None:
@@ -198,10 +198,10 @@ def test_what_a_topic_will_delete_is_told(
     said = " ".join(result.stdout.split())
     assert "orders.dlq deletes up to 1,204 messages before handling, the first in" in said
     assert "it keeps them for 7 d" in said
-    (told,) = json.loads(status("--json").stdout)["expiring"]
-    assert (told["topic"], told["at_most"], told["retention"]) == ("orders.dlq", 1204, 604_800.0)
+    (topic,) = json.loads(status("--json").stdout)["expiring"]
+    assert (topic["topic"], topic["at_most"], topic["retention"]) == ("orders.dlq", 1204, 604_800.0)
     (handler,) = json.loads(status("--json").stdout)["handlers"]
-    assert told["handler"] == handler["handler"]
+    assert topic["handler"] == handler["handler"]
 
 
 def test_what_waits_is_in_sight_while_a_table_is_broken(config: Path, kafka: KafkaClient) -> None:
@@ -214,9 +214,9 @@ def test_what_waits_is_in_sight_while_a_table_is_broken(config: Path, kafka: Kaf
     note = f"{expression} matches 1 more than max_topics = 1; not read: {second}"
     for table in ("ACTION(RETRY)\n", "ACTION(TRY)\n"):
         Path("orders.rul").write_text(table)
-        told = json.loads(status("--json").stdout)
-        assert [handler["topic"] for handler in told["handlers"]] == [first]
-        assert note in told["notes"]
+        document = json.loads(status("--json").stdout)
+        assert [handler["topic"] for handler in document["handlers"]] == [first]
+        assert note in document["notes"]
         assert first in redrive("handler", "list", code=0).stdout
 
 

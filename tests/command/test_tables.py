@@ -66,7 +66,7 @@ def test_fmt_rewrites_what_is_not_formatted(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
     redrive("fmt", "--check", path, code=0)
     assert not redrive("fmt", path).output
-    assert [it.name for it in tmp_path.iterdir()] == ["orders.rul"]
+    assert [path.name for path in tmp_path.iterdir()] == ["orders.rul"]
 
 
 def test_fmt_is_a_filter_too() -> None:

@@ -69,8 +69,8 @@ def row() -> Any:
         EVIL,
     )
     known = outcome(0, reason=2053, target_topic=EVIL, **texts)
-    (found,) = rows([{**known, "fields": {"DESTQ": EVIL, "APPLNAME": EVIL, "REASON": 2053}}])
-    return {**found, "message_key": EVIL.encode()}
+    (row,) = rows([{**known, "fields": {"DESTQ": EVIL, "APPLNAME": EVIL, "REASON": 2053}}])
+    return {**row, "message_key": EVIL.encode()}
 
 
 def shown_plan() -> ReplayPlan:
@@ -157,7 +157,9 @@ def test_no_control_character_of_a_message_reaches_the_terminal(
     printed = redrive(*command.split(), *field)
     assert isinstance(printed.exception, SystemExit | None), printed.exception
     for text in (_COLOURS.sub("", printed.stdout), _COLOURS.sub("", printed.stderr)):
-        raw = {one for one in text if unicodedata.category(one) in {"Cc", "Cf"}} - {"\n", "\t"}
+        raw = {
+            character for character in text if unicodedata.category(character) in {"Cc", "Cf"}
+        } - {"\n", "\t"}
         assert not raw, ascii(text)
     assert "31m" in printed.stdout, "nothing of the message was printed"
 
@@ -180,7 +182,7 @@ def test_a_narrow_terminal_cuts_nothing_away(
     assert "orders.dlq:11:4711  11 min 22 s" in lines[0]
     for value in row.values():
         letters = iter(re.sub(r"\s", "", printed))
-        assert all(one in letters for one in value.replace(" ", ""))
+        assert all(character in letters for character in value.replace(" ", ""))
 
 
 def test_a_line_of_the_log_is_one_line_whatever_a_message_says() -> None:
@@ -188,7 +190,7 @@ def test_a_line_of_the_log_is_one_line_whatever_a_message_says() -> None:
     record = logging.LogRecord("redrive", logging.INFO, "", 0, "put on %s", (f"a\n{EVIL}",), None)
     record.facts = {"queue": f"b\n{EVIL}"}
     line = TextFormatter().format(record)
-    assert not {one for one in line if unicodedata.category(one) in {"Cc", "Cf"}}
+    assert not {character for character in line if unicodedata.category(character) in {"Cc", "Cf"}}
     assert "31m" in line
 
 

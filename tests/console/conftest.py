@@ -17,9 +17,9 @@ CONFIG = Path("redrive.toml")
 TABLE = "DIALECT(KAFKA)\nTOPIC('no*') ACTION(IGNORE)\nACTION(RETRY)\n"
 
 
-def settings_file(servers: str, name: str, mine: str, other: str) -> None:
+def settings_file(servers: str, name: str, own: str, other: str) -> None:
     """Settings of a job with two handlers, and their rules tables."""
-    handlers = {"orders": mine, "billing": other}
+    handlers = {"orders": own, "billing": other}
     write_settings(Path(), handlers=handlers, rules=TABLE, application=name, servers=servers)
     Path("billing.rul").write_text(TABLE.replace("no*", "HIDDEN*"))
 

@@ -98,12 +98,15 @@ def redrive(*arguments: str) -> list[str]:
 @contextlib.contextmanager
 def running(log: Path, *arguments: str) -> Iterator[None]:
     """A command that runs beside the tests."""
-    with log.open("wb") as out, subprocess.Popen(redrive(*arguments), stdout=out, stderr=out) as it:
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(redrive(*arguments), stdout=out, stderr=out) as process,
+    ):
         try:
             yield
         finally:
-            it.send_signal(signal.SIGTERM)
-            it.wait(PATIENCE)
+            process.send_signal(signal.SIGTERM)
+            process.wait(PATIENCE)
 
 
 @contextlib.contextmanager
@@ -172,13 +175,13 @@ def address(settings: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[webdriver.Chrome]:
     """Debian's Chromium, without a screen."""
-    found, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if found is None or driver is None:
+    browser_path, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if browser_path is None or driver is None:
         pytest.skip("needs Debian's chromium and chromium-driver")
     options = webdriver.ChromeOptions()
-    options.binary_location = found
-    for one in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
-        options.add_argument(one)
+    options.binary_location = browser_path
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = webdriver.Chrome(options=options, service=Service(driver))
     browser.set_window_size(1280, 900)
@@ -238,8 +241,10 @@ def reader(chromium: webdriver.Chrome, address: str) -> Iterator[Reader]:
     """Somebody, on whose console nothing is logged that a page should not do."""
     reader = Reader(chromium, address)
     yield reader
-    logged = [one["message"] for one in chromium.get_log("browser")]  # type: ignore[no-untyped-call]
-    assert [one for one in logged if "Content Security" in one or "Uncaught" in one] == []
+    logged = [entry["message"] for entry in chromium.get_log("browser")]  # type: ignore[no-untyped-call]
+    assert [
+        message for message in logged if "Content Security" in message or "Uncaught" in message
+    ] == []
 
 
 def servers_of(settings: Path) -> str:
@@ -377,9 +382,9 @@ def test_a_plan_takes_the_eyes_of_two(
     tokens = tmp_path / "tokens.toml"
     tokens.write_text(
         "".join(
-            f'[[tokens]]\nname = "{one}"\nrole = "approver"\n'
-            f'sha256 = "{hashlib.sha256(one.encode()).hexdigest()}"\n'
-            for one in ("ann", "bob")
+            f'[[tokens]]\nname = "{user}"\nrole = "approver"\n'
+            f'sha256 = "{hashlib.sha256(user.encode()).hexdigest()}"\n'
+            for user in ("ann", "bob")
         )
     )
     tokens.chmod(0o600)
@@ -439,8 +444,11 @@ def look_at(reader: Reader, name: str, folder: Path) -> None:
         reader.browser.execute_script(
             "document.documentElement.dataset.theme = arguments[0]", theme
         )
-        found = Axe().run(reader.browser)["violations"]
-        assert [(one["id"], one["nodes"]) for one in found] == [], (name, theme)
+        violations = Axe().run(reader.browser)["violations"]
+        assert [(violation["id"], violation["nodes"]) for violation in violations] == [], (
+            name,
+            theme,
+        )
         if pictures:
             Path(pictures).mkdir(parents=True, exist_ok=True)
             reader.browser.execute_script(_ANONYMOUS, this_user(), f"{folder}/")
@@ -489,7 +497,7 @@ def test_the_keyboard_is_enough(reader: Reader) -> None:
     assert search.get_attribute("name") == "where"
     search.send_keys("hop > 0", Keys.ENTER)
     reader.until(lambda: "where=hop" in reader.browser.current_url)
-    assert [one.text for one in reader.all(".chip")] == ["where: hop > 0 \N{MULTIPLICATION SIGN}"]
+    assert [chip.text for chip in reader.all(".chip")] == ["where: hop > 0 \N{MULTIPLICATION SIGN}"]
 
 
 def test_a_network_is_explored_and_a_channel_stopped_and_started(

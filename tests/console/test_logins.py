@@ -70,7 +70,7 @@ def test_every_route_refuses_who_is_not_signed_in(client: Callable[..., TestClie
     assert (answer.status_code, answer.headers["Location"]) == (303, "/sign-in")
 
 
-@pytest.mark.parametrize("role", [one for one in Role if one])
+@pytest.mark.parametrize("role", [role for role in Role if role])
 def test_each_token_may_do_what_its_role_may(client: Callable[..., TestClient], role: Role) -> None:
     """Every action of the OpenAPI document: refused below its ``x-role``, and only there."""
     script = client(Logins(TOKENS))
@@ -92,7 +92,7 @@ def test_a_session_begins_with_a_token_and_ends_at_the_sign_out(
     assert sign_in(browser, "wrong").status_code == 401
     assert browser.get("/tables/orders", headers=SCRIPT).status_code == 401
     done = sign_in(browser, "t-VIEWER")
-    cookie = next(one for one in done.headers.get_list("Set-Cookie") if "session" in one)
+    cookie = next(header for header in done.headers.get_list("Set-Cookie") if "session" in header)
     assert {"HttpOnly", "SameSite=strict", "Secure", f"Max-Age={SESSION_SECONDS}"} <= {
         *cookie.split("; ")
     }
@@ -106,7 +106,7 @@ def test_a_session_begins_with_a_token_and_ends_at_the_sign_out(
         "/tables/orders", headers={"Cookie": f"redrive-session={session}", **SCRIPT}
     )
     assert again.status_code == 401
-    assert [(one["user"], one["action"], one["by"]) for one in audited()] == [
+    assert [(entry["user"], entry["action"], entry["by"]) for entry in audited()] == [
         ("uviewer", "sign in", "token"),
         ("uviewer", "sign out", "session"),
     ]
@@ -156,10 +156,10 @@ def test_a_session_ends_after_its_time() -> None:
 def test_headers_are_believed_from_the_proxy_only(
     client: Callable[..., TestClient], address: str, headers: list[tuple[str, str]], expected: int
 ) -> None:
-    found = client(Logins({}, PROXY), address).get(
+    response = client(Logins({}, PROXY), address).get(
         "/api/tables/orders", headers=[*headers, *SCRIPT.items()]
     )
-    assert found.status_code == expected
+    assert response.status_code == expected
 
 
 def test_a_form_through_the_proxy_needs_its_word_whatever_the_proxy_adds(
@@ -182,9 +182,9 @@ def test_the_audit_holds_one_line_for_each_action_whatever_a_name_holds(
     evil = "a%0A%7B%22user%22%3A1%7D%1B%5B2J%E2%80%AE"
     script.post(f"/api/plans/{evil}/discard", headers=headers)
     script.post("/api/tables/orders/live", headers=headers, data={"text": ""})
-    (one,) = audited()
-    assert (one["user"], one["role"], one["action"]) == ("uapprover", "approver", "discard")
-    assert not {"\x1b", "\u202e"} & {*one["about"]}
+    (entry,) = audited()
+    assert (entry["user"], entry["role"], entry["action"]) == ("uapprover", "approver", "discard")
+    assert not {"\x1b", "\u202e"} & {*entry["about"]}
     path = read_settings(CONFIG).job.directory / "console-audit.jsonl"
     assert path.read_text().removesuffix("\n").isprintable()
     assert path.stat().st_mode & 0o077 == 0
@@ -275,15 +275,15 @@ def test_all_errors_of_an_access_file_come_at_once_and_none_shows_a_secret(tmp_p
     )
     with pytest.raises(ConfigurationError) as caught:
         read_access(path, {})
-    found = findings(caught.value)
+    refusals = findings(caught.value)
     for problem in (
         "'root' is not a valid role", "[[roles]] needs groups",
         "'a/b' is not a valid element of topics", "'http://example' is not a valid issuer",
         "a secret does not belong in the settings file",
         "clock_skew is 4,000", "at the root of its host", "has no key scope", "needs client_id",
     ):  # fmt: skip
-        assert problem in found, problem
-    assert "geheim" not in found
+        assert problem in refusals, problem
+    assert "geheim" not in refusals
 
 
 @pytest.mark.parametrize("kept", ["variable", "file", "nowhere"])
@@ -329,5 +329,5 @@ def test_options_that_would_leave_the_door_open_are_refused(
     options: list[str], problem: str
 ) -> None:
     Path("f").touch(mode=0o600)
-    found = redrive("console", *options, code=2)
-    assert problem in found.stderr
+    result = redrive("console", *options, code=2)
+    assert problem in result.stderr

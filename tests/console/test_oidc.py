@@ -109,15 +109,15 @@ class Mock:
     def _changed(self, token: str) -> str:
         assert self.change is not None
         own = flask.g.oidc_provider_mock_storage.jwk.as_dict(is_private=True)
-        found = jwt.decode(token, RSAKey.import_key(own), algorithms=["RS256"])
-        self.change(found.header, found.claims)
-        if found.header["alg"] == "none":
-            parts = (json.dumps(one).encode() for one in (found.header, found.claims))
+        decoded = jwt.decode(token, RSAKey.import_key(own), algorithms=["RS256"])
+        self.change(decoded.header, decoded.claims)
+        if decoded.header["alg"] == "none":
+            parts = (json.dumps(part).encode() for part in (decoded.header, decoded.claims))
             return ".".join(
                 [*(urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts), ""]
             )
         key = self.key or RSAKey.import_key(own)
-        return jwt.encode(found.header, found.claims, key, algorithms=[found.header["alg"]])
+        return jwt.encode(decoded.header, decoded.claims, key, algorithms=[decoded.header["alg"]])
 
 
 @pytest.fixture
@@ -156,7 +156,9 @@ def test_somebody_signs_in_and_out(provider: Mock) -> None:
     done = sign_in(browser)
     assert done.status_code == 200, done.text
     assert '<meta http-equiv="refresh" content="0; url=/">' in done.text
-    cookie = next(it for it in done.headers.get_list("Set-Cookie") if "redrive-session" in it)
+    cookie = next(
+        header for header in done.headers.get_list("Set-Cookie") if "redrive-session" in header
+    )
     assert {"HttpOnly", "SameSite=strict", "Secure"} <= {*cookie.split("; ")}
     assert f"{ANN}, operator" in browser.get("/tables/orders").text
     (form,) = provider.forms
@@ -168,7 +170,9 @@ def test_somebody_signs_in_and_out(provider: Mock) -> None:
     page = browser.get("/sign-in?out=1").text
     assert "You are signed out." in page
     assert f'href="{provider.address}/oauth2/end_session?client_id=redrive&amp;' in page
-    assert [(one["user"], one["role"], one["action"], one["by"]) for one in audited()] == [
+    assert [
+        (entry["user"], entry["role"], entry["action"], entry["by"]) for entry in audited()
+    ] == [
         (ANN, "operator", "sign in", "oidc"),
         (ANN, "operator", "sign out", "session"),
     ]
@@ -181,7 +185,7 @@ def test_a_code_is_asked_for_with_a_challenge_that_only_this_browser_can_meet(
     browser, seen = provider.browser(), []
     for _ in range(2):
         place = browser.get("/sign-in/start").headers["Location"]
-        asked = {name: one for name, (one,) in parse_qs(urlsplit(place).query).items()}
+        asked = {name: value for name, (value,) in parse_qs(urlsplit(place).query).items()}
         assert asked["response_type"] == "code"
         assert asked["scope"] == "openid profile email"
         assert asked["code_challenge_method"] == "S256"
@@ -193,7 +197,7 @@ def test_a_code_is_asked_for_with_a_challenge_that_only_this_browser_can_meet(
         assert urlsafe_b64encode(digest).rstrip(b"=").decode() == asked["code_challenge"]
         seen.append(verifier)
     assert len({*seen}) == len(seen)
-    assert all(len(one) == 43 for one in seen)
+    assert all(len(state) == 43 for state in seen)
 
 
 def in_an_hour(header: dict[str, Any], claims: dict[str, Any]) -> None:
@@ -201,23 +205,23 @@ def in_an_hour(header: dict[str, Any], claims: dict[str, Any]) -> None:
 
 
 WRONG: dict[str, tuple[Change, str]] = {
-    "nonce": (lambda _, it: it.update(nonce="another"), "the nonce of"),
-    "no nonce": (lambda _, it: it.pop("nonce"), "the nonce of"),
-    "audience": (lambda _, it: it.update(aud="another"), "the audience of"),
-    "no audience": (lambda _, it: it.pop("aud"), "the audience of"),
-    "several audiences": (lambda _, it: it.update(aud=["redrive", "b"]), "the audience of"),
-    "party": (lambda _, it: it.update(azp="another"), "the audience of"),
-    "issuer": (lambda _, it: it.update(iss="https://evil.example"), "the issuer of"),
-    "expired": (lambda _, it: it.update(exp=time.time() - 61), "the end of"),
-    "no end": (lambda _, it: it.pop("exp"), "the end of"),
-    "end is a text": (lambda _, it: it.update(exp="9999999999"), "the end of"),
-    "end is no number": (lambda _, it: it.update(exp=float("nan")), "the end of"),
-    "nonce is no text": (lambda _, it: it.update(nonce=["a"]), "the nonce of"),
-    "key is another": (lambda it, _: it.update(kid="another"), "the signature of"),
-    "too early": (lambda _, it: it.update(nbf=time.time() + 3600), "the beginning of"),
+    "nonce": (lambda _, claims: claims.update(nonce="another"), "the nonce of"),
+    "no nonce": (lambda _, claims: claims.pop("nonce"), "the nonce of"),
+    "audience": (lambda _, claims: claims.update(aud="another"), "the audience of"),
+    "no audience": (lambda _, claims: claims.pop("aud"), "the audience of"),
+    "several audiences": (lambda _, claims: claims.update(aud=["redrive", "b"]), "the audience of"),
+    "party": (lambda _, claims: claims.update(azp="another"), "the audience of"),
+    "issuer": (lambda _, claims: claims.update(iss="https://evil.example"), "the issuer of"),
+    "expired": (lambda _, claims: claims.update(exp=time.time() - 61), "the end of"),
+    "no end": (lambda _, claims: claims.pop("exp"), "the end of"),
+    "end is a text": (lambda _, claims: claims.update(exp="9999999999"), "the end of"),
+    "end is no number": (lambda _, claims: claims.update(exp=float("nan")), "the end of"),
+    "nonce is no text": (lambda _, claims: claims.update(nonce=["a"]), "the nonce of"),
+    "key is another": (lambda header, _: header.update(kid="another"), "the signature of"),
+    "too early": (lambda _, claims: claims.update(nbf=time.time() + 3600), "the beginning of"),
     "of the future": (in_an_hour, "the time of"),
-    "no subject": (lambda _, it: it.update(sub=""), "the subject of"),
-    "alg none": (lambda it, _: it.update(alg="none"), "the signature of"),
+    "no subject": (lambda _, claims: claims.update(sub=""), "the subject of"),
+    "alg none": (lambda header, _: header.update(alg="none"), "the signature of"),
 }
 
 
@@ -240,14 +244,14 @@ def test_a_token_that_somebody_else_signed_signs_nobody_in(
     provider: Mock, algorithm: str, key: Any
 ) -> None:
     """Another key, and what both sides know."""
-    provider.key, provider.change = key, lambda it, _: it.update(alg=algorithm)
+    provider.key, provider.change = key, lambda header, _: header.update(alg=algorithm)
     done = sign_in(provider.browser())
     assert done.status_code == 401
     assert "the signature of the ID token is wrong" in done.text
 
 
 def test_clocks_may_differ_a_little(provider: Mock) -> None:
-    provider.change = lambda _, it: it.update(exp=time.time() - 30, iat=time.time() + 30)
+    provider.change = lambda _, claims: claims.update(exp=time.time() - 30, iat=time.time() + 30)
     assert sign_in(provider.browser()).status_code == 200
     assert sign_in(provider.browser(clock_skew=5.0)).status_code == 401
 
@@ -267,7 +271,7 @@ def test_an_answer_that_is_not_to_this_browser_signs_nobody_in(
     provider: Mock, changed: dict[str, str], problem: str
 ) -> None:
     browser = provider.browser()
-    parameters = {n: one for n, (one,) in parse_qs(urlsplit(leave(browser, ANN)).query).items()}
+    parameters = {n: value for n, (value,) in parse_qs(urlsplit(leave(browser, ANN)).query).items()}
     done = browser.get("/sign-in/callback", params=parameters | changed)
     assert done.status_code == 401
     assert problem in done.text
@@ -357,8 +361,8 @@ def test_a_session_of_before_the_sign_in_does_not_go_on(provider: Mock) -> None:
     assert before != after
     browser.cookies.clear()
     for session, status in ((before, 303), (after, 200), ("planted", 303)):
-        found = browser.get("/tables/orders", headers={"Cookie": f"redrive-session={session}"})
-        assert found.status_code == status
+        response = browser.get("/tables/orders", headers={"Cookie": f"redrive-session={session}"})
+        assert response.status_code == status
 
 
 def test_no_secret_of_a_sign_in_is_written_or_shown(
@@ -386,7 +390,7 @@ def test_no_secret_of_a_sign_in_is_written_or_shown(
     assert any("the audience" in log for log in logs)
     assert any("/oauth2/token" in log for log in logs)
     for text in (*pages, *logs, json.dumps(audited()), repr(provider.settings)):
-        assert not [one for one in hidden if one in text]
+        assert not [word for word in hidden if word in text]
 
 
 @pytest.mark.parametrize(

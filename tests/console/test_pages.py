@@ -72,8 +72,8 @@ def topic(kafka: KafkaClient, folder: Path) -> str:
     """The dead-letter topic of a job with three messages that remain, two with hostile texts."""
     name = kafka.unique_name("console").replace("_", "-")
     dead = kafka.topic("dlq", config={"max.message.bytes": str(16 << 20)})
-    told = [("__connect.errors.exception.message", HOSTILE.encode())]
-    kafka.produce(dead, [{"value": BODY, "key": HOSTILE.encode(), "headers": told}] * 3)
+    headers = [("__connect.errors.exception.message", HOSTILE.encode())]
+    kafka.produce(dead, [{"value": BODY, "key": HOSTILE.encode(), "headers": headers}] * 3)
     write_settings(
         folder, handlers={"orders": dead}, rules=TABLE, application=name,
         servers=kafka.bootstrap_servers, more='[mask]\npatterns = ["secret"]\n',
@@ -132,24 +132,24 @@ def by_example(groups: list[Any]) -> list[Any]:
 
 def test_every_figure_is_that_of_the_command(browser: TestClient, topic: str) -> None:
     """Of status, groups, ls and show, for each state."""
-    found = api(browser, "/status")
-    told = command("status")
-    assert told["handlers"] == found["handlers"]
-    assert told["outcomes"] == found["outcomes"]
-    for state in [one.value for one in State]:
+    answer = api(browser, "/status")
+    printed = command("status")
+    assert printed["handlers"] == answer["handlers"]
+    assert printed["outcomes"] == answer["outcomes"]
+    for state in [member.value for member in State]:
         shown = api(browser, "/groups", status=state)
-        told = command("groups", "--status", state)
-        assert told["total"] == shown["total"]
-        assert by_example(told["groups"]) == [
-            {name: one[name] for name in one if name not in {"condition", "trend"}}
-            for one in by_example(shown["groups"])
+        printed = command("groups", "--status", state)
+        assert printed["total"] == shown["total"]
+        assert by_example(printed["groups"]) == [
+            {name: group[name] for name in group if name not in {"condition", "trend"}}
+            for group in by_example(shown["groups"])
         ]
         assert all(sum(group["trend"]) == group["count"] for group in shown["groups"])
         listed = command("ls", "--status", state)
         assert listed["dead_letters"] == api(browser, "/messages", status=state)["dead_letters"]
     place = f"{topic}:0:1"
-    told, shown = command("show", place), api(browser, f"/messages/{place}")
-    assert told == {name: shown[name] for name in told}
+    printed, shown = command("show", place), api(browser, f"/messages/{place}")
+    assert printed == {name: shown[name] for name in printed}
 
 
 def test_now_has_what_is_held_and_what_is_deleted_soon(
@@ -167,11 +167,11 @@ def test_now_has_what_is_held_and_what_is_deleted_soon(
     monkeypatch.setattr("redrive.command.status.expiring_of", lambda *_: (soon,))
     eventually(lambda: "behind others" in browser.get("/").text, "the console looks again")
     page = browser.get("/").text
-    told = command("status")
-    (handler,) = told["handlers"]
+    printed = command("status")
+    (handler,) = printed["handlers"]
     assert (handler["parked"]["number"], handler["held"]) == (2, 1)
-    assert api(browser, "/status")["expiring"] == told["expiring"]
-    assert told["expiring"][0]["handler"] == handler["handler"]
+    assert api(browser, "/status")["expiring"] == printed["expiring"]
+    assert printed["expiring"][0]["handler"] == handler["handler"]
     assert 'href="/groups?handler=orders&amp;status=held">1 behind others of their key' in page
     assert f"><p>up to 1,204 of {topic}<br>" in page
     shown = redrive("status").stdout
@@ -232,7 +232,7 @@ def test_a_curve_has_a_bar_for_each_number_but_0() -> None:
     found=st.fixed_dictionaries(
         {},
         optional={
-            "status": st.sampled_from([one.value for one in State]),
+            "status": st.sampled_from([state.value for state in State]),
             "rule": st.sampled_from(["2", "3"]),
             "handler": st.sampled_from(["orders", "nobody"]),
             "since": st.sampled_from(["1d", "2020-01-01"]),
@@ -246,23 +246,25 @@ def test_a_curve_has_a_bar_for_each_number_but_0() -> None:
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_every_choice_of_messages_is_that_of_the_command(
-    browser: TestClient, found: dict[str, str]
+    browser: TestClient, filters: dict[str, str]
 ) -> None:
     """Any filters together: the same messages, the same groups, the same counts."""
-    options = [it for item in found.items() for it in (f"--{item[0].replace('_', '-')}", item[1])]
-    shown = api(browser, "/messages", **found)
-    told = command("ls", *options)
-    assert told == {name: shown[name] for name in told}
-    shown = api(browser, "/messages", **found, page="2")
-    told = command("ls", *options, "--page", "2")
-    assert told == {name: shown[name] for name in told}
-    shown = api(browser, "/groups", **found)
-    told = command("groups", *options)
-    assert told["total"] == shown["total"]
-    assert sorted(group["count"] for group in told["groups"]) == sorted(
+    options = [
+        part for item in filters.items() for part in (f"--{item[0].replace('_', '-')}", item[1])
+    ]
+    shown = api(browser, "/messages", **filters)
+    printed = command("ls", *options)
+    assert printed == {name: shown[name] for name in printed}
+    shown = api(browser, "/messages", **filters, page="2")
+    printed = command("ls", *options, "--page", "2")
+    assert printed == {name: shown[name] for name in printed}
+    shown = api(browser, "/groups", **filters)
+    printed = command("groups", *options)
+    assert printed["total"] == shown["total"]
+    assert sorted(group["count"] for group in printed["groups"]) == sorted(
         group["count"] for group in shown["groups"]
     )
-    is_cut = len(shown["groups"]) == int(found.get("limit", "0"))
+    is_cut = len(shown["groups"]) == int(filters.get("limit", "0"))
     assert is_cut or sum(group["count"] for group in shown["groups"]) == shown["total"]
 
 
@@ -277,9 +279,9 @@ def test_a_list_is_asked_for_by_its_page(browser: TestClient, topic: str) -> Non
         assert "Make a plan" in page
         (link,) = re.findall(r'<noscript>.*href="([^"]+)"', page)
         whole = browser.get(html.unescape(link))
-        for found in (whole, browser.get(place, headers=BY_SCRIPT)):
-            assert topic in found.text
-            assert "aria-busy" not in found.text
+        for response in (whole, browser.get(place, headers=BY_SCRIPT)):
+            assert topic in response.text
+            assert "aria-busy" not in response.text
 
 
 @pytest.mark.parametrize(
@@ -303,9 +305,9 @@ def test_what_changes_without_the_job_is_asked_for_again(
 
 def test_a_list_that_fails_says_why_in_its_place(browser: TestClient) -> None:
     assert 'aria-busy="true"' in browser.get("/groups?where=no_column").text
-    found = browser.get("/groups?where=no_column", headers=BY_SCRIPT)
-    assert found.status_code == 400
-    assert re.search(r'<div id="live">\s*<p class="bad" role="alert">[^<]*no_column', found.text)
+    response = browser.get("/groups?where=no_column", headers=BY_SCRIPT)
+    assert response.status_code == 400
+    assert re.search(r'<div id="live">\s*<p class="bad" role="alert">[^<]*no_column', response.text)
 
 
 def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(browser: TestClient) -> None:
@@ -315,16 +317,16 @@ def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(browser: 
     ]  # fmt: skip
     for group in groups:
         if group["condition"]:
-            found = api(browser, "/messages", where=group["condition"])
-            assert found["total"] == group["count"]
+            answer = api(browser, "/messages", where=group["condition"])
+            assert answer["total"] == group["count"]
 
 
 def test_a_message_leads_to_all_with_its_cause(browser: TestClient, topic: str) -> None:
     """Not from one whose cause has a secret."""
     groups = {group["count"]: group for group in api(browser, "/groups")["groups"]}
-    found = api(browser, f"/messages/{topic}:0:1")["group"]
-    assert found == groups[2]["condition"]
-    assert api(browser, "/messages", where=found)["total"] == 2
+    answer = api(browser, f"/messages/{topic}:0:1")["group"]
+    assert answer == groups[2]["condition"]
+    assert api(browser, "/messages", where=answer)["total"] == 2
     assert api(browser, f"/messages/{topic}:0:0")["group"] == ""
 
 
@@ -348,7 +350,7 @@ def test_hostile_texts_are_shown_and_harmless(browser: TestClient, topic: str) -
              "/acknowledgements",
              f"/groups?where={quote(HOSTILE)}", f"/messages/{quote(HOSTILE, safe='')}",
              f"/plans/{quote(HOSTILE, safe='')}")  # fmt: skip
-    for page in (*pages, *(f"{one}?whole=1" for one in ("/groups", "/messages"))):
+    for page in (*pages, *(f"{listing}?whole=1" for listing in ("/groups", "/messages"))):
         text = browser.get(page).text
         assert text.startswith("<!doctype html>")
         assert "<script>" not in text
@@ -382,8 +384,8 @@ def test_each_cell_of_a_list_names_its_column(browser: TestClient) -> None:
         assert not [cell for cell in unnamed if cell and "#back" not in cell]
 
 
-TEMPLATES = [one for one in files("redrive.console").joinpath("templates").iterdir()
-             if "<table" in one.read_text()]  # fmt: skip
+TEMPLATES = [template for template in files("redrive.console").joinpath("templates").iterdir()
+             if "<table" in template.read_text()]  # fmt: skip
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda template: template.name)
@@ -509,9 +511,9 @@ def test_a_large_plan_takes_two_people(browser: TestClient, user: SomeUser, topi
 
 
 def test_a_plan_of_nothing_is_not_kept(browser: TestClient) -> None:
-    found = post(browser, "/api/plans", status="open", where="rule_line = 77")
-    assert found.status_code == 200
-    assert "Nothing to do" in found.text
+    answer = post(browser, "/api/plans", status="open", where="rule_line = 77")
+    assert answer.status_code == 200
+    assert "Nothing to do" in answer.text
     assert api(browser, "/plans")["plans"] == []
 
 
@@ -531,23 +533,23 @@ def test_a_plan_of_nothing_is_not_kept(browser: TestClient) -> None:
 def test_a_wrong_form_says_what_is_wrong(
     browser: TestClient, path: str, form: dict[str, str], status: int, problem: str
 ) -> None:
-    found = post(browser, path, **form)
-    assert found.status_code == status
-    assert problem in html.unescape(found.text)
+    answer = post(browser, path, **form)
+    assert answer.status_code == status
+    assert problem in html.unescape(answer.text)
 
 
 def test_what_is_acknowledged_is_marked(browser: TestClient) -> None:
     done = post(browser, "/api/acknowledgements", until="7d", note="audit", status="open")
     assert done.headers["Location"] == "/groups"
     assert sum(group["acknowledged"] for group in api(browser, "/groups")["groups"]) == 3
-    (one,) = command("ack", "--list")
-    assert (one["operator"], one["note"]) == ("ann", "audit")
+    (acknowledgement,) = command("ack", "--list")
+    assert (acknowledgement["operator"], acknowledgement["note"]) == ("ann", "audit")
     (shown,) = api(browser, "/acknowledgements")["acknowledgements"]
-    assert {name: shown[name] for name in one} == one
+    assert {name: shown[name] for name in acknowledgement} == acknowledgement
     assert "audit" in browser.get("/acknowledgements").text
     assert api(browser, "/messages", **shown["chosen"])["total"] == 3
     assert 'href="/messages?status=remaining"' in browser.get("/acknowledgements").text
-    undone = post(browser, f"/api/acknowledgements/{one['id']}/undo")
+    undone = post(browser, f"/api/acknowledgements/{acknowledgement['id']}/undo")
     assert undone.headers["Location"] == "/acknowledgements"
     assert command("ack", "--list") == []
 
@@ -560,19 +562,19 @@ def test_an_acknowledgement_leads_to_the_messages_of_its_selection(browser: Test
     for more in ({}, {"where": "detail <> 'secret'"}):
         done = post(browser, "/api/acknowledgements", **chosen | more, **form)
         assert done.status_code == 303, done.text
-    found = [
+    answers = [
         acknowledgement["chosen"]
         for acknowledgement in api(browser, "/acknowledgements")["acknowledgements"]
     ]
-    assert sorted(found, key=bool) == [None, chosen]
+    assert sorted(answers, key=bool) == [None, chosen]
     assert api(browser, "/messages", **chosen)["total"] == 3
 
 
 def test_an_acknowledgement_is_about_what_remains(browser: TestClient) -> None:
     """As with the command: of others no alert tells."""
-    found = post(browser, "/api/acknowledgements", until="7d", note="x", status="parked")
-    assert found.status_code == 400
-    assert "these raise no alert" in found.text
+    answer = post(browser, "/api/acknowledgements", until="7d", note="x", status="parked")
+    assert answer.status_code == 400
+    assert "these raise no alert" in answer.text
     assert "until" not in browser.get("/groups?status=parked").text
 
 
@@ -591,20 +593,30 @@ def test_a_condition_is_completed_by_columns_and_their_values(
     browser: TestClient, where: str, expected: list[str]
 ) -> None:
     """Values are those of the ledger, without secrets."""
-    found = api(browser, "/completions", where=where)["completions"]
+    completions = api(browser, "/completions", where=where)["completions"]
     quoted = HOSTILE.replace("'", "''")
-    assert found == [f"{where}{quoted}'" if record == "HOSTILE" else record for record in expected]
-    for one in found[:1]:
-        if one.endswith("'"):
-            assert api(browser, "/messages", where=one)["total"] > 0
+    assert completions == [
+        f"{where}{quoted}'" if record == "HOSTILE" else record for record in expected
+    ]
+    for completion in completions[:1]:
+        if completion.endswith("'"):
+            assert api(browser, "/messages", where=completion)["total"] > 0
 
 
 def change(folder: Path, **form: str) -> list[str]:
     """The options of the command for the fields of the form."""
     (folder / "patch.json").write_text(form.get("json_patch", ""))
     return [
-        *(it for one in form.get("set_headers", "").split() for it in ("--set-header", one)),
-        *(it for one in form.get("drop_headers", "").split() for it in ("--drop-header", one)),
+        *(
+            argument
+            for header in form.get("set_headers", "").split()
+            for argument in ("--set-header", header)
+        ),
+        *(
+            argument
+            for header in form.get("drop_headers", "").split()
+            for argument in ("--drop-header", header)
+        ),
         *(["--json-patch", str(folder / "patch.json")] if "json_patch" in form else []),
     ]
 
@@ -626,14 +638,17 @@ def test_a_plan_changes_messages_as_that_of_the_command(
     made = post(browser, "/api/plans", to="queue", queue=repair, **form)
     assert made.status_code == 303, made.text
     shown = api(browser, made.headers["Location"])["plan"]
-    told = command("replay", "plan", "--to", repair, *change(tmp_path, **form))
+    printed = command("replay", "plan", "--to", repair, *change(tmp_path, **form))
     for name in ("count", "changes", "warnings", "by_target"):
-        assert told[name] == shown[name], name
-    assert all(one["lines"] or "nothing" in one["problem"] for one in told["changes"])
+        assert printed[name] == shown[name], name
+    assert all(
+        change_of_message["lines"] or "nothing" in change_of_message["problem"]
+        for change_of_message in printed["changes"]
+    )
     page = browser.get(made.headers["Location"]).text
     assert "What changes in the messages" in page
     kept = read_settings(CONFIG).job.directory / f"{made.headers['Location'][1:]}.json"
-    assert json.loads(kept.read_bytes())["edit"] == told["edit"]
+    assert json.loads(kept.read_bytes())["edit"] == printed["edit"]
 
 
 def test_a_wrong_change_says_what_is_wrong(browser: TestClient) -> None:
@@ -642,9 +657,9 @@ def test_a_wrong_change_says_what_is_wrong(browser: TestClient) -> None:
         ({"json_patch": "[1]"}, "the JSON Patch: "),
         ({"set_headers": "a=1", "edited": "x"}, "already edited"),
     ):
-        found = post(browser, "/api/plans", **form)
-        assert found.status_code == 400
-        assert problem in html.unescape(found.text)
+        answer = post(browser, "/api/plans", **form)
+        assert answer.status_code == 400
+        assert problem in html.unescape(answer.text)
 
 
 def test_one_message_is_edited_as_a_text(
@@ -652,7 +667,7 @@ def test_one_message_is_edited_as_a_text(
 ) -> None:
     """Unchanged, with a secret, or with line ends that a form does not keep, there is no plan."""
     bodies = (b'{"note": 1}', b"two\r\nlines")
-    kafka.produce(topic, [{"value": one} for one in bodies])
+    kafka.produce(topic, [{"value": body} for body in bodies])
     for number, body in enumerate(bodies, start=3):
         append_letter(number, topic, None, size=len(body))
     message = f"{topic}:0:3"
@@ -694,9 +709,9 @@ def test_a_body_that_is_no_text_is_shown_in_hexadecimal(
 def test_a_job_without_queue_managers_has_the_ways_of_its_dead_letters(
     browser: TestClient, topic: str
 ) -> None:
-    found = api(browser, "/network")
-    assert found["handlers"] == {topic: "orders"}
-    assert sum(way["count"] for way in found["ways"]) == command("groups")["total"]
+    answer = api(browser, "/network")
+    assert answer["handlers"] == {topic: "orders"}
+    assert sum(way["count"] for way in answer["ways"]) == command("groups")["total"]
     page = browser.get("/network")
     assert "This job has no queue managers" in page.text
     assert browser.get("/resolve?put=A").status_code == 400
@@ -730,14 +745,14 @@ def clerk(manager: str, user: SomeUser) -> Iterator[TestClient]:
 
 def test_the_network_is_that_of_the_commands(clerk: TestClient, manager: str) -> None:
     """All queue managers, and one with its channels; each name leads on."""
-    told = command("topology", "show")
+    printed = command("topology", "show")
     shown = api(clerk, "/network")
-    assert told == {name: shown[name] for name in told}
+    assert printed == {name: shown[name] for name in printed}
     page = clerk.get("/network").text
     assert f'href="/network?queue_manager={manager}"' in page
-    told = command("topology", "show", "--queue-manager", manager)
+    printed = command("topology", "show", "--queue-manager", manager)
     shown = api(clerk, "/network", queue_manager=manager)
-    assert {**told, "depths": shown["depths"]} == {name: shown[name] for name in told}
+    assert {**printed, "depths": shown["depths"]} == {name: shown[name] for name in printed}
     assert command("channel", "status", manager) == shown["channels"]
     page = clerk.get(f"/network?queue_manager={manager}").text
     assert f'href="/resolve?put=ORDERS&amp;at={manager}"' in page
@@ -747,9 +762,9 @@ def test_the_network_is_that_of_the_commands(clerk: TestClient, manager: str) ->
 
 @pytest.mark.parametrize("put", ["OLD", "PAYROLL@B", "NOTHING", "X@NOWHERE"])
 def test_the_way_of_a_put_is_that_of_the_command(clerk: TestClient, manager: str, put: str) -> None:
-    told = redrive("resolve", put, "--at", manager, "--topology", ".", "--json")
+    result = redrive("resolve", put, "--at", manager, "--topology", ".", "--json")
     shown = api(clerk, "/resolve", put=put, at=manager)
-    content = json.loads(told.stdout)
+    content = json.loads(result.stdout)
     assert content == {name: shown[name] for name in content}
     page = html.unescape(clerk.get("/resolve", params={"put": put, "at": manager}).text)
     assert shown["end"] in page
@@ -774,16 +789,18 @@ def test_channels_and_puts_are_stopped_and_started(
     for word, is_good in (("disable", False), ("enable", True)):
         assert post(clerk, f"/api/queues/{word}", **names).status_code == 303
         assert api(clerk, "/resolve", put="OLD", at=manager)["is_good"] is is_good
-        (found,) = command("topology", "show", "--queue-manager", manager)["queue_managers"]
-        (orders,) = (queue for queue in found["queues"] if queue["name"] == "ORDERS")
+        (shown_manager,) = command("topology", "show", "--queue-manager", manager)["queue_managers"]
+        (orders,) = (queue for queue in shown_manager["queues"] if queue["name"] == "ORDERS")
         assert orders["put_enabled"] is is_good
     wrong = post(clerk, "/api/channels/stop", queue_manager=manager, name="TO.C")
     assert wrong.status_code == 400
     assert "has no channel TO.C" in wrong.text
     lines = (read_settings(CONFIG).job.directory / "console-audit.jsonl").read_text().splitlines()
     entries = [json.loads(line) for line in lines]
-    told = [(entry["action"], entry["about"]) for entry in entries]
-    assert told[:2] == [(f"{it} a channel", f"TO/B of {manager}") for it in ("stop", "start")]
+    audited_actions = [(entry["action"], entry["about"]) for entry in entries]
+    assert audited_actions[:2] == [
+        (f"{verb} a channel", f"TO/B of {manager}") for verb in ("stop", "start")
+    ]
 
 
 def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_headers() -> None:
@@ -801,8 +818,8 @@ def test_an_address_that_others_reach_is_refused(tmp_path: Path, listen: str) ->
     """There is no login: everyone who reaches the console may do everything."""
     (tmp_path / "redrive.toml").touch()
     arguments = ("console", "-c", str(tmp_path / "redrive.toml"), "--listen", listen)
-    found = redrive(*arguments, code=2)
-    assert f"--listen {listen}" in found.stderr
+    result = redrive(*arguments, code=2)
+    assert f"--listen {listen}" in result.stderr
 
 
 def test_a_table_is_tried_before_it_goes_live(browser: TestClient, user: SomeUser) -> None:
@@ -817,13 +834,13 @@ def test_a_table_is_tried_before_it_goes_live(browser: TestClient, user: SomeUse
     headers = {"Accept": "application/json", "X-Redrive-Form": browser.cookies["redrive-form"]}
     tried = browser.post("/api/tables/orders/try", data={"text": text}, headers=headers).json()
     (trial,) = tried["trials"]
-    told = redrive("diff", "orders.rul", "new.rul")
-    assert told.stdout.splitlines() == tried["difference"]
+    result = redrive("diff", "orders.rul", "new.rul")
+    assert result.stdout.splitlines() == tried["difference"]
     assert any("orders.rul, as edited" in line for line in trial["plan"])
     planned = ("plan", "new.rul", "--over", "remaining", "--over", "parked", "--json")
-    told = json.loads(redrive(*planned).stdout)
+    result = json.loads(redrive(*planned).stdout)
     kept = {"messages", "changed", "changes", "matrix", "rules", "newly_discarded"}
-    assert {name: told[name] for name in kept} == {name: trial["what_if"][name] for name in kept}
+    assert {name: result[name] for name in kept} == {name: trial["what_if"][name] for name in kept}
     user.role = Role.APPROVER
     assert post(browser, "/api/tables/orders/live", text=text).status_code == 403
     user.role = Role.ADMIN
@@ -865,5 +882,5 @@ def test_groups_that_differ_in_an_empty_field_only_are_shown(
     append_letter(7, topic, None)
     append_letter(8, topic, "")
     assert browser.get("/groups").status_code == 200
-    found = [group for group in api(browser, "/groups")["groups"] if not group["error_class"]]
-    assert [one["count"] for one in found] == [1, 1]
+    groups = [group for group in api(browser, "/groups")["groups"] if not group["error_class"]]
+    assert [group["count"] for group in groups] == [1, 1]

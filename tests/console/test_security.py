@@ -61,11 +61,11 @@ MARKS = ("com.Hidden", "hidden-group", "HIDDEN*", "hidden body")
 
 async def ask(*hosts: bytes) -> int:
     """The status of a request with these headers ``Host``, as they are."""
-    found: list[int] = []
+    statuses: list[int] = []
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start":
-            found.append(message["status"])
+            statuses.append(message["status"])
 
     async def receive() -> Any:
         await asyncio.sleep(0)
@@ -78,7 +78,7 @@ async def ask(*hosts: bytes) -> int:
     }  # fmt: skip
     application = console_application(CONFIG, access=SomeUser(), hosts={"here", "::1"})
     await application(scope, receive, send)
-    return found[0]
+    return statuses[0]
 
 
 @pytest.mark.usefixtures("away")
@@ -116,8 +116,8 @@ def test_guesses_of_tokens_end_by_address() -> None:
     browser = console(logins, client=("192.0.2.1", 1))
     word = form_of(browser)
     for number in range(2):
-        found = browser.post("/sign-in", data={"word": word, "token": f"guess {number}"})
-        assert found.status_code == 401
+        response = browser.post("/sign-in", data={"word": word, "token": f"guess {number}"})
+        assert response.status_code == 401
     guess = {**SCRIPT, "Authorization": "Bearer guess"}
     assert browser.get("/api/tables/orders", headers=guess).status_code == 401
     for answer in (
@@ -170,9 +170,9 @@ def test_a_user_signs_in_so_often_and_no_more() -> None:
         [("ann", 303), ("ann", 303), ("ann", 429), ("bob", 303)]
     ):
         browser = console(logins, client=(f"192.0.2.{number}", 1))
-        found = browser.post("/sign-in", data={"word": form_of(browser), "token": token})
-        assert found.status_code == status
-        assert ("Retry-After" in found.headers) == (status == 429)
+        response = browser.post("/sign-in", data={"word": form_of(browser), "token": token})
+        assert response.status_code == status
+        assert ("Retry-After" in response.headers) == (status == 429)
 
 
 def test_limits_forget_the_oldest_rather_than_fill_the_memory() -> None:
@@ -198,9 +198,9 @@ def test_a_form_of_another_site_is_refused_before_and_after_the_sign_in() -> Non
     assert len(actions) >= 12
     for path in [*actions, "/sign-out"]:
         for form, headers in (({}, {}), ({"word": "guessed"}, {}), ({"word": word}, foreign)):
-            found = browser.post(path, data=form, headers={**SCRIPT, **headers})
-            assert found.status_code == 403, (path, form)
-            assert "has expired" in found.text
+            response = browser.post(path, data=form, headers={**SCRIPT, **headers})
+            assert response.status_code == 403, (path, form)
+            assert "has expired" in response.text
 
 
 @pytest.mark.usefixtures("away")
@@ -211,11 +211,11 @@ def test_what_a_path_holds_begins_no_header_and_no_line_of_a_log(
     evil = "a%0D%0ASet-Cookie:%20x=1%0D%0A"
     with caplog.at_level("DEBUG"):
         for path in (f"/api/plans/{evil}/discard", f"/api/tables/{evil}/check", f"/{evil}"):
-            found = script.post(path, data={"text": ""}, headers={"Accept": "text/html"})
+            response = script.post(path, data={"text": ""}, headers={"Accept": "text/html"})
             assert not [
-                header for header in found.headers.values() if "\n" in header or "\r" in header
+                header for header in response.headers.values() if "\n" in header or "\r" in header
             ]
-            assert "x" not in found.cookies
+            assert "x" not in response.cookies
     lines = [record.getMessage() for record in caplog.records if record.name.startswith("redrive")]
     assert all(line.isprintable() for line in lines)
 
@@ -311,12 +311,10 @@ def test_a_body_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.fixture
 def topics_of_two(kafka: KafkaClient, folder: Path) -> tuple[str, str]:
     """The dead-letter topics of two handlers, with messages that remain: three and two."""
-    mine, other = kafka.topic("mine"), kafka.topic("other")
-    settings_file(
-        kafka.bootstrap_servers, kafka.unique_name("scope").replace("_", "-"), mine, other
-    )
+    own, other = kafka.topic("mine"), kafka.topic("other")
+    settings_file(kafka.bootstrap_servers, kafka.unique_name("scope").replace("_", "-"), own, other)
     letters = []
-    for handler, topic, count in (("orders", mine, 3), ("billing", other, 2)):
+    for handler, topic, count in (("orders", own, 3), ("billing", other, 2)):
         is_hidden = handler == "billing"
         dead = {
             "value": b"hidden body" if is_hidden else b"{}",
@@ -340,11 +338,12 @@ def topics_of_two(kafka: KafkaClient, folder: Path) -> tuple[str, str]:
     ensure_topics(job)
     kept = [
         KeptTable(
-            handler=one.identity.name, hash=one.identity.name[0] * 64, text=one.rules, name="a",
+            handler=handler.identity.name, hash=handler.identity.name[0] * 64,
+            text=handler.rules, name="a",
             first_run=1.0, first_by="ann@shop", last_run=2.0, last_by="ann@shop",
             layouts=(Layout(1.0, (2, 3)),),
         )
-        for one in job.handlers
+        for handler in job.handlers
     ]  # fmt: skip
     tables = [{"key": record.key.encode(), "value": record.entry()} for record in kept]
     kafka.produce(job.tables_topic, tables)
@@ -352,7 +351,7 @@ def topics_of_two(kafka: KafkaClient, folder: Path) -> tuple[str, str]:
     # The last one is on the topic only, where the ledger has not read it yet.
     append(job.ledger.path, rows(letters[:-1], partitions=1))
     write_open_letters(job.ledger.path)
-    return str(mine), str(other)
+    return str(own), str(other)
 
 
 def told_of(topic: str) -> SupervisionState:
@@ -444,21 +443,23 @@ def test_what_is_out_of_scope_is_answered_as_what_does_not_exist(
             answers = []
             for value in values:
                 data = None if method == "get" else form
-                found = browser.request(
+                response = browser.request(
                     method, path.replace(f"{{{name}}}", value), headers=SCRIPT, data=data
                 )
-                answers.append((found.status_code, found.text.replace(value, "?")))
+                answers.append((response.status_code, response.text.replace(value, "?")))
             assert answers[0] == answers[1], (method, path)
             assert answers[0][0] >= 400, (method, path)
             tried += 1
     assert tried >= 11
     both = "/api/difference?old={}&new=oooo"
     assert chief.get(both.format("bbbb"), headers=SCRIPT).status_code == 200
-    tables = [browser.get(both.format(one), headers=SCRIPT) for one in ("bbbb", "cccc")]
+    tables = [browser.get(both.format(table), headers=SCRIPT) for table in ("bbbb", "cccc")]
     assert [table.status_code for table in tables] == [400, 400]
     assert tables[0].text.replace("bbbb", "?") == tables[1].text.replace("cccc", "?")
-    ran = [browser.get(f"/api/tables/orders?ran={one}", headers=SCRIPT) for one in ("oooo", "bbbb")]
-    assert [one.status_code for one in ran] == [200, 400]
+    ran = [
+        browser.get(f"/api/tables/orders?ran={table}", headers=SCRIPT) for table in ("oooo", "bbbb")
+    ]
+    assert [response.status_code for response in ran] == [200, 400]
     kept = read_settings(CONFIG).job.directory / "plans" / f"{plan}.json"
     assert kept.exists()
     assert "HIDDEN*" in Path("billing.rul").read_text()
@@ -488,9 +489,9 @@ def test_figures_are_those_of_the_handlers_in_scope(
 ) -> None:
     """Equal to the command's for this handler; for everybody else they stay what they are."""
     for path in ("/groups", "/messages"):
-        told = command({"/groups": "groups", "/messages": "ls"}[path], "--handler", "orders")
+        printed = command({"/groups": "groups", "/messages": "ls"}[path], "--handler", "orders")
         shown = api(browser, path)
-        assert shown["total"] == told["total"] == 3
+        assert shown["total"] == printed["total"] == 3
         assert api(chief, path)["total"] == 5
         assert api(browser, path, handler="billing")["total"] == 0
     (handler,) = api(browser, "/status")["handlers"]
@@ -522,9 +523,9 @@ def test_a_look_at_the_job_serves_those_who_see_the_same_of_it(
             return {"scope": self.scope}
 
     async def look() -> None:
-        found = live.Live(Some())  # type: ignore[arg-type]
+        view = live.Live(Some())  # type: ignore[arg-type]
         scopes = [EVERYTHING, Scope(frozenset({"a"})), Scope(frozenset({"a"})), EVERYTHING]
-        assert [(await found.status(scope))["scope"] for scope in scopes] == scopes
+        assert [(await view.status(scope))["scope"] for scope in scopes] == scopes
 
     asyncio.run(look())
     assert asked == [EVERYTHING, Scope(frozenset({"a"}))]
@@ -550,17 +551,17 @@ def test_an_open_page_is_told_what_changed_since_it_was_made_and_nothing_else() 
 
     async def follow() -> None:
         job = Some()
-        found = live.Live(job)  # type: ignore[arg-type]
-        assert found.state(EVERYTHING) == ""
-        await found.status(EVERYTHING)
-        events = found.events(EVERYTHING, found.state(EVERYTHING))
+        view = live.Live(job)  # type: ignore[arg-type]
+        assert view.state(EVERYTHING) == ""
+        await view.status(EVERYTHING)
+        events = view.events(EVERYTHING, view.state(EVERYTHING))
         retry = await anext(events)
         next_event = asyncio.ensure_future(anext(events))
         assert not (await asyncio.wait([next_event], timeout=1.5))[0]
         job.number = 1
         changed = await next_event
-        assert changed == f"event: changed\nid: {found.state(EVERYTHING)}\ndata: \n\n".encode()
-        unknown = found.events(EVERYTHING, "")
+        assert changed == f"event: changed\nid: {view.state(EVERYTHING)}\ndata: \n\n".encode()
+        unknown = view.events(EVERYTHING, "")
         assert [await anext(unknown), await anext(unknown)] == [retry, changed]
 
     asyncio.run(follow())
@@ -648,15 +649,19 @@ def test_all_messages_are_acknowledged_within_the_scope_only(
     """Nor are acknowledgements of the whole job shown or ended."""
     done = post(browser, "/api/acknowledgements", until="7d", note="mine", status="open")
     assert done.status_code == 303
-    (mine,) = command("ack", "--list")
-    assert (mine["messages"], mine["selection"]) == (3, "--handler orders")
+    (own,) = command("ack", "--list")
+    assert (own["messages"], own["selection"]) == (3, "--handler orders")
     post(chief, "/api/acknowledgements", until="7d", note="everything", status="open")
     shown = api(browser, "/acknowledgements")["acknowledgements"]
-    assert [one["note"] for one in shown] == ["mine"]
-    (whole,) = (one for one in command("ack", "--list") if one["note"] == "everything")
+    assert [acknowledgement["note"] for acknowledgement in shown] == ["mine"]
+    (whole,) = (
+        acknowledgement
+        for acknowledgement in command("ack", "--list")
+        if acknowledgement["note"] == "everything"
+    )
     undone = post(browser, f"/api/acknowledgements/{whole['id']}/undo")
     assert undone.status_code == 400
-    assert post(browser, f"/api/acknowledgements/{mine['id']}/undo").status_code == 303
+    assert post(browser, f"/api/acknowledgements/{own['id']}/undo").status_code == 303
     (left,) = command("ack", "--list")
     assert left["note"] == "everything"
     refused = post(browser, "/api/acknowledgements", until="7d", note="x", handler="billing")
@@ -666,11 +671,11 @@ def test_all_messages_are_acknowledged_within_the_scope_only(
 def test_plans_have_messages_and_targets_in_scope_only(
     browser: TestClient, chief: TestClient, user: SomeUser, topics_of_two: tuple[str, str]
 ) -> None:
-    mine, other = topics_of_two
+    own, other = topics_of_two
     refused = post(browser, "/api/plans", status="open", to="queue", queue=other)
     assert refused.status_code == 403
     assert "may not send messages to" in refused.text
-    refused = post(browser, "/api/plans", status="open", to="queue", queue=f"{mine}@QM")
+    refused = post(browser, "/api/plans", status="open", to="queue", queue=f"{own}@QM")
     assert refused.status_code == 403
     made = post(browser, "/api/plans", status="open")
     kept = read_settings(CONFIG).job.directory / f"{made.headers['Location'][1:]}.json"
@@ -679,10 +684,10 @@ def test_plans_have_messages_and_targets_in_scope_only(
     elsewhere = post(
         chief, "/api/plans", status="open", handler="orders", to="queue", queue="orders.repair"
     ).headers["Location"]
-    found = {f"/plans/{plan['plan']}": plan for plan in api(browser, "/plans")["plans"]}
-    assert found.keys() == {made.headers["Location"], elsewhere}
-    assert found[made.headers["Location"]]["refusal"] == ""
-    assert "not an operator of all topics" in found[elsewhere]["refusal"]
+    plans = {f"/plans/{plan['plan']}": plan for plan in api(browser, "/plans")["plans"]}
+    assert plans.keys() == {made.headers["Location"], elsewhere}
+    assert plans[made.headers["Location"]]["refusal"] == ""
+    assert "not an operator of all topics" in plans[elsewhere]["refusal"]
     assert post(browser, f"/api{elsewhere}/apply").status_code == 403
     assert post(browser, f"/api{both}/apply").status_code == 400
 
@@ -697,8 +702,8 @@ def test_replays_are_those_of_the_handlers_in_scope(
     admin.create_topics(
         [NewTopic(topic, 1, 1) for topic in topics.values()], wait_for_metadata=True
     )
-    mine, other, both = "0" * 12, "1" * 12, "2" * 12
-    about = {mine: ["orders"], other: ["billing"], both: ["orders", "billing"]}
+    own, other, both = "0" * 12, "1" * 12, "2" * 12
+    about = {own: ["orders"], other: ["billing"], both: ["orders", "billing"]}
     replays = [
         Replay(
             plan=plan, operator="root", planned=3, instructed=3, is_complete=True,
@@ -708,14 +713,14 @@ def test_replays_are_those_of_the_handlers_in_scope(
     ]  # fmt: skip
     write_states(job, [replay.entry() for replay in replays])
     assert {replay["plan"] for replay in api(chief, "/plans")["replays"]} == {*about}
-    assert [replay["plan"] for replay in api(browser, "/plans")["replays"]] == [mine]
-    assert api(browser, f"/plans/{mine}")["replay"]["planned"] == 3
+    assert [replay["plan"] for replay in api(browser, "/plans")["replays"]] == [own]
+    assert api(browser, f"/plans/{own}")["replay"]["planned"] == 3
     for plan in (other, both):
         assert browser.get(f"/plans/{plan}").status_code == 400
         assert post(browser, f"/api/plans/{plan}/cancel").status_code == 400
-    assert post(browser, f"/api/plans/{mine}/cancel").status_code == 303
+    assert post(browser, f"/api/plans/{own}/cancel").status_code == 303
     states = {replay["plan"]: replay["cancelled_by"] for replay in api(chief, "/plans")["replays"]}
-    assert states == {mine: "ann", other: "", both: ""}
+    assert states == {own: "ann", other: "", both: ""}
 
 
 def test_within_its_scope_a_user_sees_and_tries_what_others_do(
@@ -738,25 +743,25 @@ def test_within_its_scope_a_user_sees_and_tries_what_others_do(
     }
     for path, form in forms.items():
         answers = []
-        for one in (browser, chief):
-            one.get("/")
-            word = {"X-Redrive-Form": one.cookies["redrive-form"]}
-            answers.append(one.post(path, data=form, headers={**SCRIPT, **word}))
+        for reader in (browser, chief):
+            reader.get("/")
+            word = {"X-Redrive-Form": reader.cookies["redrive-form"]}
+            answers.append(reader.post(path, data=form, headers={**SCRIPT, **word}))
         assert [answer.status_code for answer in answers] == [200, 200], answers[0].text
-        mine, whole = (
-            {name: it for name, it in answer.json().items() if name != "trials"}
+        own, whole = (
+            {name: value for name, value in answer.json().items() if name != "trials"}
             for answer in answers  # less what tells how long it took
         )
-        assert mine == whole
+        assert own == whole
 
 
 def test_a_table_that_others_read_too_is_not_put_live(
     browser: TestClient, topics_of_two: tuple[str, str]
 ) -> None:
     CONFIG.write_text(CONFIG.read_text().replace("billing.rul", "orders.rul"))
-    found = post(browser, "/api/tables/orders/live", text=TABLE)
-    assert found.status_code == 403
-    assert "that this user may not see" in found.text
+    answer = post(browser, "/api/tables/orders/live", text=TABLE)
+    assert answer.status_code == 403
+    assert "that this user may not see" in answer.text
 
 
 OTHER = TABLE.replace("IGNORE", "DISCARD")
@@ -830,7 +835,7 @@ def test_only_what_was_tried_goes_live(shared: list[str]) -> None:
     ]
     Path("orders.rul").write_text(TABLE + "* changed\n")
     refused.append(sent("live", **form))
-    assert [one.status_code for one in refused] == [400] * 4
+    assert [response.status_code for response in refused] == [400] * 4
     assert "was not tried on what waits for orders, billing" in refused[0].text
     assert "say why" in refused[2].text
     assert "DISCARD" not in Path("orders.rul").read_text()
@@ -846,7 +851,7 @@ def test_who_puts_a_table_live_and_why_is_kept(shared: list[str]) -> None:
     assert done.json()["handlers"] == ["orders", "billing"]
     assert Path("orders.rul").read_text() == OTHER
     assert shared == ["root (ticket 4711)"]
-    (line,) = [one for one in audited() if one["action"] == "put live"]
+    (line,) = [entry for entry in audited() if entry["action"] == "put live"]
     assert (line["user"], line["about"], line["because"]) == ("root", "orders", "ticket 4711")
 
 
@@ -929,9 +934,9 @@ def test_a_scope_is_checked_before_the_broker_is_asked(method: str, path: str) -
     script = console(SomeUser(scope=Scope(frozenset({"mine.*"}))), headers=SCRIPT)
     script.get("/")
     form = {"word": script.cookies["redrive-form"], "text": TABLE, "table": "00"}
-    found = script.request(method, path, data=form if method == "post" else None)
-    assert found.status_code == 400
-    assert "there is no handler billing" in found.text
+    response = script.request(method, path, data=form if method == "post" else None)
+    assert response.status_code == 400
+    assert "there is no handler billing" in response.text
 
 
 def test_a_user_of_several_scopes_may_in_each_what_its_role_may(
@@ -958,6 +963,6 @@ def test_a_user_of_several_scopes_may_in_each_what_its_role_may(
 def test_the_command_takes_an_identity_provider() -> None:
     """Errors of its file come before anything is served, all at once."""
     Path("access.toml").write_text('[oidc]\nissuer = "https://id.example"\n')
-    found = redrive("console", "-c", CONFIG, "--access", "access.toml", code=1)
-    assert "[oidc] needs client_id" in found.stderr
-    assert "[oidc] needs address" in found.stderr
+    result = redrive("console", "-c", CONFIG, "--access", "access.toml", code=1)
+    assert "[oidc] needs client_id" in result.stderr
+    assert "[oidc] needs address" in result.stderr

@@ -41,7 +41,7 @@ BOUND = topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2, bindings_yaml=BINDINGS)
 def test_every_topic_of_the_definitions_is_missing_on_an_empty_cluster() -> None:
     """Intakes, queues and transmission queues; aliases keep no messages."""
     plan = plan_topics(topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2), {}, partitions=2)
-    purposes = {one.topic: one.purpose for one in plan.missing}
+    purposes = {topic.topic: topic.purpose for topic in plan.missing}
     assert (
         purposes.items()
         >= {
@@ -53,14 +53,14 @@ def test_every_topic_of_the_definitions_is_missing_on_an_empty_cluster() -> None
         }.items()
     )
     assert "QM1--A" not in purposes
-    assert {one.partitions for one in plan.missing} == {2}
+    assert {topic.partitions for topic in plan.missing} == {2}
     assert plan.problems == ()
 
 
 def test_a_topic_takes_the_longest_body_with_its_headers_and_keeps_it() -> None:
     """MAXMSGL is of the queue, or of the manager for its intake; nothing is deleted by age."""
     plan = plan_topics(topology_of(QM1_mqsc=QM1, MOON_yaml=MOON), {}, partitions=1)
-    settings = {one.topic: one.settings for one in plan.missing}
+    settings = {topic.topic: topic.settings for topic in plan.missing}
     assert settings["QM1--ORDERS"] == {
         "cleanup.policy": "delete",
         "retention.ms": "-1",
@@ -80,8 +80,8 @@ def test_a_topic_that_would_lose_or_refuse_messages_differs() -> None:
     """What is kept for a week only, or too small, is told; what takes more is as it should be."""
     good = {"retention.ms": "-1", "max.message.bytes": "99999999"}
     bad = {"retention.ms": "604800000", "max.message.bytes": "1000"}
-    found = {"QM1--ORDERS": FoundTopic(3, bad), "QM1--QM2": FoundTopic(1, good)}
-    plan = plan_topics(topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2), found, partitions=1)
+    existing = {"QM1--ORDERS": FoundTopic(3, bad), "QM1--QM2": FoundTopic(1, good)}
+    plan = plan_topics(topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2), existing, partitions=1)
     by_topic = {topic.topic: topic for topic in plan.topics}
     assert by_topic["QM1--QM2"].state is TopicState.EXISTS
     assert by_topic["QM1--ORDERS"].state is TopicState.DIFFERS
@@ -90,14 +90,14 @@ def test_a_topic_that_would_lose_or_refuse_messages_differs() -> None:
         "retention.ms is 604800000 instead of -1",
         "max.message.bytes is 1000, less than 66536",
     )
-    assert not {"QM1--ORDERS", "QM1--QM2"} & {one.topic for one in plan.missing}
+    assert not {"QM1--ORDERS", "QM1--QM2"} & {topic.topic for topic in plan.missing}
 
 
 def test_topics_of_queues_that_are_gone_are_listed() -> None:
     """Only those named after a manager of the topology; those of others are nobody's business."""
     names = ("QM1--OLD", "QM1--X--redrive-to-QM9", "QM9--OLD", "orders", "redrive-app-control")
-    found = {name: FoundTopic(1, {}) for name in names}
-    plan = plan_topics(topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2), found, partitions=1)
+    existing = {name: FoundTopic(1, {}) for name in names}
+    plan = plan_topics(topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2), existing, partitions=1)
     unknown = [topic.topic for topic in plan.topics if topic.state is TopicState.UNKNOWN]
     assert unknown == ["QM1--OLD", "QM1--X--redrive-to-QM9"]
 
@@ -115,4 +115,4 @@ def test_a_binding_to_the_default_topic_says_nothing_about_who_creates_it() -> N
     bindings = b"kind: bindings\nqueue_managers: {QM2: {queues: {PAY: {topic: QM2--PAY}}}}\n"
     plan = plan_topics(topology_of(QM2_mqsc=QM2, bindings_yaml=bindings), {}, partitions=1)
     assert plan.problems == ()
-    assert "QM2--PAY" in {one.topic for one in plan.missing}
+    assert "QM2--PAY" in {topic.topic for topic in plan.missing}

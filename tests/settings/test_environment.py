@@ -34,12 +34,20 @@ def read(environ: Mapping[str, str], text: str = GOOD + TABLES, *options: Option
 @pytest.mark.parametrize(
     ("name", "value", "found"),
     [
-        ("KAFKA__BOOTSTRAP_SERVERS", "b:2", lambda one: one.job.connection.bootstrap_servers),
-        ("CLUSTERS__EU_WEST__BOOTSTRAP_SERVERS", "b:2", lambda one: one.job.clusters["eu-west"]),
-        ("QUEUES__A_B__MAX_DEPTH", "7", lambda one: one.job.limits["A.B"].max_depth),
-        ("JOB__POLLING_DELAY", "2.5", lambda one: one.job.polling_delay),
-        ("JOB__SPARK_UI", "True", lambda one: one.job.spark_ui),
-        ("LEDGER__ENABLED", "false", lambda one: one.job.ledger.enabled),
+        (
+            "KAFKA__BOOTSTRAP_SERVERS",
+            "b:2",
+            lambda settings: settings.job.connection.bootstrap_servers,
+        ),
+        (
+            "CLUSTERS__EU_WEST__BOOTSTRAP_SERVERS",
+            "b:2",
+            lambda settings: settings.job.clusters["eu-west"],
+        ),
+        ("QUEUES__A_B__MAX_DEPTH", "7", lambda settings: settings.job.limits["A.B"].max_depth),
+        ("JOB__POLLING_DELAY", "2.5", lambda settings: settings.job.polling_delay),
+        ("JOB__SPARK_UI", "True", lambda settings: settings.job.spark_ui),
+        ("LEDGER__ENABLED", "false", lambda settings: settings.job.ledger.enabled),
     ],
 )
 def test_a_variable_wins_over_the_file(
@@ -54,15 +62,15 @@ def test_a_variable_wins_over_the_file(
 def test_an_option_wins_over_a_variable(folder: Path) -> None:
     """Options are given for one command, variables for many."""
     option = Option(("kafka", "bootstrap_servers"), "--bootstrap-server", "c:3")
-    found = read({"REDRIVE_KAFKA__BOOTSTRAP_SERVERS": "b:2"}, GOOD, option)
-    assert found.job.connection.bootstrap_servers == "c:3"
+    settings = read({"REDRIVE_KAFKA__BOOTSTRAP_SERVERS": "b:2"}, GOOD, option)
+    assert settings.job.connection.bootstrap_servers == "c:3"
 
 
 def test_a_secret_is_used_and_shown_nowhere(folder: Path) -> None:
     """The variable itself is the one place that holds a password."""
-    found = read(SIGN_IN)
-    assert found.job.connection.sasl_password == PASSWORD
-    assert PASSWORD not in f"{found!r} {found.describe()}"
+    settings = read(SIGN_IN)
+    assert settings.job.connection.sasl_password == PASSWORD
+    assert PASSWORD not in f"{settings!r} {settings.describe()}"
     with pytest.raises(ConfigurationError) as caught:
         read({**SIGN_IN, "REDRIVE_KAFKA__SASL_USERNAME": ""})
     assert PASSWORD not in "".join(diagnostic.render() for diagnostic in caught.value.diagnostics)

@@ -243,8 +243,8 @@ def test_all_errors_are_reported_at_once_in_the_order_of_the_file(check: Check) 
     """Errors of the settings come line by line, then those of every rules table."""
     Path("orders.rul").write_text("REASON(NO_SUCH) ACTION(RETRY)\nACTION(FWD)\n")
     text = GOOD.replace("9092", "x").replace('"orders"', "1") + "[job]\ncores = 0\nemiter = 1\n"
-    found = [(finding.file, finding.line) for finding in check(text)]
-    assert found == [
+    places = [(finding.file, finding.line) for finding in check(text)]
+    assert places == [
         ("redrive.toml", 2),
         ("redrive.toml", 5),
         ("redrive.toml", 11),
@@ -321,7 +321,7 @@ def test_a_table_that_cannot_be_honoured_is_refused_at_the_rule(
 ) -> None:
     """Loops and authority that Kafka can't give are errors at the clause that asks for them."""
     Path("orders.rul").write_text(rules)
-    (finding,) = (found for found in check(GOOD) if found.severity == "error")
+    (finding,) = (error for error in check(GOOD) if error.severity == "error")
     assert finding.location == location
     assert said in finding.render()
 
@@ -361,16 +361,20 @@ def test_rules_may_name_only_what_the_settings_have(
     """Any other name is an error at its clause, before anything starts."""
     Path("orders.rul").write_text(f"DIALECT(KAFKA)\n{rule}{clause}\n")
     value = "python = 'json:loads'" if "TRANSFORM" in code else "bootstrap_servers = 'eu:9092'"
-    found = check(GOOD + f"[{settings}]\n{value}\n")
-    (finding,) = (one for one in found if one.severity == "error")
+    findings = check(GOOD + f"[{settings}]\n{value}\n")
+    (finding,) = (error for error in findings if error.severity == "error")
     assert (finding.code, finding.hint) == (code, "did you mean loads?")
     assert (finding.line, finding.column, finding.length) == (2, len(rule) + 1, len(clause))
 
 
 def test_settings_of_a_cluster_are_checked_as_those_of_kafka(check: Check) -> None:
     """Each error is told with the table it is in."""
-    found = check(GOOD + "[clusters.eu]\n[clusters.'a:b']\nbootstrap_servers = 'eu'\n")
-    errors = [(one.code, one.line - GOOD.count("\n")) for one in found if one.severity == "error"]
+    findings = check(GOOD + "[clusters.eu]\n[clusters.'a:b']\nbootstrap_servers = 'eu'\n")
+    errors = [
+        (error.code, error.line - GOOD.count("\n"))
+        for error in findings
+        if error.severity == "error"
+    ]
     assert errors == [("MISSING", 1), ("BAD_VALUE", 2), ("BAD_VALUE", 3)]
 
 
@@ -384,9 +388,11 @@ def test_a_cluster_and_a_handler_may_not_share_a_topic(
 ) -> None:
     """A job would forward what waits for its next attempt."""
     settings = GOOD.replace("queue = ", f'name = "{handler}"\nqueue = ', 1)
-    found = check(settings + f"[clusters.{cluster}]\nbootstrap_servers = 'eu:9092'\n")
+    findings = check(settings + f"[clusters.{cluster}]\nbootstrap_servers = 'eu:9092'\n")
     errors = [
-        (one.code, one.line - settings.count("\n")) for one in found if one.severity == "error"
+        (error.code, error.line - settings.count("\n"))
+        for error in findings
+        if error.severity == "error"
     ]
     assert errors == [("CONFLICT", 1)] * is_shared
 
@@ -643,16 +649,16 @@ def test_credentials_in_the_place_of_a_ledger_are_refused_and_not_shown(
     check: Check, path: str
 ) -> None:
     """They belong into the environment."""
-    (found,) = check(GOOD + f'[ledger]\npath = "{path}"\n')
-    assert (found.code, "environment" in found.hint) == ("BAD_VALUE", True)
-    assert "hunter2" not in found.render()
+    (finding,) = check(GOOD + f'[ledger]\npath = "{path}"\n')
+    assert (finding.code, "environment" in finding.hint) == ("BAD_VALUE", True)
+    assert "hunter2" not in finding.render()
 
 
 def test_what_only_an_s3_has_is_without_effect_elsewhere(check: Check) -> None:
     """For a folder, and for a store of another kind."""
     for place in ("ledger", "gs://team/ledger"):
-        (found,) = check(GOOD + f'[ledger]\npath = "{place}"\nregion = "eu"\n')
-        assert (found.code, found.severity) == ("WITHOUT_EFFECT", "warning")
+        (finding,) = check(GOOD + f'[ledger]\npath = "{place}"\nregion = "eu"\n')
+        assert (finding.code, finding.severity) == ("WITHOUT_EFFECT", "warning")
 
 
 @pytest.mark.parametrize(

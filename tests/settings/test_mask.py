@@ -88,7 +88,7 @@ def test_no_view_of_a_record_shows_a_secret(form: str) -> None:
 
 def test_examples_queues_and_outcomes_show_no_secret() -> None:
     """What is listed of many messages is masked as one message is."""
-    [found] = identified("dlq", [LETTER], KNOWN, HIDDEN).by_share()
+    [scheme] = identified("dlq", [LETTER], KNOWN, HIDDEN).by_share()
     browsed = BrowsedMessage.of(LETTER).masked(HIDDEN)
     row = {
         "message_key": SECRET.encode(),
@@ -98,7 +98,7 @@ def test_examples_queues_and_outcomes_show_no_secret() -> None:
         "target_topic": f"a.{SECRET}",
         "malformed": f'{{"card": {SECRET}}}',
     }
-    shown = f"{found.view} {browsed.key!r} {browsed.headers} {browsed.body!r} {HIDDEN.row(row)}"
+    shown = f"{scheme.view} {browsed.key!r} {browsed.headers} {browsed.body!r} {HIDDEN.row(row)}"
     assert SECRET not in shown
     assert "swordfish" not in shown
     assert HIDDEN.row({"message": SECRET, "attempt": 3}) == {"message": SECRET, "attempt": 3}
@@ -118,8 +118,10 @@ def test_what_is_told_of_a_hidden_header_is_hidden_too() -> None:
     for headers in (spring, [*HEADERS, ("__connect.errors.topic", b"secret-topic")], unread):
         letter = StoredRecord(TopicPartition("dlq", 0), 7, 0, b"k", b"v", headers)
         view = RecordView.of(letter, KNOWN, hidden)
-        [found] = identified("dlq", [letter], KNOWN, hidden).by_share()
-        counted = f"{found.view} {found.topics} {found.errors} {found.problem} {found.unreadable}"
+        [scheme] = identified("dlq", [letter], KNOWN, hidden).by_share()
+        counted = (
+            f"{scheme.view} {scheme.topics} {scheme.errors} {scheme.problem} {scheme.unreadable}"
+        )
         shown = "\n".join(record.lines(view)) + orjson.dumps(record.as_json(view)).decode()
         for text in (shown, counted if headers is not unread else ""):
             assert "secret" not in text, text
@@ -251,8 +253,8 @@ def test_what_a_table_would_do_shows_no_secret() -> None:
     table = f"DESTQ({SECRET}) ACTION(RETRY) RETRY(2)\nACTION(FWD) FWDQ(&DESTQ)\n"
     tables = handler_of(table), handler_of(f"REASON(1) ACTION(DISCARD)\n{table}")
     tally = Tally(*tables, Facts(lambda: 0.0), best_case, now=0, mask=HIDDEN)
-    told = [dead_letter(1, SECRET), dead_letter(2, f"{SECRET}.X")]
-    records = Records([b"k"] * 2, [b"x"] * 2, told, [0] * 2, [0, 1])
+    letters = [dead_letter(1, SECRET), dead_letter(2, f"{SECRET}.X")]
+    records = Records([b"k"] * 2, [b"x"] * 2, letters, [0] * 2, [0, 1])
     lane = TopicPartition("dlq", 0)
     tally.add(Part(Over.BACKLOG, lane, records))
     answer = tally.answer("dlq", ("old.rul", "new.rul"))
@@ -261,17 +263,17 @@ def test_what_a_table_would_do_shows_no_secret() -> None:
         "\n".join(lines_of_table(answer)),
         orjson.dumps([asdict(answer), document_of_table(answer)]).decode(),
     ]
-    for one in shown:
+    for text in shown:
         # The rules themselves are the user's own words.
-        assert SECRET not in one.replace(f"({SECRET})", "")
-        assert MASK in one
+        assert SECRET not in text.replace(f"({SECRET})", "")
+        assert MASK in text
 
 
 def test_an_explanation_shows_no_secret(folder: Path) -> None:
     """Of a message in a file too, once the settings are named."""
     (folder / "redrive.toml").write_text(GOOD + '\n[mask]\npatterns = ["[0-9]{16}"]\n')
     (folder / "kafka.rul").write_text("DIALECT(KAFKA)\nERRMSG(*) KEY(*) ACTION(DISCARD)\n")
-    told = {
+    failure = {
         "key": SECRET,
         "value": "x",
         "headers": {
@@ -279,9 +281,9 @@ def test_an_explanation_shows_no_secret(folder: Path) -> None:
             "__connect.errors.exception.message": f"no field in {SECRET}",
         },
     }
-    (folder / "letter.json").write_text(json.dumps(told))
+    (folder / "letter.json").write_text(json.dumps(failure))
     for more in ((), ("--json",)):
         arguments = ["explain", "kafka.rul", "--message", "letter.json", "-c", "redrive.toml"]
-        found = redrive(*arguments, *more, code=0)
-        assert MASK in found.output
-        assert SECRET not in found.output
+        result = redrive(*arguments, *more, code=0)
+        assert MASK in result.output
+        assert SECRET not in result.output

@@ -35,14 +35,14 @@ ratio = 1e3
 
 def leaves(value: Any, path: KeyPath = ()) -> dict[KeyPath, Any]:
     """Every value of a document under its path, tables and lists included."""
-    found = {path: value} if path else {}
+    values = {path: value} if path else {}
     if isinstance(value, dict):
         for name, inner in value.items():
-            found |= leaves(inner, (*path, name))
+            values |= leaves(inner, (*path, name))
     if isinstance(value, list):
         for index, inner in enumerate(value):
-            found |= leaves(inner, (*path, index))
-    return found
+            values |= leaves(inner, (*path, index))
+    return values
 
 
 def is_written_as_value(value: Any, written: str) -> bool:

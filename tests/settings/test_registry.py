@@ -20,18 +20,21 @@ def test_settings_tell_where_the_registry_is(folder: Path) -> None:
     path.write_text(GOOD + HERE)
     assert read_settings(path).registry == RegistryAccess(url="https://registry:8081/path")
     (folder / "secret").write_text(f"{PASSWORD}\n")
-    for told in ('password = "${KAFKA_PASSWORD}"', 'password_file = "secret"'):
-        path.write_text(f'{GOOD}{HERE}username = "alice"\n{told}\n')
-        found = read_settings(path, environ=ENVIRON)
-        assert found.registry is not None
-        assert (found.registry.username, found.registry.password) == ("alice", PASSWORD)
-        assert PASSWORD not in f"{found!r} {found.describe()}"
+    for line in ('password = "${KAFKA_PASSWORD}"', 'password_file = "secret"'):
+        path.write_text(f'{GOOD}{HERE}username = "alice"\n{line}\n')
+        settings = read_settings(path, environ=ENVIRON)
+        assert settings.registry is not None
+        assert (settings.registry.username, settings.registry.password) == ("alice", PASSWORD)
+        assert PASSWORD not in f"{settings!r} {settings.describe()}"
     sign_in = 'oauth_endpoint = "https://idp/token"\noauth_client_id = "c"\noauth_scope = "s"\n'
     path.write_text(f'{GOOD}{HERE}{sign_in}oauth_client_secret_file = "secret"\n')
-    found = read_settings(path)
-    assert found.registry is not None
-    assert (found.registry.oauth_client_id, found.registry.oauth_client_secret) == ("c", PASSWORD)
-    assert PASSWORD not in f"{found!r} {found.describe()}"
+    settings = read_settings(path)
+    assert settings.registry is not None
+    assert (settings.registry.oauth_client_id, settings.registry.oauth_client_secret) == (
+        "c",
+        PASSWORD,
+    )
+    assert PASSWORD not in f"{settings!r} {settings.describe()}"
 
 
 @pytest.mark.parametrize(

@@ -230,10 +230,10 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert job.connection.ssl_ca_file == str(folder / "ca.pem")
     other = job.clusters["eu"]
     assert everything.registry is not None
-    for one in (job.connection, other, everything.registry):
-        assert one.ssl_certificate_file == str(folder / "client.pem")
-        assert one.ssl_key_file == str(folder / "encrypted.key")
-        assert one.ssl_key_password == PASSWORD
+    for access in (job.connection, other, everything.registry):
+        assert access.ssl_certificate_file == str(folder / "client.pem")
+        assert access.ssl_key_file == str(folder / "encrypted.key")
+        assert access.ssl_key_password == PASSWORD
     assert job.connection.properties == {"client.id": "orders"}
     assert other.properties == {"client.rack": "eu-1"}
     assert (other.bootstrap_servers, other.oauth_client_id) == ("three:9093", "bob")
@@ -451,10 +451,10 @@ def test_separating_clauses_changes_no_data() -> None:
 
 def test_changed_schemes_stand_for_another_table(folder: Path) -> None:
     """What remains is evaluated again; without schemes of one's own nothing is added."""
-    one = read(GOOD + '[schemes.a]\nrecognise = "x"\n').job.schemes_id
+    first = read(GOOD + '[schemes.a]\nrecognise = "x"\n').job.schemes_id
     two = read(GOOD + '[schemes.a]\nassume = "dead letter"\n').job.schemes_id
     assert read(GOOD).job.schemes_id == ""
-    assert one != two
+    assert first != two
 
 
 def test_held_keys_are_written_if_a_table_holds_any(folder: Path) -> None:
@@ -566,7 +566,7 @@ def test_each_mistake_in_a_list_of_queues_is_found(
     """At the start, with its place; nothing of it waits for a topic to come."""
     path = folder / "redrive.toml"
     path.write_text(GOOD.replace('queue = "ORDERS.DLQ"', lines))
-    assert [one.code for one in findings_of(path, ENVIRON)] == codes
+    assert [finding.code for finding in findings_of(path, ENVIRON)] == codes
 
 
 def _written(text: str) -> Path:

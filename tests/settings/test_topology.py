@@ -218,12 +218,12 @@ def test_a_job_does_not_start_with_failed_commands_unless_it_accepts_them(check:
     """Each is an error in its place; accepted, a warning, and the rest of the script holds."""
     Path("net/QM1.mqsc").write_text(QM1 + "ALTER QLOCAL(GONE) PUT(DISABLED)\n")
     refused = check(BASE + topology("net/QM1.mqsc"))
-    assert [(one.severity.value, one.code, one.line) for one in refused] == [
+    assert [(finding.severity.value, finding.code, finding.line) for finding in refused] == [
         ("error", "NOT_FOUND", 7)
     ]
     accepting = topology("net/QM1.mqsc", more='failed_commands = "accept"\n')
     accepted = check(BASE + accepting)
-    assert [(one.severity.value, one.code, one.line) for one in accepted] == [
+    assert [(finding.severity.value, finding.code, finding.line) for finding in accepted] == [
         ("warning", "NOT_FOUND", 7)
     ]
     settings = read(BASE + accepting)

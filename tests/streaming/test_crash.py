@@ -46,12 +46,12 @@ def test_a_command_is_killed_at_a_step_of_its_transaction(
     assert done.returncode == -signal.SIGKILL
     expected = [b"written"] if step == "committed" else []
     deadline = time.monotonic() + 60  # a commit returns before its markers are written
-    found: list[bytes] = []
+    values: list[bytes] = []
     while time.monotonic() < deadline:
-        found = [record.value for record in read_committed(bootstrap_servers, [topic])]
-        if found == expected:
+        values = [record.value for record in read_committed(bootstrap_servers, [topic])]
+        if values == expected:
             break
-    assert found == expected
+    assert values == expected
 
 
 def test_the_clock_of_a_process_follows_what_is_set(tmp_path: Path) -> None:

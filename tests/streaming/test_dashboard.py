@@ -86,14 +86,14 @@ class Prometheus:
     def labels(self, query: str, *, is_instant: bool) -> list[set[str]]:
         """The labels of each series with a number, as it is now or was since the start."""
         if is_instant:
-            found = self.ask("query", query=query)["result"]
+            series = self.ask("query", query=query)["result"]
         else:
             times = {"start": self.since, "end": time.time(), "step": 1}
-            found = self.ask("query_range", query=query, **times)["result"]
+            series = self.ask("query_range", query=query, **times)["result"]
         return [
-            set(one["metric"])
-            for one in found
-            if any(number != "NaN" for _, number in one.get("values", [one.get("value")]))
+            set(row["metric"])
+            for row in series
+            if any(number != "NaN" for _, number in row.get("values", [row.get("value")]))
         ]
 
     def offers(self, query: str, values: list[str]) -> bool:
@@ -110,7 +110,7 @@ class Prometheus:
 
 def with_values(query: str, variables: Mapping[str, str]) -> str:
     """A query as Grafana sends it."""
-    return re.sub(r"\$(\w+)", lambda found: variables[found[1]], query)
+    return re.sub(r"\$(\w+)", lambda match: variables[match[1]], query)
 
 
 @contextmanager
@@ -141,9 +141,11 @@ def prometheus(folder: Path, page: int) -> Iterator[Prometheus]:
 
 def letters(target: str, missing: str) -> list[dict[str, Any]]:
     """A dead letter for each rule; the last record is none."""
-    found = [connect(target, one, value=b"x") for one in ("back", "abroad", "broken", "other")]
-    found.append(connect(target, "large", value=os.urandom(LARGE)))
-    return [*found, connect(missing, "away", value=b"x"), {"value": b"no dead letter"}]
+    dead_letters = [
+        connect(target, group, value=b"x") for group in ("back", "abroad", "broken", "other")
+    ]
+    dead_letters.append(connect(target, "large", value=os.urandom(LARGE)))
+    return [*dead_letters, connect(missing, "away", value=b"x"), {"value": b"no dead letter"}]
 
 
 @pytest.fixture
@@ -225,7 +227,7 @@ def test_every_query_of_the_dashboard_has_an_answer_and_every_alert_is_evaluated
             jobs.produce(handlers[0], records * (wave % 6))
             time.sleep(3)
         drawn = picture(answers.ask, begun, time.time())
-    texts = {one.text for one in ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")}  # noqa: S314 - we wrote it
+    texts = {label.text for label in ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")}  # noqa: S314 - we wrote it
     assert {panel["title"] for panel in DASHBOARD["panels"]} <= texts
     assert "no data" not in texts
     if path:

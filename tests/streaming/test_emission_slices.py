@@ -104,15 +104,15 @@ def test_batches_within_the_limits_are_one_transaction(emit: Emit) -> None:
 def test_a_batch_with_too_many_rows_is_cut(emit: Emit) -> None:
     """Full slices and a rest, to which the next batch is added if it fits as a whole."""
     batches = [batch(*lane_rows(FIRST, 7)), batch(*lane_rows(FIRST, 2, start=7))]
-    found = emit(batches, slice_records=3)
-    assert [len(rows) for rows in found] == [3, 3, 3]
-    assert list(itertools.chain(*found)) == lane_rows(FIRST, 9)
+    slices = emit(batches, slice_records=3)
+    assert [len(rows) for rows in slices] == [3, 3, 3]
+    assert list(itertools.chain(*slices)) == lane_rows(FIRST, 9)
 
 
 def test_a_batch_with_too_many_bytes_is_cut(emit: Emit) -> None:
     """However few its rows are."""
-    found = emit([batch(*lane_rows(FIRST, 8), size=10_000)], slice_bytes=25_000)
-    assert [len(rows) for rows in found] == [2, 2, 2, 2]
+    slices = emit([batch(*lane_rows(FIRST, 8), size=10_000)], slice_bytes=25_000)
+    assert [len(rows) for rows in slices] == [2, 2, 2, 2]
 
 
 def test_a_row_is_never_cut(emit: Emit) -> None:
@@ -122,8 +122,8 @@ def test_a_row_is_never_cut(emit: Emit) -> None:
         batch(*lane_rows(FIRST, 2, start=1), size=50_000),
         batch(*lane_rows(FIRST, 1, start=3)),
     ]
-    found = emit(batches, slice_bytes=20_000)
-    assert found == [[row] for row in lane_rows(FIRST, 4)]
+    slices = emit(batches, slice_bytes=20_000)
+    assert slices == [[row] for row in lane_rows(FIRST, 4)]
 
 
 def test_a_slice_that_takes_too_long_to_fill_is_closed(
@@ -134,10 +134,10 @@ def test_a_slice_that_takes_too_long_to_fill_is_closed(
     clock = SimpleNamespace(monotonic=lambda: next(seconds))
     monkeypatch.setattr("redrive.streaming.emission.time", clock)
     batches = [batch((FIRST, offset)) for offset in range(6)]
-    found = emit(batches, slice_seconds=10.0)
-    assert len(found) > 1
-    assert all(len(rows) > 1 for rows in found[:-1])
-    assert list(itertools.chain(*found)) == lane_rows(FIRST, 6)
+    slices = emit(batches, slice_seconds=10.0)
+    assert len(slices) > 1
+    assert all(len(rows) > 1 for rows in slices[:-1])
+    assert list(itertools.chain(*slices)) == lane_rows(FIRST, 6)
 
 
 def test_rows_of_several_lanes_in_one_batch_keep_their_lanes(emit: Emit) -> None:
@@ -174,12 +174,14 @@ def test_no_row_is_lost_doubled_or_moved_whatever_the_limits(
     for some in shape:
         placed = [(lane, next(offsets)) for lane, _ in some]
         rows += placed
-        one = batch(*placed)
+        read_batch = batch(*placed)
         bodies = pa.array([bytes(length) for _, length in some], pa.binary())
-        batches.append(one.set_column(one.schema.get_field_index("value"), "value", bodies))
-    found = emit(batches, slice_records=records, slice_bytes=size)
-    assert list(itertools.chain(*found)) == rows
-    assert all(0 < len(one) <= records for one in found)
+        batches.append(
+            read_batch.set_column(read_batch.schema.get_field_index("value"), "value", bodies)
+        )
+    slices = emit(batches, slice_records=records, slice_bytes=size)
+    assert list(itertools.chain(*slices)) == rows
+    assert all(0 < len(rows) <= records for rows in slices)
 
 
 def test_a_topic_made_anew_names_its_messages_otherwise(tmp_path: Path) -> None:

@@ -248,10 +248,15 @@ def forwarder(folder: Path, home: OneCluster, there: OneCluster) -> Any:
     clusters = {"eu": configuration.connection}
     configuration = replace(configuration, application="app", clusters=clusters)
     run = RunIdentity("app", Share(1, 1), 1)
-    one: Any = Forwarder(configuration, run, "eu", lambda *_, **__: None)
-    one._home, one._there, one._forward, one._return = home, there, Mock(), Mock()
-    one._position, one._topic_id = 5, "old"
-    return one
+    forwarder: Any = Forwarder(configuration, run, "eu", lambda *_, **__: None)
+    forwarder._home, forwarder._there, forwarder._forward, forwarder._return = (
+        home,
+        there,
+        Mock(),
+        Mock(),
+    )
+    forwarder._position, forwarder._topic_id = 5, "old"
+    return forwarder
 
 
 @pytest.mark.parametrize("end", [5, 9])
@@ -260,23 +265,23 @@ def test_recreated_topic_is_forwarded_from_its_beginning_however_much_it_holds(
 ) -> None:
     """The position of the deleted topic is neither skipped to nor committed nor deleted below."""
     home = OneCluster(topic_id="new", extent=(0, end))
-    one = forwarder(tmp_path, home, OneCluster())
+    work = forwarder(tmp_path, home, OneCluster())
     with pytest.raises(RecreatedFault):
-        one.committed([LANE])
+        work.committed([LANE])
     ended, begun = threading.Event(), []
 
     def begin(first: int) -> None:
         begun.append(first)
         ended.set()
 
-    one._begin, one._records, one._clear = begin, lambda _: [], Mock()
-    one._serve(ended, Mock())
+    work._begin, work._records, work._clear = begin, lambda _: [], Mock()
+    work._serve(ended, Mock())
     assert begun == [0]
 
 
 def test_deleted_topic_of_the_other_cluster_repeats_no_message(tmp_path: Path) -> None:
     """Its offsets were the only ones that were exact, so an operator has to decide."""
-    one = forwarder(tmp_path, OneCluster(position=3), OneCluster(has_topic=False))
+    work = forwarder(tmp_path, OneCluster(position=3), OneCluster(has_topic=False))
     with pytest.raises(TransientFault, match="certain is offset 3") as caught:
-        one._begin(0)
+        work._begin(0)
     assert "create it there" in caught.value.hint

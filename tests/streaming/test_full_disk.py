@@ -245,9 +245,9 @@ def test_a_ledger_without_room_is_written_later(
     audit(job, 60, jobs)
     full = (f"{disk.folder}/ledger", "No space left on device")
     eventually(lambda: job.log_says("the ledger", *full), "the log said so", every=1)
-    told = disk.run("status", "-c", str(job.settings), "--check")
-    assert all(words in told.stdout for words in full)
-    assert told.returncode == 0, "the job itself is well"
+    status = disk.run("status", "-c", str(job.settings), "--check")
+    assert all(words in status.stdout for words in full)
+    assert status.returncode == 0, "the job itself is well"
     disk.make_room()
     eventually(lambda: len(rows_of(disk, next(copies))) == 60, "all are in the ledger", every=1)
     assert max(Counter(rows_of(disk, next(copies))).values()) == 1

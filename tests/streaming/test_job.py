@@ -172,9 +172,11 @@ def test_changed_tables_decide_while_the_query_goes_on(jobs: Jobs, emitter: Emit
     eventually(lambda: len(jobs.read(dead)) == 11, "the new run goes on")
     job.stop()
     retried = [outcome for outcome in jobs.outcomes(first) if outcome["action"] == "RETRY"]
-    under_quick = [one for one in retried if one["rule_line"] == 3]
-    for origin in {one["origin"] for one in under_quick}:
-        early, late = sorted(one["time"] for one in under_quick if one["origin"] == origin)
+    under_quick = [outcome for outcome in retried if outcome["rule_line"] == 3]
+    for origin in {outcome["origin"] for outcome in under_quick}:
+        early, late = sorted(
+            outcome["time"] for outcome in under_quick if outcome["origin"] == origin
+        )
         assert late - early >= 2_000
 
 
@@ -280,9 +282,9 @@ def test_second_application_is_refused_unless_it_handles_a_copy_on_purpose(jobs:
     settings = write_settings(
         jobs.folder, dlq, application=second.application, servers=jobs.bootstrap_servers
     )
-    found = redrive("check", str(settings), code=0).stdout
-    assert f"{dlq} is handled by the application {dlq}.first (not running)" in found
-    assert "[OTHER_APPLICATION]" in found
+    printed = redrive("check", str(settings), code=0).stdout
+    assert f"{dlq} is handled by the application {dlq}.first (not running)" in printed
+    assert "[OTHER_APPLICATION]" in printed
     notes = json.loads(redrive("status", "-c", str(settings), "--json").stdout)["notes"]
     assert f"a start of {dlq}.second is refused" in " ".join(notes)
     copying = jobs.start(replace(second, beside=True))

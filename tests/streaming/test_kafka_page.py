@@ -41,7 +41,7 @@ WHEN = 1_767_225_600_000
 
 def connect(offset: int, error: str, message: str) -> Headers:
     """What Connect writes about one record of ``orders``."""
-    told = {
+    failure = {
         "topic": "orders",
         "partition": "3",
         "offset": str(offset),
@@ -52,7 +52,7 @@ def connect(offset: int, error: str, message: str) -> Headers:
         "exception.class.name": f"org.apache.kafka.{error}",
         "exception.message": message,
     }
-    headers = [(f"__connect.errors.{name}", value.encode()) for name, value in told.items()]
+    headers = [(f"__connect.errors.{name}", value.encode()) for name, value in failure.items()]
     return [("trace", b"7c1"), *headers]
 
 
@@ -78,7 +78,7 @@ def streams(offset: int) -> Headers:
     """What Kafka Streams writes about one record of ``counts``."""
     message = "Size of data received by IntegerDeserializer is not 4"
     error = "org.apache.kafka.common.errors.SerializationException"
-    told = {
+    failure = {
         "exception": error,
         "message": message,
         "stacktrace": f"{error}: {message}\n\tat org.apache.kafka.common.serialization",
@@ -86,7 +86,7 @@ def streams(offset: int) -> Headers:
         "partition": "6",
         "offset": str(offset),
     }
-    return [(f"__streams.errors.{name}", value.encode()) for name, value in told.items()]
+    return [(f"__streams.errors.{name}", value.encode()) for name, value in failure.items()]
 
 
 _UNREADABLE = connect(42, "connect.errors.DataException", "Unknown magic byte!")
@@ -142,8 +142,8 @@ class Section:
         """Dead-letter topic and table of the job, if its command names them."""
         if self.job is None or "--dlq" not in self.job.arguments:
             return None
-        told = self.job.arguments
-        return told[told.index("--dlq") + 1], told[told.index("--rules") + 1]
+        arguments = self.job.arguments
+        return arguments[arguments.index("--dlq") + 1], arguments[arguments.index("--rules") + 1]
 
 
 def files_of(page: str) -> dict[str, str]:
@@ -198,8 +198,8 @@ def folder(folder: Path, jobs: Jobs) -> Path:
         jobs.produce(
             topic,
             [
-                {"key": key, "value": value, "headers": told, "timestamp_ms": hour_ago}
-                for key, value, told in letters
+                {"key": key, "value": value, "headers": headers, "timestamp_ms": hour_ago}
+                for key, value, headers in letters
             ],
         )
     return folder
@@ -208,13 +208,13 @@ def folder(folder: Path, jobs: Jobs) -> Path:
 def test_what_is_typed_prints_what_the_page_shows(jobs: Jobs, folder: Path) -> None:
     """Each section in its order; the jobs of all sections run as one."""
     sections = list(sections_of(PAGE.read_text(encoding="utf-8")))
-    found = [
+    problems = [
         differences(step, run(step, jobs.bootstrap_servers))
         for section in sections
         for step in section.before
     ]
     tables = re.findall(r"^```rules\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    first = next(one for one in tables if one.startswith("* Starter table"))
+    first = next(text for text in tables if text.startswith("* Starter table"))
     assert (folder / "orders.rul").read_text(encoding="utf-8") == first
     text = (folder / "redrive.toml").read_text(encoding="utf-8")
     named = [section.handler for section in sections if section.handler]
@@ -235,9 +235,9 @@ def test_what_is_typed_prints_what_the_page_shows(jobs: Jobs, folder: Path) -> N
     running.stop()
     # Two of them are of schemes without the time of the failure: they wait their delay first.
     assert count_results() == {"forwarded": 3, "remains": 3, "parked": 2, "retried": 3}
-    found += [
+    problems += [
         differences(step, run(step, jobs.bootstrap_servers))
         for section in sections
         for step in section.after
     ]
-    assert "\n".join(filter(None, found)) == ""
+    assert "\n".join(filter(None, problems)) == ""

@@ -30,12 +30,16 @@ def test_a_handler_waits_while_its_queue_has_get_disabled(
     (tmp_path / "QM1.mqsc").write_text(script)
     job = read_settings(path).job
     inhibited = inhibited_queues(job)
-    assert [one.place for one in inhibited.values()] == ["DLQ@QM1"] * is_held
+    assert [queue.place for queue in inhibited.values()] == ["DLQ@QM1"] * is_held
     lane = TopicPartition("QM1--DLQ", 0)
-    kept = [one for one in kept_lanes(job, {lane.topic: 1}, {}) if one.source == lane]
+    kept = [
+        lane_kept for lane_kept in kept_lanes(job, {lane.topic: 1}, {}) if lane_kept.source == lane
+    ]
     channels = [(record.source, record.channel) for record in kept if record.channel]
     held = list(held_by_channels(channels, kept, {lane: 0}))
-    assert [(one.lane, one.is_running) for one in held] == [(lane, False)] * is_held
+    assert [(partition.lane, partition.is_running) for partition in held] == [
+        (lane, False)
+    ] * is_held
 
 
 def test_a_held_partition_comes_through_the_options_of_its_source() -> None:
@@ -46,8 +50,8 @@ def test_a_held_partition_comes_through_the_options_of_its_source() -> None:
         can_be_released=True, via=(("QM", "TO.C"),), head=place,
     )  # fmt: skip
     plain = HeldPartition("q", 1, 0, 0, None)
-    for one in (held, plain):
-        assert read_held(json.loads(json.dumps(asdict(one)))) == one
+    for handler in (held, plain):
+        assert read_held(json.loads(json.dumps(asdict(handler)))) == handler
 
 
 @pytest.mark.parametrize("partitions", [0, 2, 4, 6])
@@ -64,8 +68,8 @@ def test_each_own_partition_belongs_to_one_share_whatever_became_of_its_source(
     lanes = Counter(
         lane
         for number in range(1, total + 1)
-        for one in kept_lanes(replace(job, share=Share(number, total)), layout, own)
-        for lane in one.lanes
+        for kept_lane in kept_lanes(replace(job, share=Share(number, total)), layout, own)
+        for lane in kept_lane.lanes
     )
     every = {**layout, **{name: wanted[name] for name in own}}
     assert lanes == {

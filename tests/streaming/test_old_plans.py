@@ -44,7 +44,7 @@ class Cleaner:
         """Waits until neither a copy nor a tombstone is left of some messages."""
         keys = {origin.encode() for origin in origins}
         deadline = time.monotonic() + CLEANED
-        while keys & {one.key for one in self._jobs.read(self._topic)}:
+        while keys & {record.key for record in self._jobs.read(self._topic)}:
             assert time.monotonic() < deadline, "the broker's cleaner did its work"
             self._jobs.produce(self._topic, [{"key": FILLER, "value": None}])
             time.sleep(1)
@@ -84,8 +84,8 @@ def test_a_plan_whose_messages_a_table_placed_long_ago_puts_none_of_them_again(
     plan_of(configuration, "old", range(COUNT), order).write(tmp_path / "plan.json")
     redrive = commands(configuration, dlq, KEEPS, tmp_path)
     done = redrive("replay", "apply", str(tmp_path / "plan.json"), "--because", "late", "--yes")
-    told = {name: done[name] for name in ("state", "planned", "instructed", "placed", "gone")}
-    assert told == {"state": "done", "planned": 5, "instructed": 0, "placed": 5, "gone": 0}
+    progress = {name: done[name] for name in ("state", "planned", "instructed", "placed", "gone")}
+    assert progress == {"state": "done", "planned": 5, "instructed": 0, "placed": 5, "gone": 0}
     assert redrive("replay", "status", "old")["placed"] == COUNT
     jobs.start(placing).join()
     assert sorted(jobs.values(orders)) == expected

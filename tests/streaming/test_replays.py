@@ -104,19 +104,22 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -
     wait_for(configuration, "rest")
     job.stop()
     put, sent = jobs.read(missing), jobs.read(repair)
-    numbers = sorted([int(one.value) for one in put] + [int(record.value[172:]) for record in sent])
+    numbers = sorted(
+        [int(record.value) for record in put] + [int(record.value[172:]) for record in sent]
+    )
     assert numbers == list(range(18))
     outcomes = jobs.outcomes(configuration)
-    told = [outcome for outcome in outcomes if "replay" in outcome]
-    assert {(one["operator"], one["purpose"]) for one in told} == {("ann", "a test")}
-    results = Counter(one["result"] for one in told)
+    replayed = [outcome for outcome in outcomes if "replay" in outcome]
+    assert {(one["operator"], one["purpose"]) for one in replayed} == {("ann", "a test")}
+    results = Counter(one["result"] for one in replayed)
     assert results["retried"] + results["forwarded"] == 18
     assert results["discarded"] == 2
     every = statuses(configuration, Cluster(configuration.connection))
-    assert len(told) == sum(one.replay.instructed for one in every)
-    assert results["skipped"] == len(told) - 20, "the overlap"
+    assert len(replayed) == sum(one.replay.instructed for one in every)
+    assert results["skipped"] == len(replayed) - 20, "the overlap"
     live = {
-        it.key: it.value for it in jobs.read(configuration.handlers[0].identity.remaining_topic)
+        record.key: record.value
+        for record in jobs.read(configuration.handlers[0].identity.remaining_topic)
     }
     assert set(live.values()) == {None}
 
@@ -130,21 +133,21 @@ def test_the_command_plans_applies_and_tells(jobs: Jobs, tmp_path: Path) -> None
     job = jobs.start(configuration)
     job.wait_for_records(6)
     redrive = commands(configuration, dlq, rules, tmp_path)
-    found = redrive("replay", "plan", "--to", repair, "--limit", "4", "-o", str(plan))
-    assert (found["count"], found["warnings"]) == (4, [])
+    planned = redrive("replay", "plan", "--to", repair, "--limit", "4", "-o", str(plan))
+    assert (planned["count"], planned["warnings"]) == (4, [])
     for _ in range(2):
         done = redrive("replay", "apply", str(plan), "--because", "ticket", "--yes")
         assert (done["state"], done["results"]) == ("done", {"forwarded": 4})
-    assert [one["plan"] for one in redrive("replay", "list")] == [found["plan"]]
-    one = redrive("discard", f"{dlq}:0:5", "--yes")
-    assert one["results"] == {"discarded": 1}
+    assert [entry["plan"] for entry in redrive("replay", "list")] == [planned["plan"]]
+    discarded = redrive("discard", f"{dlq}:0:5", "--yes")
+    assert discarded["results"] == {"discarded": 1}
     rest = redrive("replay", "now", "--to", repair, "--yes")
     assert (rest["planned"], rest["results"]) == (1, {"forwarded": 1})
     nothing = redrive("replay", "now", "--yes")
     assert nothing["count"] == 0
-    assert redrive("replay", "status", found["plan"])["because"] == "ticket"
+    assert redrive("replay", "status", planned["plan"])["because"] == "ticket"
     job.stop()
-    assert sorted(int(one.value) for one in jobs.read(repair)) == [0, 1, 2, 3, 4]
+    assert sorted(int(record.value) for record in jobs.read(repair)) == [0, 1, 2, 3, 4]
 
 
 def test_what_was_replayed_is_not_looked_at_by_a_new_table(jobs: Jobs) -> None:
@@ -162,8 +165,8 @@ def test_what_was_replayed_is_not_looked_at_by_a_new_table(jobs: Jobs) -> None:
         configuration.handlers[0], rules=f"WAIT(NO)\nACTION(FWD) FWDQ('{dead}') HEADER(NO)\n"
     )
     jobs.start(replace(configuration, handlers=(handler,))).join()
-    assert sorted(int(one.value) for one in jobs.read(repair)) == [0, 2, 4, 6, 8]
-    assert sorted(int(one.value) for one in jobs.read(dead)) == [1, 3, 5, 7, 9]
+    assert sorted(int(record.value) for record in jobs.read(repair)) == [0, 2, 4, 6, 8]
+    assert sorted(int(record.value) for record in jobs.read(dead)) == [1, 3, 5, 7, 9]
 
 
 def test_a_rate_is_kept_and_the_rest_can_be_cancelled(jobs: Jobs) -> None:
@@ -225,10 +228,10 @@ def test_parked_messages_are_tried_now_or_no_more_and_all_others_wait(
     # In a process of its own: the job that it runs for the purpose ends its Spark.
     done = redrive("replay", "apply", str(plan), "--because", "ticket", "--yes", run=in_a_process)
     assert (done["state"], done["results"]) == ("done", {"retried": 1})
-    assert sorted(int(one.value) for one in jobs.read(missing)) == [0, 1, 3, 5]
+    assert sorted(int(record.value) for record in jobs.read(missing)) == [0, 1, 3, 5]
     waiting = redrive("ls", "--status", "parked")["dead_letters"]
-    assert sorted(int(one["origin"].rpartition(":")[2]) for one in waiting) == [2, 4, 6, 7]
-    assert {one["attempt"] for one in waiting} == {1}
+    assert sorted(int(outcome["origin"].rpartition(":")[2]) for outcome in waiting) == [2, 4, 6, 7]
+    assert {outcome["attempt"] for outcome in waiting} == {1}
 
 
 def test_edited_messages_are_put_once_as_the_plan_showed_them(
@@ -260,7 +263,7 @@ def test_edited_messages_are_put_once_as_the_plan_showed_them(
     edited = redrive("replay", "--edit", f"{dlq}:0:1", "--yes", "--because", "by hand")
     assert edited["results"] == {"retried": 1}
     job.stop()
-    put = {one.value: dict(one.headers) for one in jobs.read(missing)}
+    put = {record.value: dict(record.headers) for record in jobs.read(missing)}
     assert len(jobs.read(missing)) == 3
     assert put.keys() == {b'{"order":%d,"currency":"EUR"}' % number for number in range(3)}
     assert put[b'{"order":0,"currency":"EUR"}']["fixed"] == b"1"

@@ -627,7 +627,11 @@ def test_topics_recreated_under_load_are_each_handled_once(
 
 def _is_resumed(configuration: JobConfiguration, topic: str) -> bool:
     """Resumes the handler of a topic if it is stopped."""
-    stopped = [one for one in read_topics(configuration) if one.topic == topic and one.lost]
+    stopped = [
+        candidate
+        for candidate in read_topics(configuration)
+        if candidate.topic == topic and candidate.lost
+    ]
     for _ in stopped:
         with suppress(UsageError):  # the answer before this one became visible meanwhile
             resume(configuration, topic, ResumeFrom.OLDEST, "it was meant")
@@ -750,11 +754,11 @@ def test_what_was_large_enough_to_be_compressed_is_put_back_compressed(jobs: Job
     def values(topic: str) -> list[bytes]:
         with Cluster.open(configuration.connection, timeout=PATIENCE) as cluster:
             lanes = dict.fromkeys(cluster.lanes([topic]), 0)
-            return [one.value or b"" for one in cluster.read(lanes)]
+            return [record.value or b"" for record in cluster.read(lanes)]
 
     assert values(orders) == [body, b"small"]
-    told = map(json.loads, values(configuration.outcomes_topic))
-    outcomes = sorted(told, key=lambda one: one["offset"])
+    rows = map(json.loads, values(configuration.outcomes_topic))
+    outcomes = sorted(rows, key=lambda one: one["offset"])
     assert [outcome["reason"] for outcome in outcomes] == [0, 2030, 2030, 0, 0, 0]
     assert [outcome["size"] > 5_000_000 for outcome in outcomes] == [True] * 3 + [False] * 3
     assert "MSG_SIZE_TOO_LARGE" in outcomes[1]["detail"]
@@ -831,7 +835,7 @@ def test_records_of_any_shape_have_an_outcome(jobs: Jobs, emitter: EmitterChoice
         jobs.outcomes(configuration), key=lambda outcome: (outcome["offset"], outcome["attempt"])
     )
     first = [outcome for outcome in outcomes if outcome["topic"] == dlq]
-    assert [(one["result"], one["reason"]) for one in first] == [
+    assert [(outcome["result"], outcome["reason"]) for outcome in first] == [
         ("retried", 0), ("retried", 0), ("retried", 0), ("parked", 2030), ("retried", 0),
         ("remains", 0), ("remains", 0), ("remains", 0), ("retried", 0),
     ]  # fmt: skip
@@ -855,7 +859,7 @@ def test_header_names_that_are_not_utf_8_have_an_outcome(
     )
     own = letter(2053, orders, b"fresh")
     own["headers"] = [*own["headers"], *odd]
-    told = [
+    details = [
         ("__dlq.errors.topic", work.encode()),
         ("__dlq.errors.partition", b"0"),
         ("__dlq.errors.group", b"workers"),
@@ -864,7 +868,7 @@ def test_header_names_that_are_not_utf_8_have_an_outcome(
     # The other client wants a key or a value.
     producer = Producer({"bootstrap.servers": jobs.bootstrap_servers})
     for number in range(2):
-        producer.produce(dlq, headers=[*told, ("__dlq.errors.offset", b"%d" % number)])
+        producer.produce(dlq, headers=[*details, ("__dlq.errors.offset", b"%d" % number)])
     assert producer.flush(PATIENCE) == 0
     table = f"WAIT(NO) RETRYINT(1)\nACTION(FWD) FWDQ('{orders}') HEADER(NO)\n"
     configuration = jobs.configure({dlq: table}, emitter=emitter)
@@ -908,7 +912,7 @@ def test_a_message_too_large_to_be_kept_waits_as_a_pointer_and_blocks_nothing(
     assert bodies(jobs.read(orders)) == [b"last"]
     outcomes = sorted(
         (outcome for outcome in jobs.outcomes(configuration) if outcome["origin"] == f"{dlq}:0:0"),
-        key=lambda one: int(one["attempt"]),
+        key=lambda outcome: int(outcome["attempt"]),
     )
     assert [outcome["result"] for outcome in outcomes] == ["parked", "remains"]
     for outcome in outcomes:
@@ -980,8 +984,8 @@ DATED = replace(ENVELOPE, parts={**ENVELOPE.parts, "origin.timestamp": "$.time"}
 def dated_envelope(record: OutputRecord, offset: int, now: int) -> OutputRecord:
     """A dead letter of ``DATED``."""
     letter = envelope(record, offset, now)
-    told = {**json.loads(letter.value or b""), "time": record.timestamp}
-    return letter._replace(value=json.dumps(told).encode())
+    failure = {**json.loads(letter.value or b""), "time": record.timestamp}
+    return letter._replace(value=json.dumps(failure).encode())
 
 
 def produce_record(producer: Producer, record: OutputRecord, topic: str) -> None:
@@ -1096,7 +1100,11 @@ def test_puts_of_old_dead_letters_are_not_deleted_unread(
             job.stop()
             (settings,) = cluster.settings_of([group], explicit_only=True).values()
         puts = {
-            name: [one for one in read_records(servers, name) if "redrive.id" in dict(one.headers)]
+            name: [
+                record
+                for record in read_records(servers, name)
+                if "redrive.id" in dict(record.headers)
+            ]
             for name in (*topics, "parking", group)
         }
         outcomes = map(json.loads, bodies(read_records(servers, configuration.outcomes_topic)))
@@ -1110,7 +1118,9 @@ def test_puts_of_old_dead_letters_are_not_deleted_unread(
         own = times[record.value]
         assert int(dict(record.headers).get("redrive.timestamp", record.timestamp)) == own, name
         assert record.timestamp >= now if name in stamped else record.timestamp == own, name
-    assert [one for one in retried if one["time"] < since[one["origin"]] + 1000 * delay] == []
+    assert [
+        outcome for outcome in retried if outcome["time"] < since[outcome["origin"]] + 1000 * delay
+    ] == []
 
 
 # -- an enrichment ---------------------------------------------------------------------------------
@@ -1389,13 +1399,13 @@ class Starter:
 
     def change(self, chance: random.Random, *chosen: tuple[str, int]) -> None:
         """Ends those that run, and starts the others, all at one moment."""
-        for one in chosen:
-            if self.runs(*one):
-                self.end(*one, chance.choice([signal.SIGKILL, signal.SIGTERM]))
+        for choice in chosen:
+            if self.runs(*choice):
+                self.end(*choice, chance.choice([signal.SIGKILL, signal.SIGTERM]))
             else:
-                self.start(*one)
-        for one in chosen:
-            eventually(partial(self.has_begun, *one), f"{one} has begun")
+                self.start(*choice)
+        for choice in chosen:
+            eventually(partial(self.has_begun, *choice), f"{choice} has begun")
 
     def count_refused(self) -> int:
         """Starts one instance of each application, and checks what a refused one says."""
@@ -1490,7 +1500,9 @@ def test_a_worker_that_stands_still_is_ended_and_its_batch_is_handled_once(
     process = start_process()
     try:
         eventually(lambda: is_put(100), "both lanes are handled", every=0.5)
-        stopped = next(it for it in processes_of(process.pid, "worker") if has_producer(it))
+        stopped = next(
+            worker for worker in processes_of(process.pid, "worker") if has_producer(worker)
+        )
         os.kill(stopped, signal.SIGSTOP)
         eventually(lambda: is_put(0) and "was ended" in log.read_text(), "it is ended", every=0.5)
         assert f"pid={stopped}" in log.read_text()
@@ -1572,7 +1584,7 @@ def test_a_program_that_drops_headers_has_its_rounds_and_no_more(
         "DIALECT(KAFKA) RETRYINT(1)\nACTION(RETRY) RETRY(4)\n"
         f"ACTION(FWD) FWDT('{dead}') HEADER(NO)\n"
     )
-    values = [f"{one.__name__} always {n}".encode() for one in DROPPING for n in range(5)]
+    values = [f"{scheme.__name__} always {n}".encode() for scheme in DROPPING for n in range(5)]
     configuration = jobs.configure({dlq: table}, schemes=(ENVELOPE, NAMELESS), emitter=emitter)
     running = jobs.start(configuration)
     jobs.produce(orders, [{"key": b"k", "value": value} for value in values])
@@ -1591,8 +1603,8 @@ def test_a_program_that_drops_headers_has_its_rounds_and_no_more(
     processing.result()
     assert Counter(jobs.values(dead)) == dict.fromkeys(values, 1)
     assert Counter(jobs.values(orders)) == dict.fromkeys(values, 1 + 4)
-    told = {message for job in (running, second) for message, _ in job.warnings}
-    assert "a program drops headers" in told
+    messages = {message for job in (running, second) for message, _ in job.warnings}
+    assert "a program drops headers" in messages
 
 
 # -- a store of the ledger that is away ------------------------------------------------------------

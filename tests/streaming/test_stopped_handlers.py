@@ -88,7 +88,7 @@ def test_topics_of_a_subscription_come_and_go_while_the_job_runs(
     jobs.admin.delete_topics([first])
     eventually(lambda: "does not exist yet" in str(job.notices), "the deleted one is waited for")
     known = read_topics(configuration.with_topics(jobs.admin.list_topics()))
-    (gone,) = [one for one in known if one.is_missing]
+    (gone,) = [topic for topic in known if topic.is_missing]
     assert gone.topic == first
     jobs.produce(later, [letter(2053, target, b"last")])
     job.wait_for_records(7)

@@ -149,9 +149,9 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     monkeypatch.setattr("redrive.operations.supervision.open_transactions", kafka.open_transactions)
     monkeypatch.setattr(supervision, "StatesFollower", lambda *_: kafka)
     job = configuration_of(tmp_path, "localhost:1", {}, stalled_after=60.0)
-    one = Watched(kafka, Supervisor(job, JobControl(), None))
-    one.supervisor.watch(start_of(HELD))
-    return one
+    watched = Watched(kafka, Supervisor(job, JobControl(), None))
+    watched.supervisor.watch(start_of(HELD))
+    return watched
 
 
 def start_of(lanes: tuple[HeldPartition, ...], *, only_replays: bool = False) -> Start:
@@ -226,7 +226,10 @@ def test_what_nobody_can_read_is_no_stall_at_any_moment(
 
     A report between two looks says the same.
     """
-    held = tuple(replace(one, release=3) if one.lane == REMAINING else one for one in HELD)
+    held = tuple(
+        replace(partition, release=3) if partition.lane == REMAINING else partition
+        for partition in HELD
+    )
     watched.supervisor.watch(start_of(held))
     watched.kafka.records[lane] = [0.0] * 10
     watched.kafka.committed_at[lane] = 10
@@ -242,24 +245,24 @@ def test_what_nobody_can_read_is_no_stall_at_any_moment(
 
 def test_an_open_transaction_is_told_after_a_minute_and_until_it_ends(watched: Watched) -> None:
     """With its id where the broker tells it; another one each few seconds is a producer at work."""
-    kafka, told = watched.kafka, Told()
-    watched.supervisor._control.add_observer(told)
+    kafka, observer = watched.kafka, Told()
+    watched.supervisor._control.add_observer(observer)
     for handled in range(30):
         kafka.records[LETTERS] = [0.0] * handled
         kafka.committed_at[LETTERS] = handled
         kafka.hidden[LETTERS] = 1
         watched.passes(5)
         watched.supervisor._report(kafka.now)
-    assert told.warnings == []
+    assert observer.warnings == []
     kafka.hidden[LETTERS] = 30
     kafka.transactions[LETTERS] = OpenTransaction("importer-1", kafka.now)
     seconds = 0
-    while not told.warnings and seconds < 600:
+    while not observer.warnings and seconds < 600:
         seconds += 5
         watched.passes(5)
         watched.supervisor._report(kafka.now)
     assert seconds <= 65
-    [(message, facts)] = told.warnings
+    [(message, facts)] = observer.warnings
     assert message.startswith("an open transaction hides records")
     assert (facts["lane"], facts["records"]) == (str(LETTERS), 30)
     assert "importer-1" in str(facts["hint"])
@@ -269,7 +272,7 @@ def test_an_open_transaction_is_told_after_a_minute_and_until_it_ends(watched: W
     kafka.hidden.clear()
     watched.passes(5)
     watched.supervisor._report(kafka.now)
-    assert told.notices == [("the open transaction has ended", {"lane": str(LETTERS)})]
+    assert observer.notices == [("the open transaction has ended", {"lane": str(LETTERS)})]
     assert watched.supervisor._hidden() == ()
 
 

@@ -50,7 +50,7 @@ _numbers = itertools.count(1)
 
 def connect(topic: str, error: str, **record: Any) -> dict[str, Any]:
     """A record that a sink of Kafka Connect could not write, an hour ago unless told else."""
-    told = {
+    failure = {
         "topic": topic,
         "partition": "1",
         "offset": "7",
@@ -61,7 +61,7 @@ def connect(topic: str, error: str, **record: Any) -> dict[str, Any]:
         "exception.class.name": "org.acme.WriteException",
         "exception.message": error,
     }
-    headers = [(f"__connect.errors.{name}", text.encode()) for name, text in told.items()]
+    headers = [(f"__connect.errors.{name}", text.encode()) for name, text in failure.items()]
     hour_ago = int(time.time() * 1000) - 3_600_000
     return {"headers": [("x", b"1"), *headers], "timestamp_ms": hour_ago, **record}
 
@@ -641,7 +641,9 @@ def test_what_fails_in_processing_has_its_rounds_and_no_more(jobs: Jobs) -> None
     values = [f"{name} {often}".encode() for name in names for often in ("always", "twice")]
     hour_ago = int(time.time() * 1000) - 3_600_000
     for topic in delays:
-        jobs.produce(topic, [{"key": b"k", "value": it, "timestamp_ms": hour_ago} for it in values])
+        jobs.produce(
+            topic, [{"key": b"k", "value": value, "timestamp_ms": hour_ago} for value in values]
+        )
     running = jobs.start(jobs.configure({dlq: table}))
     with failing_consumer(jobs.bootstrap_servers, dlq, *delays) as processing:
         running.wait_for_records(1)
@@ -677,7 +679,7 @@ def test_only_the_group_that_failed_sees_its_rounds(jobs: Jobs) -> None:
         f"TOPIC({orders}) ACTION(RETRY) TO(GROUP) RETRY(3)\n"
         f"TOPIC({orders}) ACTION(FWD) FWDT('{dead}')\n"
     )
-    groups = {one.__name__: group for one, group in GROUPS.items() if one in SCHEMES}
+    groups = {scheme.__name__: group for scheme, group in GROUPS.items() if scheme in SCHEMES}
     values = [f"{name} always".encode() for name in groups]
     jobs.produce(orders, [{"key": b"k", "value": value, "partition": 0} for value in values])
     theirs = [f"{orders}.{group}.retry" for group in sorted({*groups.values()})]
@@ -693,7 +695,7 @@ def test_only_the_group_that_failed_sees_its_rounds(jobs: Jobs) -> None:
     assert Counter(jobs.values(orders)) == dict.fromkeys(values, 1)
     assert Counter(jobs.values(dead)) == dict.fromkeys(values, 1)
     rounds = [record for topic in theirs for record in jobs.read(topic)]
-    assert {(it.topic, it.value) for it in rounds} == {
+    assert {(record.topic, record.value) for record in rounds} == {
         (f"{orders}.{group}.retry", f"{name} always".encode()) for name, group in groups.items()
     }
     outcomes = jobs.outcomes(configuration)
@@ -704,12 +706,12 @@ def test_only_the_group_that_failed_sees_its_rounds(jobs: Jobs) -> None:
         for outcome in outcomes
         if outcome["result"] == "parked" and outcome["reason"]
     )
-    assert put == Counter(own.read_own(it.headers).identity for it in rounds)
+    assert put == Counter(own.read_own(record.headers).identity for record in rounds)
     assert put + failed == dict.fromkeys(put, 3)
-    assert {(it.partition, it.key) for it in rounds} == {(0, b"k")}
+    assert {(record.partition, record.key) for record in rounds} == {(0, b"k")}
     made = [topic for topic in jobs.admin.list_topics() if topic.startswith(f"{orders}.")]
     assert sorted(made) == theirs
-    assert {len(it["partitions"]) for it in jobs.admin.describe_topics(theirs)} == {3}
+    assert {len(topic["partitions"]) for topic in jobs.admin.describe_topics(theirs)} == {3}
 
 
 def with_breaker(configuration: JobConfiguration, failures: int) -> JobConfiguration:
@@ -746,9 +748,9 @@ def test_while_a_target_is_away_its_retries_wait_and_use_up_no_attempt(
     eventually(lambda: len(closed()) >= len(opened()) or running.error, "each breaker closed")
     running.stop()
     placed = jobs.read(target)
-    assert Counter(it.value for it in placed) == {b"%d" % n: 1 for n in range(letters)}
-    rounds = [own.read_own(it.headers).rounds for it in placed]
-    assert {one and one.by_rule for one in rounds} == {((0, 1),)}
+    assert Counter(record.value for record in placed) == {b"%d" % n: 1 for n in range(letters)}
+    rounds = [own.read_own(record.headers).rounds for record in placed]
+    assert {round_ and round_.by_rule for round_ in rounds} == {((0, 1),)}
     outcomes = jobs.outcomes(configuration)
     assert Counter(outcome["result"] for outcome in outcomes)["retried"] == letters
     assert {outcome["reason"] for outcome in outcomes} == {0}
@@ -784,9 +786,9 @@ def test_while_all_rounds_of_a_group_fail_only_probes_go(jobs: Jobs) -> None:
     processing.result()
     assert jobs.read(dead) == []
     counted: Counter[bytes] = Counter()
-    for it in jobs.read(orders):
-        rounds = own.read_own(it.headers).rounds
+    for record in jobs.read(orders):
+        rounds = own.read_own(record.headers).rounds
         if rounds is not None:
-            counted[it.value] = max(counted[it.value], sum(n for _, n in rounds.by_rule))
+            counted[record.value] = max(counted[record.value], sum(n for _, n in rounds.by_rule))
     assert set(counted) == set(values)
     assert max(counted.values()) <= 3

@@ -56,7 +56,7 @@ def test_a_job_that_is_started_before_its_broker_handles_what_comes(
 
     with EmbeddedBroker(tmp_path / "broker", port=port) as broker:
         admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-        admin.create_topics([NewTopic(one, 1, 1) for one in ("orders.dlq", "orders")])
+        admin.create_topics([NewTopic(name, 1, 1) for name in ("orders.dlq", "orders")])
         admin.close()
         send_records(broker.bootstrap_servers, "orders.dlq", [{"value": b"early"}])
         job.says("handling the dead letters of orders.dlq")

@@ -76,8 +76,8 @@ def test_what_was_emitted_comes_back_as_it_was(emitted: Emitted) -> None:
 
 def again(result: TaskResult) -> TaskResult:
     """A result on its way from a worker to the driver."""
-    found: TaskResult = pickle.loads(pickle.dumps(result))  # noqa: S301 - made here
-    return found
+    restored: TaskResult = pickle.loads(pickle.dumps(result))  # noqa: S301 - made here
+    return restored
 
 
 @pytest.mark.parametrize("fault", [TransientFault, FatalFault, SupersededFault, FencedFault])
@@ -123,7 +123,7 @@ def test_a_worker_keeps_its_producer_where_only_tables_changed(
     monkeypatch.setattr("redrive.streaming.workers._emissions", {})
     monkeypatch.setattr("redrive.streaming.workers.log_to_standard_error", lambda _level: None)
     orders = [SimpleNamespace(run=run, tables=tables) for run, tables in ((1, "a"), (1, "b"))]
-    first, again, changed = (_emission(pickle.dumps(orders[one])) for one in (0, 0, 1))
+    first, again, changed = (_emission(pickle.dumps(orders[number])) for number in (0, 0, 1))
     assert first is again is changed
     assert first.orders == orders  # type: ignore[attr-defined]  # the one above
     other = _emission(pickle.dumps(SimpleNamespace(run=2)))
@@ -136,8 +136,8 @@ def task_result(rows: int = 2) -> TaskResult:
     batch = pa.RecordBatch.from_pydict({"value": [b"x"] * rows})
     (told,) = emit_task(b"", 5, NO_STATE, [batch])
     (data,) = told.column("result").to_pylist()
-    found: TaskResult = pickle.loads(data)  # noqa: S301 - made here
-    return found
+    restored: TaskResult = pickle.loads(data)  # noqa: S301 - made here
+    return restored
 
 
 def test_a_task_tells_its_fault_as_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,9 +166,9 @@ def children() -> Iterator[list[subprocess.Popen[bytes]]]:
     command = [sys.executable, "-c", code, "pyspark.daemon"]
     started = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(2)]
     yield started
-    for one in started:
-        one.kill()
-        one.communicate()
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def test_only_a_worker_that_stands_still_is_ended(children: list[subprocess.Popen[bytes]]) -> None:

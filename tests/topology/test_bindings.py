@@ -69,10 +69,10 @@ def test_a_mistake_is_found_in_its_place(text: str, code: str, line: int, column
     """One finding, located; and no bindings, so that nothing is half applied."""
     result = read_bindings(text, "b.yaml")
     assert result.bindings is None
-    found = [
+    problems = [
         (diagnostic.code, diagnostic.line, diagnostic.column) for diagnostic in result.diagnostics
     ]
-    assert (code, line, column) in found
+    assert (code, line, column) in problems
     assert all(diagnostic.file == "b.yaml" for diagnostic in result.diagnostics)
 
 

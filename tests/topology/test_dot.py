@@ -41,7 +41,9 @@ managers = st.builds(
 )
 overviews = st.builds(
     Overview,
-    queue_managers=st.lists(managers, max_size=6, unique_by=lambda one: one.name).map(tuple),
+    queue_managers=st.lists(managers, max_size=6, unique_by=lambda manager: manager.name).map(
+        tuple
+    ),
     clusters=st.just(
         tuple(ClusterOverview(name=name, queue_managers=(), queues=()) for name in CLUSTERS)
     ),

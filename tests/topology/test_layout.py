@@ -21,9 +21,9 @@ DEFINE CHANNEL(TO.2) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('b')
 def topics() -> dict[str, QueueTopic]:
     """Those of two managers."""
     files = [SourceText("QM1.mqsc", SENDER), SourceText("QM2.mqsc", RECEIVER)]
-    found = read_topology(files).topology
-    assert found is not None
-    return {topic.topic: topic for topic in topics_of(found)}
+    topology = read_topology(files).topology
+    assert topology is not None
+    return {topic.topic: topic for topic in topics_of(topology)}
 
 
 def test_a_transmission_queue_with_get_disabled_has_a_channel_that_does_not_run() -> None:

@@ -77,7 +77,10 @@ def managers(draw: st.DrawFn, name: str = "QM1") -> QueueManager:
     group = QueueSharingGroup(name="SQ1", members=(name, *draw(st.sampled_from([(), ("QM2",)]))))
     shared: dict[str, Any] = {
         "queue_sharing_group": group,
-        "shared_queues": {one: mq.LocalQueue(name=one) for one in draw(st.sets(NAMES, max_size=2))},
+        "shared_queues": {
+            name_of_queue: mq.LocalQueue(name=name_of_queue)
+            for name_of_queue in draw(st.sets(NAMES, max_size=2))
+        },
     }
     attributes = mq.QueueManagerAttributes(
         name=name,
@@ -85,7 +88,9 @@ def managers(draw: st.DrawFn, name: str = "QM1") -> QueueManager:
         cluster_use=draw(st.sampled_from([mq.UseQueue.LOCAL, mq.UseQueue.ANY])),
         intra_group_queuing=draw(st.booleans()),
     )
-    away = st.lists(INSTANCE.filter(lambda one: one.route.queue_manager != name), max_size=5)
+    away = st.lists(
+        INSTANCE.filter(lambda instance: instance.route.queue_manager != name), max_size=5
+    )
     return QueueManager(
         attributes=attributes,
         queues={queue.name: queue for queue in draw(st.lists(QUEUE, min_size=3, max_size=9))},

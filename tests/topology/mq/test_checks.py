@@ -153,9 +153,9 @@ def test_an_alias_loop_is_found_at_both_aliases() -> None:
 
 def test_names_that_circulate_between_managers_are_found() -> None:
     """A queue manager alias at each end sends the name back."""
-    one = OK + "DEF QR(FAR) RQMNAME(FAR) XMITQ(QM2)\n"
+    script = OK + "DEF QR(FAR) RQMNAME(FAR) XMITQ(QM2)\n"
     two = PEER + "DEF QR(FAR) RQMNAME(FAR) XMITQ(QM1)\n"
-    assert found(one, two) == [("ROUTE_LOOP", "QM1.mqsc", 9), ("ROUTE_LOOP", "QM2.mqsc", 5)]
+    assert found(script, two) == [("ROUTE_LOOP", "QM1.mqsc", 9), ("ROUTE_LOOP", "QM2.mqsc", 5)]
 
 
 def test_a_manager_that_nobody_reaches_is_found() -> None:

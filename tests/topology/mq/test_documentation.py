@@ -17,7 +17,7 @@ TEXT = (DOCS / "resolution.md").read_text(encoding="utf-8")
 MIGRATING = (DOCS / "migrating-from-mq.md").read_text(encoding="utf-8")
 _EXAMPLE = re.compile(r"```console\n\$ redrive (.*?)\n(.*?)```", re.DOTALL)
 EXAMPLES = _EXAMPLE.findall(TEXT)
-PAGES = [(page, *one) for page in (TEXT, MIGRATING) for one in _EXAMPLE.findall(page)]
+PAGES = [(page, *example) for page in (TEXT, MIGRATING) for example in _EXAMPLE.findall(page)]
 PROGRAMS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
@@ -70,7 +70,7 @@ def test_the_readings_name_code_that_exists() -> None:
 def test_every_attribute_has_a_line() -> None:
     """Honoured, recorded or ignored: the page tells it of whatever a script may say."""
     section = TEXT.split("## Attributes")[1].split("\n## ")[0]
-    told = set(re.findall(r"[A-Z][A-Z0-9]{2,}", section))
+    keywords = set(re.findall(r"[A-Z][A-Z0-9]{2,}", section))
     known = {word for words in ATTRIBUTES.values() for word in words}
     known.update(word for words in RECORDED.values() for word in words)
-    assert sorted(known - told - OPTIONS) == []
+    assert sorted(known - keywords - OPTIONS) == []

@@ -51,8 +51,10 @@ def test_a_put_at_a_member_reaches_the_topic_of_the_group(
     known: Network, at: str, names: tuple[str, str], expected: str
 ) -> None:
     """One for a shared queue, whichever member it is put at."""
-    found = MqResolver(known, at).resolve(queue_manager=names[0], queue=names[1])
-    assert (str(found.reason) if isinstance(found, Refusal) else found.topic) == expected
+    resolution = MqResolver(known, at).resolve(queue_manager=names[0], queue=names[1])
+    assert (
+        str(resolution.reason) if isinstance(resolution, Refusal) else resolution.topic
+    ) == expected
 
 
 def test_a_shared_queue_has_one_topic_and_each_pair_of_members_a_way() -> None:
@@ -72,15 +74,15 @@ def test_bindings_name_the_group_of_a_shared_queue() -> None:
 
     group = bound("SQ1")
     assert not [*check_together(Topology(mq=MEMBERS, bindings=group))]
-    found = MqResolver(MEMBERS, "QM2", bindings=group).resolve(queue_manager="", queue="IN")
-    assert not isinstance(found, Refusal)
-    assert (found.topic, found.limits.consumer_group) == ("orders", "billing")
+    resolution = MqResolver(MEMBERS, "QM2", bindings=group).resolve(queue_manager="", queue="IN")
+    assert not isinstance(resolution, Refusal)
+    assert (resolution.topic, resolution.limits.consumer_group) == ("orders", "billing")
 
 
 def test_a_shared_queue_is_disabled_for_all_members() -> None:
     for known in (MEMBERS.with_put_enabled({(name, "IN"): False}) for name in ("QM1", "QM2")):
         shared = [manager.shared_queues["IN"] for manager in known.queue_managers.values()]
-        assert [one.put_enabled for one in shared] == [False, False]
+        assert [queue.put_enabled for queue in shared] == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,6 @@ def test_the_most_specific_pattern_of_channel_names_has_the_message(
     receiver = "DEF CHL(TO.QM2) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('b')\nDEF QL(Q) CLUSTER(C)"
     sender = "DEF CHL(TO.QM1) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('a')\n"
     known = network(f"{sender}{queues}", receiver)
-    found = MqResolver(known, "QM1").resolve(queue_manager="", queue="Q")
-    assert not isinstance(found, Refusal)
-    assert found.topic == f"QM1--{expected}--redrive-to-QM2"
+    resolution = MqResolver(known, "QM1").resolve(queue_manager="", queue="Q")
+    assert not isinstance(resolution, Refusal)
+    assert resolution.topic == f"QM1--{expected}--redrive-to-QM2"

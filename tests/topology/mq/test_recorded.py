@@ -31,7 +31,7 @@ def refusals(*commands: str) -> dict[str, str]:
 
 def channel(kind: mq.ChannelType, given: str = "") -> str:
     """The definition of a channel, whose attributes are each given once."""
-    needed = [one for one in NEEDED.get(kind, "").split() if one[:4] != given[:4]]
+    needed = [keyword for keyword in NEEDED.get(kind, "").split() if keyword[:4] != given[:4]]
     return f"DEFINE CHANNEL(A) CHLTYPE({kind}) REPLACE {' '.join(needed)} {given}"
 
 

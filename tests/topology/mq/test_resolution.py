@@ -544,8 +544,8 @@ def test_only_so_many_channels_are_used() -> None:
 def test_steps_tell_names_and_place() -> None:
     """Each step has the manager, the definition with its line, and the names around it."""
     resolution = opened("DEF QA(A) TARGET(R)", "DEF QR(R) RNAME(Q) RQMNAME(QM2)", XMIT, queue="A")
-    told = [(str(step.definition), str(step.before), str(step.after)) for step in resolution.steps]
-    assert told == [
+    steps = [(str(step.definition), str(step.before), str(step.after)) for step in resolution.steps]
+    assert steps == [
         ("QALIAS(A)", "A", "R"),
         ("QREMOTE(R)", "R", "Q@QM2"),
         ("QLOCAL(QM2)", "Q@QM2", "Q@QM2"),

@@ -84,8 +84,10 @@ def networks(draw: st.DrawFn) -> mqe.Network:
 
 def sound_networks() -> st.SearchStrategy[mqe.Network]:
     """Networks of three managers that a job starts with."""
-    found = networks().map(_with_names_once)
-    return found.filter(lambda it: all(one.severity != "error" for one in check_network(it)))
+    drawn = networks().map(_with_names_once)
+    return drawn.filter(
+        lambda network: all(finding.severity != "error" for finding in check_network(network))
+    )
 
 
 def _with_names_once(network: mqe.Network) -> mqe.Network:
@@ -130,7 +132,9 @@ _names = st.lists(_name, max_size=3, unique=True).map(tuple)
 
 
 def _several(definitions: st.SearchStrategy[_D]) -> st.SearchStrategy[tuple[_D, ...]]:
-    return st.lists(definitions, max_size=3, unique_by=lambda one: one.name).map(tuple)
+    return st.lists(definitions, max_size=3, unique_by=lambda definition: definition.name).map(
+        tuple
+    )
 
 
 _local = st.builds(

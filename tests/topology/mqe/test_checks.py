@@ -16,7 +16,7 @@ _, *FINDINGS = Path(__file__).with_name("findings.txt").read_text("utf-8").strip
 
 def codes(text: str) -> list[str]:
     """Severity and code of every finding, in order."""
-    return [f"{one.severity} {one.code}" for one in check_network(network_of(text))]
+    return [f"{finding.severity} {finding.code}" for finding in check_network(network_of(text))]
 
 
 def test_a_sound_network_has_no_findings() -> None:
@@ -55,9 +55,9 @@ def test_names_are_checked_without_any_text() -> None:
     assert check_network(network) == ()
     bad = network.queue_managers[0].queues[0]
     manager = QueueManager(name="", queues=(bad,))
-    assert [one.code for one in check_network(type(network)(queue_managers=(manager,)))] == [
-        "BAD_NAME"
-    ]
+    assert [
+        finding.code for finding in check_network(type(network)(queue_managers=(manager,)))
+    ] == ["BAD_NAME"]
 
 
 def test_every_finding_says_what_to_do() -> None:

@@ -16,12 +16,12 @@ EXAMPLES = re.findall(r"^```resolution\n(.*?)^```", PAGE, re.MULTILINE | re.DOTA
 
 
 @pytest.mark.parametrize(
-    "example", EXAMPLES, ids=[one.split("\nput ")[1].split()[0] for one in EXAMPLES]
+    "example", EXAMPLES, ids=[example.split("\nput ")[1].split()[0] for example in EXAMPLES]
 )
 def test_an_example_of_the_page_is_what_happens(example: str) -> None:
     """Steps and end of each example, word for word."""
-    told, taken = told_and_taken(example)
-    assert taken == told
+    expected, taken = told_and_taken(example)
+    assert taken == expected
 
 
 def test_the_page_has_an_example_for_every_step() -> None:

@@ -61,13 +61,13 @@ queue_managers:
 def errors(text: str | bytes) -> list[tuple[str, int, int]]:
     """Code, line and column of every error of a text that gives no network."""
     result = read_network(text, "net.yaml")
-    found = [
+    problems = [
         (finding.code, finding.line, finding.column)
         for finding in result.diagnostics
         if finding.severity == "error"
     ]
-    assert (result.network is None) is bool(found)
-    return found
+    assert (result.network is None) is bool(problems)
+    return problems
 
 
 def test_every_object_and_attribute_is_read_and_written() -> None:
@@ -95,10 +95,10 @@ def test_a_network_is_read_exactly_when_its_check_finds_no_error(network: Networ
     codes = [finding.code for finding in check_network(network) if finding.severity == "error"]
     assert result.network == (None if codes else network)
     if codes:
-        found = [
+        problems = [
             diagnostic.code for diagnostic in result.diagnostics if diagnostic.severity == "error"
         ]
-        assert sorted(found) == sorted(codes)
+        assert sorted(problems) == sorted(codes)
 
 
 def test_a_definition_knows_where_it_was_read() -> None:

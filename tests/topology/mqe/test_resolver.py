@@ -178,7 +178,7 @@ def test_a_definition_lasts_even_if_the_put_that_made_it_fails() -> None:
     topology = ("QM: CONN(Far)", "Far: LQ(Q) MAXCOUNT(0)")
     resolution = put(topology, "QM", "Q@Far")
     assert failure(resolution) is Failure.QUEUE_FULL
-    assert [one.names for one in resolution.discovered] == [names("Q@Far")]
+    assert [definition.names for definition in resolution.discovered] == [names("Q@Far")]
 
 
 # Push, transmission and pull

@@ -52,7 +52,7 @@ def _wrong_steps(steps: list[str]) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("vector", VECTORS, ids=[vector["id"] for vector in VECTORS])
 def test_any_change_of_a_fact_is_noticed(vector: dict[str, Any]) -> None:
     """No damaged vector passes, so every fact of the good one has been compared."""
-    unnoticed = [one["expect"] for one in damaged(vector) if check_vector(one) == []]
+    unnoticed = [changed["expect"] for changed in damaged(vector) if check_vector(changed) == []]
     assert unnoticed == []
 
 

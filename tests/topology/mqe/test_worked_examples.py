@@ -15,17 +15,21 @@ from redrive.topology.mqe.resolver import MqeResolver
 from redrive.topology.names import Names
 
 EXAMPLES = dict(
-    one.split("\n", 1)
+    example.split("\n", 1)
     for name in ("worked_examples.txt", "procedure.txt")
-    for one in Path(__file__).with_name(name).read_text("utf-8").removeprefix("# ").split("\n# ")
+    for example in Path(__file__)
+    .with_name(name)
+    .read_text("utf-8")
+    .removeprefix("# ")
+    .split("\n# ")
 )
 
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_worked_example(example: str) -> None:
     """The put goes the way that the example describes, step by step."""
-    told, taken = told_and_taken(example)
-    assert taken == told
+    expected, taken = told_and_taken(example)
+    assert taken == expected
 
 
 @pytest.mark.parametrize("server", ["SERVER23QM", "SERVER24QM"])
@@ -49,4 +53,4 @@ def test_e15_traffic_follows_an_alias_that_is_moved_to_another_connection(server
     ]
     names = Names(queue="SERVICEXQ", queue_manager=server)
     assert str(resolution.end) == str(names)
-    assert [one.names for one in resolution.discovered] == [names]
+    assert [definition.names for definition in resolution.discovered] == [names]

@@ -29,7 +29,7 @@ def network_text(network: Network) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(member) for member in value]
     if not is_dataclass(value):
         return getattr(value, "value", value)
     return {

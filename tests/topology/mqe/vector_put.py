@@ -39,10 +39,12 @@ def check_vector(vector: Mapping[str, Any]) -> list[str]:
         return [f"put fields {sorted(unknown)} are not known"]
     counts = _field(put, _LENGTH) is None
     topology = read_topology(vector["topology"], maxmsg_counts=counts)
-    errors = [one for one in check_network(topology.network) if one.severity is Severity.ERROR]
+    errors = [
+        finding for finding in check_network(topology.network) if finding.severity is Severity.ERROR
+    ]
     wanted = str(expect.get("error") or "")
     if wanted.startswith("config"):
-        return [one for one in (config_error_differs(wanted, errors),) if one]
+        return [problem for problem in (config_error_differs(wanted, errors),) if problem]
     if errors:
         return [f"the network has errors: {[error.message for error in errors]}"]
     return differences(expect, carry_out(topology, put))
@@ -83,7 +85,7 @@ def told_and_taken(example: str) -> tuple[list[str], list[str]]:
     ``length 5 then push``, the steps, and ``=> `` with the end and why the message waits there.
     """
     topology, _, rest = example.partition("put ")
-    put, *told = rest.splitlines()
+    put, *lines = rest.splitlines()
     match = _EXAMPLE.fullmatch(put)
     assert match is not None, put
     queue, queue_manager, at, length, then = match.groups()
@@ -94,7 +96,7 @@ def told_and_taken(example: str) -> tuple[list[str], list[str]]:
     end = f"=> {resolution.end}"
     if isinstance(resolution.end, Stored) and resolution.end.undeliverable:
         end += f": {resolution.end.undeliverable}"
-    return told, [*(f"  {step}" for step in resolution.steps), end]
+    return lines, [*(f"  {step}" for step in resolution.steps), end]
 
 
 def _field(put: Mapping[str, Any], name: re.Pattern[str]) -> Any:

@@ -89,8 +89,8 @@ def steps_differ(expected: Sequence[str], resolution: Resolution) -> str:
 
 def _same_steps(expected: Sequence[str], taken: Sequence[str]) -> bool:
     return len(expected) == len(taken) and all(
-        step_words(one) == step_words(other) and modes(one) <= modes(other)
-        for one, other in zip(expected, taken, strict=True)
+        step_words(wanted) == step_words(other) and modes(wanted) <= modes(other)
+        for wanted, other in zip(expected, taken, strict=True)
     )
 
 
@@ -160,29 +160,32 @@ def _meant(text: str, meanings: Sequence[tuple[str, Any]], otherwise: Any) -> An
 def differences(expect: Mapping[str, Any], resolution: Resolution) -> list[str]:
     """Everything in which a resolution differs from an expectation without ``config`` errors."""
     known = {"steps", "final", "stored", "error", "put", "created", "undeliverable", "note"}
-    found = [f"expectation {key!r} is not known" for key in expect.keys() - known]
+    problems = [f"expectation {key!r} is not known" for key in expect.keys() - known]
     if "steps" in expect:
-        found.append(steps_differ(expect["steps"], resolution))
+        problems.append(steps_differ(expect["steps"], resolution))
     if expect.get("final") is not None:
-        found.append(final_differs(expect["final"], resolution))
+        problems.append(final_differs(expect["final"], resolution))
     if "stored" in expect:
-        found.append(stored_differs(expect["stored"], resolution))
+        problems.append(stored_differs(expect["stored"], resolution))
     if expect.get("error") is not None:
-        found.append(error_differs(expect["error"], resolution))
+        problems.append(error_differs(expect["error"], resolution))
     elif isinstance(resolution.end, Failed):
-        found.append(f"no error expected, got {resolution.end!r}")
+        problems.append(f"no error expected, got {resolution.end!r}")
     if "put" in expect and resolution.accepted != (str(expect["put"]).lower() in _ACCEPTED):
-        found.append(f"expected put {expect['put']}, accepted is {resolution.accepted}")
+        problems.append(f"expected put {expect['put']}, accepted is {resolution.accepted}")
     if "created" in expect:
-        found.append(_created_differs(expect["created"], resolution))
+        problems.append(_created_differs(expect["created"], resolution))
     if "undeliverable" in expect and bool(expect["undeliverable"]) != bool(failure_of(resolution)):
-        found.append(f"expected undeliverable {expect['undeliverable']}, got {resolution.end!r}")
-    return [difference for difference in found if difference]
+        problems.append(f"expected undeliverable {expect['undeliverable']}, got {resolution.end!r}")
+    return [difference for difference in problems if difference]
 
 
 def _created_differs(expected: Any, resolution: Resolution) -> str:
     wanted = [expected] if isinstance(expected, str) else list(expected or ())
-    created = [f"RQD {one.names} {one.definition.mode}" for one in resolution.discovered]
+    created = [
+        f"RQD {definition.names} {definition.definition.mode}"
+        for definition in resolution.discovered
+    ]
     same = len(wanted) == len(created) and all(
         text.split()[:2] == made.split()[:2] and modes(text) <= modes(made)
         for text, made in zip(wanted, created, strict=True)
