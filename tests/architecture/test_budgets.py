@@ -10,14 +10,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-LINES = {"src": 73100, "tests": 63900, "docs": 6720}
+LINES = {"src": 72950, "tests": 64650, "docs": 6710}
 """Lines of Python, and of pages in docs: 55,000, 46,000 and 6,000 are the goal."""
-FILES = 370
+FILES = 322
 """Modules of the source: fewer than 300 are the goal."""
-LINES_OF_A_ROOM = 9030
+LINES_OF_A_ROOM = 8380
 """Lines of the largest package of the source: 9,000 are the goal."""
 LINES_OF_A_MODULE = 800
-VAGUE_NAMES = 1350
+VAGUE_NAMES = 44
 """Bindings of names that don't say what they hold: fewer than 100 are the goal."""
 SHARED_CLASS_NAMES = 52
 """Names that several classes of the source have: 15 are the goal."""
