@@ -229,7 +229,7 @@ def test_a_curve_has_a_bar_for_each_number_but_0() -> None:
 
 
 @given(
-    found=st.fixed_dictionaries(
+    filters=st.fixed_dictionaries(
         {},
         optional={
             "status": st.sampled_from([state.value for state in State]),
