@@ -46,7 +46,9 @@ def plain_text(data: bytes, besides: str = "\t\r\n") -> str | None:
         text = data.decode()
     except UnicodeDecodeError:
         return None
-    return text if all(one.isprintable() or one in besides for one in text) else None
+    return (
+        text if all(character.isprintable() or character in besides for character in text) else None
+    )
 
 
 def counted(count: int, noun: str) -> str:

@@ -89,9 +89,9 @@ def test_ages_of_several_slices_add_up(slices: list[list[int]]) -> None:
     """Noted together or apart."""
     together, apart = Ages(), Ages()
     for times in slices:
-        one = Ages()
-        for ages in (together, one):
+        first = Ages()
+        for ages in (together, first):
             ages.note(part(SourceKind.DEAD_LETTERS, times), 0, NOW)
-        apart.add(one)
+        apart.add(first)
     assert apart.ages["dlq"].counts == together.ages["dlq"].counts
     assert apart.ages["dlq"].total == pytest.approx(together.ages["dlq"].total)

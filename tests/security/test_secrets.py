@@ -187,7 +187,11 @@ def test_spark_hides_every_option_that_holds_a_secret(secure: SecureBroker) -> N
     ]
     for connection in connections:
         options = {name: value.encode() for name, value in connection.java().items()}
-        secret = [name for name, value in options.items() if any(one in value for one in SECRETS)]
+        secret = [
+            name
+            for name, value in options.items()
+            if any(secret_value in value for secret_value in SECRETS)
+        ]
         assert secret
         assert all(re.search(session._SETTINGS["spark.redaction.regex"], name) for name in secret)
 

@@ -110,12 +110,14 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -
     assert numbers == list(range(18))
     outcomes = jobs.outcomes(configuration)
     replayed = [outcome for outcome in outcomes if "replay" in outcome]
-    assert {(one["operator"], one["purpose"]) for one in replayed} == {("ann", "a test")}
-    results = Counter(one["result"] for one in replayed)
+    assert {(outcome["operator"], outcome["purpose"]) for outcome in replayed} == {
+        ("ann", "a test")
+    }
+    results = Counter(outcome["result"] for outcome in replayed)
     assert results["retried"] + results["forwarded"] == 18
     assert results["discarded"] == 2
     every = statuses(configuration, Cluster(configuration.connection))
-    assert len(replayed) == sum(one.replay.instructed for one in every)
+    assert len(replayed) == sum(progress.replay.instructed for progress in every)
     assert results["skipped"] == len(replayed) - 20, "the overlap"
     live = {
         record.key: record.value

@@ -758,7 +758,7 @@ def test_what_was_large_enough_to_be_compressed_is_put_back_compressed(jobs: Job
 
     assert values(orders) == [body, b"small"]
     rows = map(json.loads, values(configuration.outcomes_topic))
-    outcomes = sorted(rows, key=lambda one: one["offset"])
+    outcomes = sorted(rows, key=lambda row: row["offset"])
     assert [outcome["reason"] for outcome in outcomes] == [0, 2030, 2030, 0, 0, 0]
     assert [outcome["size"] > 5_000_000 for outcome in outcomes] == [True] * 3 + [False] * 3
     assert "MSG_SIZE_TOO_LARGE" in outcomes[1]["detail"]
@@ -1001,7 +1001,9 @@ def produce_record(producer: Producer, record: OutputRecord, topic: str) -> None
 
 AGES = {"days": TWELVE_DAYS, "minutes": 600_000}
 """Milliseconds from a record to its dead letter; topics of either age have its name."""
-DAY, WEEK, EVER = ({"retention.ms": f"{one}"} for one in (86_400_000, 604_800_000, -1))
+DAY, WEEK, EVER = (
+    {"retention.ms": f"{milliseconds}"} for milliseconds in (86_400_000, 604_800_000, -1)
+)
 KEEPING = {
     "day": DAY,
     "week": WEEK,
@@ -1114,7 +1116,7 @@ def test_puts_of_old_dead_letters_are_not_deleted_unread(
     ends = {"orders.days": 0, "parking": 9, group: 3}
     assert counts == dict.fromkeys(topics, 3 * len(PROGRAMS)) | ends
     stamped = {"day.days", "week.days", "both.days", "append.days", "append.minutes", *ends}
-    for name, record in ((name, one) for name, records in puts.items() for one in records):
+    for name, record in ((name, placed) for name, records in puts.items() for placed in records):
         own = times[record.value]
         assert int(dict(record.headers).get("redrive.timestamp", record.timestamp)) == own, name
         assert record.timestamp >= now if name in stamped else record.timestamp == own, name

@@ -78,7 +78,12 @@ class Kafka:
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {
             lane: next(
-                (at for at, one in enumerate(self.records.get(lane, [])) if one * 1000 >= since), -1
+                (
+                    at
+                    for at, second in enumerate(self.records.get(lane, []))
+                    if second * 1000 >= since
+                ),
+                -1,
             )
             for lane, since in times.items()
         }

@@ -195,9 +195,9 @@ def _tls(section: Section[Any]) -> dict[str, str]:
     certificate = _existing_file(section, "ssl_certificate_file")
     key = _existing_file(section, "ssl_key_file")
     needed = {"ssl_certificate_file": "ssl_key_file", "ssl_key_file": "ssl_certificate_file"}
-    for one, other in needed.items():
-        if section.has(one) and not section.has(other):
-            section.missing(other, "a certificate and its key belong together")
+    for given, required in needed.items():
+        if section.has(given) and not section.has(required):
+            section.missing(required, "a certificate and its key belong together")
     password = ""
     if section.has("ssl_key_password") or section.has("ssl_key_password_file"):
         password = read_secret(section, "ssl_key_password", "")
