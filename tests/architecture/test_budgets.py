@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-LINES = {"src": 72950, "tests": 64650, "docs": 6710}
+LINES = {"src": 72950, "tests": 63120, "docs": 6710}
 """Lines of Python, and of pages in docs: 55,000, 46,000 and 6,000 are the goal."""
 FILES = 322
 """Modules of the source: fewer than 300 are the goal."""
@@ -39,7 +39,6 @@ def _nodes(folder: str) -> Iterator[tuple[Path, ast.AST]]:
 
 
 def test_there_is_no_more_to_read_than_before() -> None:
-    """Lines of source, of tests and of pages."""
     endings = {"src": "py", "tests": "py", "docs": "md"}
     lines = {folder: sum(map(_lines, _files(folder, ending))) for folder, ending in endings.items()}
     assert all(lines[folder] <= limit for folder, limit in LINES.items()), lines
@@ -47,7 +46,6 @@ def test_there_is_no_more_to_read_than_before() -> None:
 
 
 def test_each_room_can_be_read_in_a_day() -> None:
-    """No package is larger than the largest one was, and no module."""
     source = ROOT / "src" / "redrive"
     rooms = groupby(_files("src", "py"), lambda path: path.relative_to(source).parts[0])
     lines = {room: sum(map(_lines, paths)) for room, paths in rooms}
@@ -56,7 +54,6 @@ def test_each_room_can_be_read_in_a_day() -> None:
 
 
 def test_names_say_what_they_hold() -> None:
-    """Variables and parameters have the noun of what they hold."""
     vague = Counter(
         str(path.relative_to(ROOT))
         for folder in ("src", "tests")
@@ -68,7 +65,6 @@ def test_names_say_what_they_hold() -> None:
 
 
 def test_a_class_name_means_one_thing() -> None:
-    """Classes that are exported or not: a reader who looks for a name reads one of them."""
     names = Counter(node.name for _, node in _nodes("src") if isinstance(node, ast.ClassDef))
     shared = sorted(name for name, count in names.items() if count > 1)
     assert len(shared) <= SHARED_CLASS_NAMES, shared

@@ -163,7 +163,6 @@ PARTS = {part for part, _, _ in _modules()}
 
 @pytest.mark.parametrize("part", sorted(ALLOWED))
 def test_a_part_imports_only_what_is_below_it(part: str) -> None:
-    """The table above is the whole truth for the parts named in it."""
     allowed = ALLOWED[part] | {part}
     if part not in BELOW_EVERYTHING:
         allowed |= BELOW_EVERYTHING
@@ -177,7 +176,6 @@ def test_a_part_imports_only_what_is_below_it(part: str) -> None:
 
 @pytest.mark.parametrize("part", sorted(FORBIDDEN))
 def test_a_part_does_without_clients(part: str) -> None:
-    """Pure parts know nothing of Spark or of a Kafka client; the protocol knows no Spark."""
     wrong = [
         where for source, target, where in _arrows() if source == part and target in FORBIDDEN[part]
     ]
@@ -198,7 +196,6 @@ def test_kafka_clients_have_one_importer() -> None:
 
 
 def test_parts_do_not_import_each_other_in_a_circle() -> None:
-    """The parts can be listed so that each imports only earlier ones."""
     graph: dict[str, set[str]] = {}
     for source, target, _ in _arrows():
         if target in PARTS and target != source:
@@ -249,7 +246,6 @@ DECIDING = {"select_rule", "attempts_left", "check_limits", "Matcher"}
 
 
 def test_only_the_engine_decides() -> None:
-    """Every view asks a decider of the engine; none chooses rules or checks puts by itself."""
     wrong = [
         where
         for part, _, where in _arrows()
@@ -288,7 +284,6 @@ MODULES_IN_CIRCLES = 41
 
 
 def test_few_modules_need_each_other_to_be_read() -> None:
-    """A reader also follows the imports of functions and of types."""
     graph = {name: targets - {name} for name, targets in _graph(ast.walk).items()}
     while leaves := {name for name, targets in graph.items() if not targets & graph.keys()}:
         graph = {name: targets for name, targets in graph.items() if name not in leaves}

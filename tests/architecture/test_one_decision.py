@@ -84,7 +84,6 @@ def records_for(table: str) -> Records:
 
 @pytest.mark.parametrize("table", LIMITS)
 def test_one_dead_letter_is_followed_in_few_files(table: str) -> None:
-    """From the records of a slice to what is written for them, by all that is called."""
     trace = trace_of(slice_of(records_for(table), handler_of(f"{table}\n")))
     files, switches, depth = LIMITS[table]
     assert len(trace.files) <= files, sorted(trace.files)

@@ -46,22 +46,18 @@ def _findings(pattern: re.Pattern[str]) -> list[str]:
 
 
 def test_no_file_names_a_registry() -> None:
-    """Which registry is used is a setting of whoever installs."""
     assert _findings(_HOST) == []
 
 
 def test_no_file_names_a_path_of_one_machine() -> None:
-    """Paths are relative to the project or come from the environment."""
     assert _findings(_PATH) == []
 
 
 @pytest.mark.parametrize("text", ["/" + "work/main", "cd /" + "root", "=/" + "home/someone/x"])
 def test_a_path_of_one_machine_is_recognised(text: str) -> None:
-    """The search above finds what it is meant to find."""
     assert _PATH.search(text)
 
 
 @pytest.mark.parametrize("text", ["docs/" + "work/x", "it's his/her", "https://example/" + "root"])
 def test_other_slashes_are_no_paths(text: str) -> None:
-    """A word after a slash inside a text is not a path of a machine."""
     assert not _PATH.search(text)

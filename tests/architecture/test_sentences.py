@@ -17,7 +17,6 @@ _RETIRED = re.compile(
 
 
 def test_every_module_has_a_docstring() -> None:
-    """A reader learns from the first line what a file is for."""
     silent = [
         str(path.relative_to(ROOT))
         for folder in ("src", "tests", "benchmarks", "deploy")
@@ -28,7 +27,6 @@ def test_every_module_has_a_docstring() -> None:
 
 
 def test_every_test_says_what_holds() -> None:
-    """A test has a docstring, or a name that is a sentence."""
     silent = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
@@ -41,7 +39,6 @@ def test_every_test_says_what_holds() -> None:
 
 
 def test_no_source_has_a_retired_word_or_a_reference_to_nowhere() -> None:
-    """Plain English, and references only into docs/ or the source."""
     lines = [
         f"{path.relative_to(ROOT)}:{number} {match[0]}"
         for path in sorted((ROOT / "src").rglob("*.py"))

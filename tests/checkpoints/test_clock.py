@@ -103,7 +103,6 @@ STEPS = st.one_of(
 def test_nothing_is_early_whatever_is_set_and_whatever_restarts(
     clocks: SimpleNamespace, steps: list[tuple[str, Any]]
 ) -> None:
-    """Runs and processes of one boot; each copy is looked at after every step."""
     clocks.machine = here = Machine()
     store = Store()
     clock = begin_clock(store, WHOLE)
@@ -127,7 +126,6 @@ def test_nothing_is_early_whatever_is_set_and_whatever_restarts(
 def test_what_was_parked_before_the_clock_was_set_forward_waits_its_time(
     host: Machine, *, restarts: bool
 ) -> None:
-    """Each interval by itself: a long one holds nothing up that waits for a short one."""
     store = Store()
     clock = begin_clock(store, WHOLE)
     stamp = clock.now()
@@ -147,7 +145,6 @@ def test_what_was_parked_before_the_clock_was_set_forward_waits_its_time(
 
 
 def test_a_clock_goes_on_exactly_if_nobody_sets_it(host: Machine) -> None:
-    """A restart writes nothing, and less than the tolerance is left as it is."""
     store = Store()
     first = begin_clock(store, WHOLE)
     host.true += 1000
@@ -157,7 +154,6 @@ def test_a_clock_goes_on_exactly_if_nobody_sets_it(host: Machine) -> None:
 
 
 def test_a_run_has_one_clock_whatever_becomes_of_the_wall(host: Machine) -> None:
-    """Set back and forward again within a run, it stamps and judges as if nothing had been."""
     clock = begin_clock(Store(), WHOLE)
     host.ahead -= 7200
     stamp = clock.now()
@@ -168,7 +164,6 @@ def test_a_run_has_one_clock_whatever_becomes_of_the_wall(host: Machine) -> None
 
 
 def test_each_part_of_a_share_goes_on_with_its_clock(host: Machine) -> None:
-    """However late it begins; what it has taken once moves it no more when it begins again."""
     store = Store()
     stamp = begin_clock(store, WHOLE).now()
     host.ahead += 100
@@ -181,7 +176,6 @@ def test_each_part_of_a_share_goes_on_with_its_clock(host: Machine) -> None:
 
 
 def test_a_share_goes_on_with_the_clocks_of_all_that_it_takes_over(host: Machine) -> None:
-    """What each of them parked is not early, and their entries are one afterwards."""
     store = Store()
     behind = begin_clock(store, FIRST_HALF)
     host.ahead += 100
@@ -196,7 +190,6 @@ def test_a_share_goes_on_with_the_clocks_of_all_that_it_takes_over(host: Machine
 
 
 def test_after_a_boot_the_wall_is_believed_and_what_is_known_goes_on(host: Machine) -> None:
-    """A clock that was set forward just before holds back what was parked before that."""
     store = Store()
     stamp = begin_clock(store, WHOLE).now()
     host.ahead += 3600
@@ -211,7 +204,6 @@ def test_after_a_boot_the_wall_is_believed_and_what_is_known_goes_on(host: Machi
 
 
 def test_a_machine_whose_clock_was_wrong_holds_nothing_back_on_another(host: Machine) -> None:
-    """Ahead by a year there: here what is parked now waits its time and no longer."""
     store = Store()
     host.ahead += 86_400 * 365
     begin_clock(store, WHOLE)
@@ -227,7 +219,6 @@ def test_a_machine_whose_clock_was_wrong_holds_nothing_back_on_another(host: Mac
 
 
 def test_a_clock_that_is_set_all_the_time_keeps_a_bounded_entry(host: Machine) -> None:
-    """What is not known one by one counts together: later, never earlier."""
     store = Store()
     stamps = []
     for _ in range(100):
@@ -246,7 +237,6 @@ def test_a_clock_that_is_set_all_the_time_keeps_a_bounded_entry(host: Machine) -
 def test_an_entry_that_cannot_be_read_is_written_anew(
     host: Machine, content: Mapping[str, Any]
 ) -> None:
-    """It says nothing of what was parked, and a run begins all the same."""
     store = Store({"clock/1/1": content})
     assert abs(begin_clock(store, WHOLE).now() - host.time()) < ROUNDING
     assert store.entries["clock/1/1"]["boot"] == host.boot()

@@ -60,7 +60,6 @@ def emitter(share: Share, name: str) -> str:
 
 
 def test_a_run_takes_its_steps_in_the_order_of_the_protocol() -> None:
-    """Its entry, then the registered ids, then fencing them, then removing them."""
     store = MemoryStore({emitter(WHOLE, "old"): {"run": 7}})
     run = begin(store)
     assert store.steps == ["write instance/1/1", "read", "fence old", "remove emitter/1of1/old"]
@@ -69,7 +68,6 @@ def test_a_run_takes_its_steps_in_the_order_of_the_protocol() -> None:
 
 
 def test_an_emitter_that_registers_after_the_entry_is_written_is_fenced_too() -> None:
-    """It is found because the ids are read after that and not with the entries."""
     store = MemoryStore()
     store.registers_meanwhile = emitter(WHOLE, "late")
     begin(store)
@@ -78,14 +76,12 @@ def test_an_emitter_that_registers_after_the_entry_is_written_is_fenced_too() ->
 
 
 def test_ids_that_an_older_version_kept_in_its_entry_are_fenced() -> None:
-    """One id was kept for each lane, in the entry of the instance itself."""
     store = MemoryStore({instance_key(WHOLE): {"run": 3, "ids": ["lane-0", "lane-1"]}})
     begin(store)
     assert sorted(store.steps[2:]) == ["fence lane-0", "fence lane-1"]
 
 
 def test_numbers_grow_whatever_the_clock_says() -> None:
-    """Beyond every number of an overlapping share, and when the entry was removed as well."""
     store = MemoryStore()
     numbers = [begin(store).number for _ in range(3)]
     assert numbers == sorted(set(numbers))
@@ -96,7 +92,6 @@ def test_numbers_grow_whatever_the_clock_says() -> None:
 
 
 def test_entries_of_overlapping_shares_are_replaced_and_others_left_alone() -> None:
-    """Halves of an application know nothing of each other; the whole takes over from both."""
     store = MemoryStore()
     first, second = begin(store, FIRST_HALF), begin(store, SECOND_HALF)
     store.entries[emitter(FIRST_HALF, "one")] = {"run": first.number}
@@ -112,8 +107,6 @@ def test_entries_of_overlapping_shares_are_replaced_and_others_left_alone() -> N
 
 
 def test_an_id_that_could_not_be_fenced_stays_registered() -> None:
-    """The start fails, and the next one finds every id again."""
-
     class Stubborn(MemoryStore):
         def fence(self, transactional_id: str) -> None:
             raise TransientFault(f"no answer for {transactional_id}")
@@ -126,7 +119,6 @@ def test_an_id_that_could_not_be_fenced_stays_registered() -> None:
 
 @pytest.mark.parametrize("share", [WHOLE, FIRST_HALF, SECOND_HALF])
 def test_every_start_fences_the_commands_of_operators(share: Share) -> None:
-    """What a dead one left open hides states from every share."""
     name = "redrive-app-tables-replay-0123456789ab"
     keys = [new_operator_key(name) for _ in range(2)]
     store = MemoryStore({key: {"host": "here"} for key in keys})
@@ -136,8 +128,6 @@ def test_every_start_fences_the_commands_of_operators(share: Share) -> None:
 
 
 def test_a_command_that_opens_its_producer_again_during_a_start_stays_registered() -> None:
-    """Its producer was fenced; the start removes the key of that opening, not of the next."""
-
     class Reopened(MemoryStore):
         def fence(self, transactional_id: str) -> None:
             super().fence(transactional_id)
@@ -149,7 +139,6 @@ def test_a_command_that_opens_its_producer_again_during_a_start_stays_registered
 
 
 def test_keys_that_no_version_writes_are_left_alone() -> None:
-    """Whoever may write to the topic can't keep the job from starting."""
     strange: dict[str, dict[str, Any]] = {
         "instance/x": {"run": 5},
         "emitter/x/y": {},
@@ -161,7 +150,6 @@ def test_keys_that_no_version_writes_are_left_alone() -> None:
 
 
 def test_every_process_emits_under_an_id_of_its_own() -> None:
-    """The id names application and share, for whoever looks at the broker."""
     run = RunIdentity("app", FIRST_HALF, 7)
     ids = {run.new_transactional_id() for _ in range(100)}
     assert len(ids) == 100
@@ -184,7 +172,6 @@ def test_every_process_emits_under_an_id_of_its_own() -> None:
 def test_only_a_newer_run_supersedes(
     entries: dict[str, dict[str, Any]], fault: type[RedriveError] | None
 ) -> None:
-    """Of the same share or of one that overlaps; without any the question is asked again."""
     run = RunIdentity("app", Share(1, 2), 7)
     with nullcontext() if fault is None else pytest.raises(fault):
         check_current(entries, run)

@@ -96,7 +96,6 @@ def free(
 
 @pytest.mark.usefixtures("machine")
 def test_a_parked_message_is_free_from_its_due_time_on() -> None:
-    """At timestamp plus interval, to the millisecond; one that waits holds back all behind it."""
     due, late = int(NOW * 1000) - 5_000, int(NOW * 1000) - 4_999
     assert free(held(interval=5), Timestamps(due - 1, due, late, late)) == 2
     assert free(held(interval=5), Timestamps(late, due)) == 0
@@ -105,7 +104,6 @@ def test_a_parked_message_is_free_from_its_due_time_on() -> None:
 
 @pytest.mark.usefixtures("machine")
 def test_a_changed_table_says_anew_how_long_messages_wait() -> None:
-    """What it parks waits for its own interval, what was there is free; other lanes are as ever."""
     late = int(NOW * 1000) - 3_000
     other = HeldPartition("U", 0, 0, 0, 5)
     offsets, states = Timestamps(late, late, late), NO_STATES
@@ -121,7 +119,6 @@ def test_a_changed_table_says_anew_how_long_messages_wait() -> None:
 
 @pytest.mark.usefixtures("machine")
 def test_a_changed_table_sets_everything_free_that_was_there() -> None:
-    """What is parked behind the release waits for its time; what remains is never free by age."""
     late = int(NOW * 1000)
     assert free(held(interval=5, release=2), Timestamps(late, late, late)) == 2
     assert free(held(release=2), Timestamps(0, 0, 0)) == 2
@@ -130,7 +127,6 @@ def test_a_changed_table_sets_everything_free_that_was_there() -> None:
 
 @pytest.mark.usefixtures("machine")
 def test_what_remains_is_released_once_by_a_person() -> None:
-    """Messages below the release are free, those that come later are not."""
     states = States(releases={LANE: 2})
     assert free(held(), Timestamps(0, 0, 0), states=states) == 2
     assert free(held(), Timestamps(0, 0, 0), begin=2, states=states) == 2
@@ -138,7 +134,6 @@ def test_what_remains_is_released_once_by_a_person() -> None:
 
 @pytest.mark.usefixtures("machine")
 def test_what_a_receiver_could_put_nowhere_stays_the_head_of_its_queue() -> None:
-    """Once it is released, the channel waits until it was tried, and then goes on."""
     queue = HeldPartition("X", 0, 0, 0, None, channel=CHANNEL, head=LANE)
     both = [queue, held()]
     ends = {queue.lane: 5, LANE: 3}
@@ -160,7 +155,6 @@ RETRY, REMAINING, REPLAY = (TopicPartition(name, 0) for name in ("retry", "remai
 def test_a_changed_table_looks_at_what_waits_at_its_rate_and_at_all_of_it(
     rate: float, parked: int, remaining: int, pauses: list[float]
 ) -> None:
-    """Over all partitions together; replays wait meanwhile, and nothing is left over."""
     machine = Machine()
     clocks = SimpleNamespace(monotonic=lambda: machine.monotonic)
     with pytest.MonkeyPatch.context() as patch:
@@ -196,7 +190,6 @@ def test_a_changed_table_looks_at_what_waits_at_its_rate_and_at_all_of_it(
 
 @pytest.mark.usefixtures("machine")
 def test_what_is_due_does_not_wait_for_the_rate() -> None:
-    """A bound on what a table looks at again holds up no attempt whose time has come."""
     due = int(NOW * 1000) - 5_000
     late = int(NOW * 1000)
     partition = held(interval=5, release=4)
@@ -206,7 +199,6 @@ def test_what_is_due_does_not_wait_for_the_rate() -> None:
 
 
 def test_a_channel_that_runs_sets_free_what_arrives() -> None:
-    """The definition says whether it runs, and a person may say otherwise."""
     for is_running in (True, False):
         queue = held(channel=CHANNEL, is_running=is_running)
         assert free(queue, Timestamps(0, 0)) == (2 if is_running else 0)
@@ -244,7 +236,6 @@ def test_a_channel_moves_nothing_while_its_receiver_tries_again(
 
 
 def test_a_person_releases_messages_of_a_stopped_channel_once() -> None:
-    """Those that are there; what comes later is held again."""
     queue = held(channel=CHANNEL, is_running=False)
     assert free(queue, Timestamps(0, 0, 0), states=States(releases={LANE: 2})) == 2
 
@@ -259,7 +250,6 @@ def test_a_person_releases_messages_of_a_stopped_channel_once() -> None:
 def test_nothing_goes_backwards_and_nothing_is_free_that_is_not_there(
     begin: int, release: int, released: int, interval: float | None, channel: tuple[str, str] | None
 ) -> None:
-    """Whatever releases say, the answer lies between where the lane stands and its end."""
     partition = held(release=release, interval=interval, channel=channel)
     offset = free(
         partition, Timestamps(0, 1, 2, 3, 4), begin=begin, states=States(releases={LANE: released})
@@ -268,14 +258,12 @@ def test_nothing_goes_backwards_and_nothing_is_free_that_is_not_there(
 
 
 def test_a_free_partition_is_read_to_its_end() -> None:
-    """New messages wait for nothing, and no clock is asked."""
     offsets = Timestamps(0, int(NOW * 2_000))
     assert free(replace(held(), is_free=True), offsets, begin=1) == 2
     assert offsets.looks == 0
 
 
 def test_a_partition_without_waiting_messages_is_not_looked_at() -> None:
-    """An idle system asks nothing."""
     offsets = Timestamps(0, 0)
     assert free(held(interval=5), offsets, begin=2) == 2
     assert offsets.looks == 0

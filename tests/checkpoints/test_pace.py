@@ -16,7 +16,6 @@ REMAINING = TopicPartition("remaining", 0)
 
 @given(st.floats(0.2, 5_000), st.lists(st.floats(0.001, 30), min_size=1, max_size=60))
 def test_a_lane_is_never_read_faster_than_its_rate(rate: float, pauses: list[float]) -> None:
-    """However long it was not looked at, at most a second of the rate is caught up with."""
     now, begin = 0.0, 0
     pace = Pace(lambda: now)
     reads = [(now, begin)]
@@ -32,7 +31,6 @@ def test_a_lane_is_never_read_faster_than_its_rate(rate: float, pauses: list[flo
 
 @given(st.floats(0.5, 5_000))
 def test_a_lane_that_is_looked_at_often_is_read_at_its_rate(rate: float) -> None:
-    """Within the one record that is not whole yet."""
     now, begin = 0.0, 0
     pace = Pace(lambda: now)
     for _ in range(400):
@@ -42,7 +40,6 @@ def test_a_lane_that_is_looked_at_often_is_read_at_its_rate(rate: float) -> None
 
 
 def test_without_a_rate_everything_is_free() -> None:
-    """And a rate that comes later starts with nothing saved."""
     pace = Pace(lambda: 5.0)
     assert pace.limit(LANE, 0, 100, None) == 100
     assert pace.limit(LANE, 0, 100, 10.0) == 0
@@ -60,7 +57,6 @@ class _NoOffsets:
 def test_a_bound_on_another_pace_holds_however_seldom_it_is_asked(
     rate: float, looks: list[tuple[float, bool]]
 ) -> None:
-    """What is planned is planned by another process, which looked earlier and more often."""
     now, begin = 0.0, 0
     pace, bound = Pace(lambda: now), Pace(lambda: now, at_most=True)
     for pause, is_batch in looks:
@@ -85,13 +81,11 @@ def _free(release: int, replay: Replay | None = None) -> dict[TopicPartition, in
 
 
 def test_instructions_wait_while_a_new_table_looks_at_what_remains() -> None:
-    """The two are never in one batch: either could place the same message."""
     assert _free(release=9) == {REMAINING: 9, LANE: 2}
     assert _free(release=5) == {REMAINING: 5, LANE: 8}
 
 
 def test_a_cancelled_replay_is_not_held_back_by_its_rate() -> None:
-    """What is left of it changes nothing, and others wait behind it."""
     replay = Replay(plan="p", rate=0.001, spans={LANE: Span(first=0, count=9)})
     assert _free(release=0, replay=replay)[LANE] == 2
     cancelled = Replay(plan="p", rate=0.001, cancelled_by="bob", spans=replay.spans)

@@ -88,7 +88,6 @@ def elsewhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_answer_is_not_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the broker does not tell who lives, nothing is pushed aside, and the reason is told."""
     world.begin()
     before = dict(world.entries)
     elsewhere(world, monkeypatch)
@@ -100,7 +99,6 @@ def test_no_answer_is_not_nobody(world: World, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_live_instance_is_not_pushed_aside(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither one of this machine nor one elsewhere; one that has ended is."""
     live = world.begin()
     with pytest.raises(AlreadyRunningError, match="already works"):
         world.begin()
@@ -115,7 +113,6 @@ def test_a_live_instance_is_not_pushed_aside(world: World, monkeypatch: pytest.M
 def test_a_process_is_looked_up_on_its_own_machine_only(
     world: World, monkeypatch: pytest.MonkeyPatch, *, is_same_machine: bool
 ) -> None:
-    """A machine of the same name has other processes, whatever their numbers."""
     world.begin()
     world.entries["instance/1/1"] = {**world.entries["instance/1/1"], "pid": ended_process()}
     if is_same_machine:
@@ -129,7 +126,6 @@ def test_a_process_is_looked_up_on_its_own_machine_only(
 def test_a_member_elsewhere_with_the_same_name_and_number_is_another(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Containers have short names and small numbers: a live one stands for no dead one."""
     dead = world.begin()
     dead.end_heartbeat()
     elsewhere(world, monkeypatch)
@@ -143,7 +139,6 @@ def test_a_member_elsewhere_with_the_same_name_and_number_is_another(
 def test_an_entry_of_another_time_of_day_refuses_nobody_for_long(
     world: World, monkeypatch: pytest.MonkeyPatch, ahead: float
 ) -> None:
-    """The clocks of two machines may differ; the broker alone tells who lives."""
     world.begin().end_heartbeat()
     since = world.now + ahead
     elsewhere(world, monkeypatch)
@@ -156,7 +151,6 @@ def test_an_entry_of_another_time_of_day_refuses_nobody_for_long(
 def test_an_instance_that_begins_counts_until_it_can_be_a_member(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between its entry and its first heartbeat nobody else begins."""
     world.begin().end_heartbeat()
     elsewhere(world, monkeypatch)
     world.entries["instance/1/1"] = {**world.entries["instance/1/1"], "since": world.now}
@@ -168,7 +162,6 @@ def test_an_instance_that_begins_counts_until_it_can_be_a_member(
 def test_an_instance_of_an_earlier_version_is_told_by_name_and_number(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its entry names no machine, so only the broker is asked."""
     world.entries["instance/1/1"] = {"host": "here", "pid": os.getpid(), "token": "t", "since": 0}
     world.members.add(f"redrive-app@here:{os.getpid()}")
     with pytest.raises(AlreadyRunningError):
@@ -229,7 +222,6 @@ def instances(world: World, monkeypatch: pytest.MonkeyPatch) -> Instances:
 
 
 def test_instances_that_come_and_go_share_all_partitions_out(instances: Instances) -> None:
-    """Each partition always has one instance in the end."""
     instances.start()
     assert instances.settle(6) == ["1/1"]
     instances.start()
@@ -241,7 +233,6 @@ def test_instances_that_come_and_go_share_all_partitions_out(instances: Instance
 
 
 def test_a_share_whose_instance_is_gone_is_vacant(world: World, instances: Instances) -> None:
-    """Whether its entry is still there or not; one that is covered by a larger one is not."""
     asked = Cluster(CONNECTION), "app", "control", Share(1, 2)
     first, two = instances.start(), instances.start()
     instances.settle(4)
@@ -259,7 +250,6 @@ def test_a_share_whose_instance_is_gone_is_vacant(world: World, instances: Insta
 def test_an_instance_that_is_known_twice_counts_once(
     instances: Instances, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It joined again, and its first membership has not run out yet."""
     instance, _ = instances.start(), instances.start()
     assert instances.settle(6) == ["1/2", "2/2"]
     members = (*instances.world.members, instance.member)
@@ -268,7 +258,6 @@ def test_an_instance_that_is_known_twice_counts_once(
 
 
 def test_an_instance_more_than_partitions_stands_by(instances: Instances) -> None:
-    """It displaces nobody, and takes over when one of the others is gone."""
     for _ in range(3):
         instances.start()
     assert instances.settle(2) == ["1/2", "2/2", "None"]
@@ -277,7 +266,6 @@ def test_an_instance_more_than_partitions_stands_by(instances: Instances) -> Non
 
 
 def test_what_an_instance_does_not_give_up_is_taken_in_the_end(instances: Instances) -> None:
-    """One that does not look any more but is a member still: fencing ends what it does."""
     silent = instances.start()
     assert instances.settle(4) == ["1/1"]
     instances.alive.clear()
@@ -292,7 +280,6 @@ def test_what_an_instance_does_not_give_up_is_taken_in_the_end(instances: Instan
 
 
 def test_an_instance_that_the_broker_forgot_keeps_its_share(instances: Instances) -> None:
-    """After a pause, or while the group moves to another broker."""
     instance = instances.start()
     instances.start()
     assert instances.settle(4) == ["1/2", "2/2"]
@@ -303,7 +290,6 @@ def test_an_instance_that_the_broker_forgot_keeps_its_share(instances: Instances
 def test_an_instance_with_a_fixed_share_is_not_pushed_aside(
     world: World, instances: Instances
 ) -> None:
-    """The two kinds do not mix: the one that starts is refused, whichever it is."""
     fixed = world.begin()
     instance = instances.start()
     assert instance.take(Share(1, 1), "control")
@@ -322,7 +308,6 @@ TOTALS = st.integers(1, 12)
 
 @given(lane=LANES, total=TOTALS)
 def test_every_partition_belongs_to_one_share(lane: TopicPartition, total: int) -> None:
-    """However many there are."""
     shares = [Share(number, total) for number in range(1, total + 1)]
     assert [share.owns(lane) for share in shares].count(True) == 1
 
@@ -331,13 +316,11 @@ def test_every_partition_belongs_to_one_share(lane: TopicPartition, total: int) 
 def test_shares_with_a_partition_in_common_overlap(
     lane: TopicPartition, data: st.DataObject, totals: tuple[int, int]
 ) -> None:
-    """A run fences the emitters of all shares that overlap with its own, and no others."""
     share, other = (Share(data.draw(st.integers(1, total)), total) for total in totals)
     assert share.overlaps(other) or not (share.owns(lane) and other.owns(lane))
 
 
 def test_topics_of_one_partition_are_shared_out() -> None:
-    """No instance has all of them."""
     lanes = [TopicPartition(f"team{number}.dlq", 0) for number in range(200)]
     counts = [sum(Share(number, 4).owns(lane) for lane in lanes) for number in range(1, 5)]
     assert sum(counts) == 200

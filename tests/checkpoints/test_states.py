@@ -53,7 +53,6 @@ def test_what_is_written_is_read(
     offset: int,
     number: int,
 ) -> None:
-    """Every kind of entry says what it was made from."""
     lane = TopicPartition(f"{escape(manager)}--redrive-to-{escape(name)}", number)
     dynamic = DynamicQueue(manager, name, "MODEL", offset if state else None)
     entries = dict(
@@ -87,7 +86,6 @@ def test_what_is_written_is_read(
     )
 )
 def test_entries_of_another_form_are_left_out(entries: dict[str, dict[str, Any]]) -> None:
-    """Whoever may write to the topic cannot stop the job with it."""
     assert states_of(entries) == NO_STATES
 
 
@@ -148,7 +146,6 @@ def registered(connection: Connection, application: str) -> list[str]:
 def test_a_follower_sees_what_was_written_before_and_after_it_began(
     connection: Connection, application: str
 ) -> None:
-    """The first look takes everything that is there, later ones take what is new."""
     write(connection, application, STOPPED)
     with followed(connection, application) as follower:
         assert follower.states().running == {("A", "A.TO.B"): False}
@@ -161,7 +158,6 @@ def test_a_follower_sees_what_was_written_before_and_after_it_began(
 def test_a_follower_does_not_wait_for_a_transaction_that_is_open(
     connection: Connection, application: str
 ) -> None:
-    """It knows what was committed before; the next command ends the transaction of a dead one."""
     write(connection, application, STOPPED)
     name = die(connection, application, RUNNING)
     assert registered(connection, application) == [name]
@@ -177,7 +173,6 @@ def test_a_follower_does_not_wait_for_a_transaction_that_is_open(
 def test_a_start_does_not_wait_for_a_command_that_died_and_ends_its_transaction(
     connection: Connection, application: str
 ) -> None:
-    """The control topic is read while it is open; behind the start every state is visible."""
     die(connection, application, RUNNING)
     lane = TopicPartition(tables_topic(application), 0)
     cluster = Cluster(connection)
@@ -193,7 +188,6 @@ def test_a_start_does_not_wait_for_a_command_that_died_and_ends_its_transaction(
 def test_instructions_count_when_their_plan_is_visible(
     kafka: KafkaClient, connection: Connection, application: str
 ) -> None:
-    """While another command's open transaction hides the plan they wait, and nothing else does."""
     lane = TopicPartition(kafka.topic("replays"), 0)
     cluster = Cluster(connection)
     replay = Replay(plan="0123456789ab", spans={lane: Span(first=0, count=1)})
@@ -214,7 +208,6 @@ def test_instructions_count_when_their_plan_is_visible(
 
 @pytest.mark.parametrize("is_alone", [True, False])
 def test_a_commit_that_may_arrive_again_is_fenced_before_the_next_one(*, is_alone: bool) -> None:
-    """Another command that wrote meanwhile is noticed, and nothing more is written."""
     kept: dict[str, Any] = {}
     committed_by: list[Mock] = []
 
@@ -248,7 +241,6 @@ def test_a_commit_that_may_arrive_again_is_fenced_before_the_next_one(*, is_alon
 def test_states_that_an_earlier_version_kept_on_the_control_topic_are_followed(
     connection: Connection, application: str
 ) -> None:
-    """Until something else is said on the tables topic."""
     other = channel_entry("A", "A.TO.C", is_running=False)
     with ControlTopic(Cluster(connection), control_topic(application)) as control:
         control.write({**dict([STOPPED, other]), FORMAT_KEY: {"format": 1, "version": "0.0"}})
@@ -263,7 +255,6 @@ def test_states_that_an_earlier_version_kept_on_the_control_topic_are_followed(
 def test_a_command_refuses_what_a_later_version_has_written(
     connection: Connection, application: str
 ) -> None:
-    """It writes nothing."""
     entry = {"format": FORMAT + 1, "version": "99.0"}
     register(Cluster(connection), control_topic(application), FORMAT_KEY, entry)
     with pytest.raises(ConfigurationError, match=r"written by redrive 99\.0"):

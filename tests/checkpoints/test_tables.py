@@ -36,7 +36,6 @@ SCHEMES = st.lists(
 def test_what_is_kept_is_the_last_text_the_first_run_and_where_rules_stood_when(
     runs: list[tuple[tuple[int, ...], str, str, tuple[OwnScheme, ...]]],
 ) -> None:
-    """The layout of any moment is that of the last run before it; an entry reads back as it was."""
     kept = None
     for number, (lines, text, by, schemes) in enumerate(runs):
         table = RunningTable("orders", HASH, text, f"{number}.rul", lines, schemes)
@@ -56,7 +55,6 @@ def test_what_is_kept_is_the_last_text_the_first_run_and_where_rules_stood_when(
 def test_a_text_that_is_too_long_for_the_topic_is_left_out_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The table is still known by its hash, and the job starts."""
     monkeypatch.setattr(tables, "_LARGEST_ENTRY", 2_000)
     long = KeptTable(
         handler="orders", hash=HASH, text=secrets.token_hex(4_000), name="a.rul",
@@ -69,6 +67,5 @@ def test_a_text_that_is_too_long_for_the_topic_is_left_out_and_nothing_else(
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"x\x9c\xab\xae\x05\x00\x01u\x00\xf9"])
 def test_what_is_no_entry_says_so(value: bytes) -> None:
-    """Of another version, or written by somebody else: never taken for a table."""
     with pytest.raises(ValueError, match="not the entry of a table"):
         KeptTable.from_entry(value)

@@ -23,14 +23,12 @@ def report(*failed: FailedRecord, abort_required: bool = True) -> TransactionRep
 
 
 def test_a_report_without_failures_may_be_committed() -> None:
-    """Nothing else may, not even one that names nobody."""
     assert verdict_of(TransactionReport()) == Verdict(commit=True)
     assert verdict_of(report()) == Verdict()
     assert verdict_of(report(INNOCENT, abort_required=False)) == Verdict()
 
 
 def test_culprits_and_targets_that_do_not_answer_are_refused_and_their_topics_doubted() -> None:
-    """Innocents are done again and nothing is held against them."""
     verdict = verdict_of(report(INNOCENT, CULPRIT, SILENT))
     assert verdict.refused == (Refused(3, 2030, "Q: too large"), Refused(4, 2102, "R: timed out"))
     assert verdict.doubted == {"Q", "R"}
@@ -44,7 +42,6 @@ def test_culprits_and_targets_that_do_not_answer_are_refused_and_their_topics_do
 def test_a_culprit_is_never_dropped_because_of_another_fault(
     failed: FailedRecord, fault: type[ProtocolError]
 ) -> None:
-    """The fault is told, and the attempt counts as failed all the same."""
     for order in ((CULPRIT, failed), (failed, CULPRIT)):
         verdict = verdict_of(report(*order))
         assert type(verdict.fault) is fault
@@ -53,7 +50,6 @@ def test_a_culprit_is_never_dropped_because_of_another_fault(
 
 
 def test_the_gravest_fault_is_the_one_that_is_told() -> None:
-    """Fatal before fenced, fenced before transient, whatever came first."""
     assert type(verdict_of(report(LOST, FENCED, FATAL)).fault) is FatalFault
     assert type(verdict_of(report(LOST, FENCED)).fault) is FencedFault
 
@@ -65,7 +61,6 @@ def test_the_gravest_fault_is_the_one_that_is_told() -> None:
 def test_a_refused_record_of_our_own_is_nobodys_failed_attempt(
     reason: Reason, fault: type[ProtocolError]
 ) -> None:
-    """Nothing can be decided until the topic is mended; a missing right ends the process."""
     own = FailedRecord(INTERNAL, "outcomes", FailureKind.CULPRIT, reason, "outcomes: refused")
     verdict = verdict_of(report(own, CULPRIT))
     assert [refusal.entry for refusal in verdict.refused] == [3]

@@ -28,7 +28,6 @@ def shop(kafka: KafkaClient, folder: Path) -> None:
 
 @pytest.mark.usefixtures("shop")
 def test_what_is_acknowledged_is_marked_until_that_is_undone() -> None:
-    """In ls, groups and status; a secret of the selection is not shown."""
     where = "origin <> 'secret'"
     made = told("ack", "--rule", "1", "--where", where, "--until", "7d", "--note", "audit")
     assert made["messages"] == 1
@@ -50,7 +49,6 @@ def test_what_is_acknowledged_is_marked_until_that_is_undone() -> None:
 
 
 def test_what_makes_no_acknowledgement_is_refused(folder: Path) -> None:
-    """Each with what to do instead, before the broker is asked."""
     write_settings(folder, "orders.dlq")
     for arguments, problem in (
         ([], "needs --until and --note"),

@@ -42,7 +42,6 @@ acls = partial(redrive, "acls")
 
 
 def test_each_right_is_a_command_with_its_reason() -> None:
-    """What is not needed comes behind the rest; a note asks for targets that messages name."""
     result = acls(code=0)
     lines = result.stdout.splitlines()
     assert lines[::2] == [line for line in lines if line.startswith("# ")]
@@ -56,7 +55,6 @@ def test_each_right_is_a_command_with_its_reason() -> None:
 
 
 def test_targets_may_be_named_and_may_begin_alike() -> None:
-    """A star at the end is a prefix, and the note is not needed."""
     result = acls("--target", "orders.*", "--principal", "User:CN=job", "--json")
     assert result.stderr == ""
     rights = [load for load in orjson.loads(result.stdout) if load["name"] == "orders."]
@@ -87,14 +85,12 @@ def test_topics_of_groups_are_made_and_written_to(target: str, form: str, prefix
 
 
 def test_somebody_has_to_be_named() -> None:
-    """A job without a user name gets no commands for nobody."""
     Path("redrive.toml").write_text(SETTINGS.replace("SASL_SSL", "SSL").replace("sasl_", "# "))
     result = acls(code=2)
     assert "--principal" in result.stderr
 
 
 def test_the_names_are_those_that_the_job_uses() -> None:
-    """Also of an application whose name has a hyphen."""
     job = read_settings(Path("redrive.toml")).job
     rights = rights_of(job)
     identity = job.handlers[0].identity

@@ -88,7 +88,6 @@ def entries(kafka: KafkaClient) -> Entries:
 
 
 def test_a_channel_is_stopped_and_started(name: str, entries: Entries) -> None:
-    """The last word stands in the control topic, which is made if the job never ran."""
     stopped = redrive("channel", "stop", name, "TO.B")
     assert stopped.stdout == f"TO.B of {name} is stopped\n"
     assert entries(name) == {f"channel/{name}/TO.B": {"running": False}}
@@ -97,7 +96,6 @@ def test_a_channel_is_stopped_and_started(name: str, entries: Entries) -> None:
 
 
 def test_without_a_name_all_channels_of_the_manager_are_meant(name: str, entries: Entries) -> None:
-    """Both are stopped in one transaction."""
     result = redrive("channel", "stop", name)
     assert result.stdout.splitlines() == [
         f"TO.B of {name} is stopped",
@@ -107,7 +105,6 @@ def test_without_a_name_all_channels_of_the_manager_are_meant(name: str, entries
 
 
 def test_status_shows_state_and_what_waits(kafka: KafkaClient, name: str) -> None:
-    """What the application has not taken waits, and the oldest of that has the age."""
     topic = f"{name}--{name}B"
     kafka.create(topic)
     now = int(time.time() * 1000)
@@ -175,7 +172,6 @@ def test_what_a_receiver_tries_again_is_on_its_transmission_queue(
 
 
 def test_the_end_of_a_transaction_is_no_message(kafka: KafkaClient, name: str) -> None:
-    """A topic on which only the mark of a transaction is left holds nothing."""
     topic = f"{name}--{name}B"
     kafka.create(topic)
     with ControlTopic(Cluster(kafka.connection), topic) as control:
@@ -205,7 +201,6 @@ def test_a_channel_without_a_receiver_tries_again(name: str, retries: str, state
 
 
 def test_a_home_server_queue_is_pulled_on_trigger_by_default(name: str) -> None:
-    """Its channel belongs to the manager that pulls, by the name of the one it pulls from."""
     result = redrive("channel", "status", f"{name}MOON", "--json")
     states = {(load["queue"], load["channel"]): load["state"] for load in json.loads(result.stdout)}
     assert states == {
@@ -228,7 +223,6 @@ def test_a_home_server_queue_is_pulled_on_trigger_by_default(name: str) -> None:
 def test_names_are_checked_against_the_definitions(
     name: str, arguments: list[str], said: str
 ) -> None:
-    """A name that nothing has is a usage error, and nothing is written."""
     result = redrive(*(argument.format(name) for argument in arguments), code=2)
     assert said.format(name) in result.stderr
 
@@ -236,7 +230,6 @@ def test_names_are_checked_against_the_definitions(
 def test_another_writer_is_waited_for(
     kafka: KafkaClient, name: str, entries: Entries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever opens the topic in between fences the command, which tries again."""
     redrive("channel", "stop", name, "TO.B", code=0)
     connection = kafka.connection
     original = StatesWriter.write
@@ -260,7 +253,6 @@ def test_another_writer_is_waited_for(
 
 @pytest.mark.parametrize("queue", ["ORDERS", "OLD"])
 def test_puts_to_a_queue_are_disabled_and_enabled(name: str, queue: str, entries: Entries) -> None:
-    """Local queues and aliases alike."""
     result = redrive("queue", "disable", "put", name, queue)
     assert result.stdout == f"puts to {queue}@{name} are disabled\n"
     assert entries(name) == {f"queue/{name}/{queue}": {"put": False}}
@@ -274,7 +266,6 @@ def test_puts_to_a_queue_are_disabled_and_enabled(name: str, queue: str, entries
 def test_what_could_be_put_nowhere_is_released_by_name_or_with_its_channel(
     kafka: KafkaClient, name: str, entries: Entries
 ) -> None:
-    """What is kept now is released, on the topics of the queue that was named."""
     kept = remaining_topic(f"app{name}", f"{name}--{name}B")
     kafka.create(kept)
     assert "0 messages" in redrive("queue", "release", name).stdout
@@ -295,7 +286,6 @@ def test_what_could_be_put_nowhere_is_released_by_name_or_with_its_channel(
 def test_a_trigger_sets_free_what_waits_now(
     kafka: KafkaClient, name: str, entries: Entries
 ) -> None:
-    """What asynchronous definitions keep, and what is pulled, up to the end as it is."""
     sent = transmission_topic(queue="ORDERS", queue_manager=f"{name}MOON", to=f"{name}SUN")
     pulled = transmission_topic(queue="HOME", queue_manager=f"{name}SUN", to=f"{name}MOON")
     kafka.create(sent, pulled)
@@ -312,7 +302,6 @@ def test_a_trigger_sets_free_what_waits_now(
 def test_a_trigger_leaves_out_a_partition_without_a_leader_and_names_it(
     kafka: KafkaClient, name: str, entries: Entries, without_leader: Callable[..., None]
 ) -> None:
-    """What waits on the others is released; so are undeliverable messages, which browse shows."""
     sent = transmission_topic(queue="ORDERS", queue_manager=f"{name}MOON", to=f"{name}SUN")
     pulled = transmission_topic(queue="HOME", queue_manager=f"{name}SUN", to=f"{name}MOON")
     kept = [remaining_topic(f"app{name}", f"{name}--{name}{other}") for other in "BC"]
@@ -331,7 +320,6 @@ def test_a_trigger_leaves_out_a_partition_without_a_leader_and_names_it(
 
 
 def test_a_trigger_with_nothing_to_move_says_so(kafka: KafkaClient, name: str) -> None:
-    """It is no error; a topic that is missing is one."""
     missing = redrive("trigger", f"{name}MOON", code=1)
     assert "redrive topology apply" in missing.stderr
     kafka.create(
@@ -343,7 +331,6 @@ def test_a_trigger_with_nothing_to_move_says_so(kafka: KafkaClient, name: str) -
 
 
 def test_settings_without_definitions_are_told(name: str) -> None:
-    """Channels need queue managers; the hint says where they are named."""
     write_settings(Path(), "A.DLQ")
     result = redrive("channel", "stop", name, code=2)
     assert "as files in [topology]" in result.stderr
@@ -371,7 +358,6 @@ def test_a_dynamic_queue_is_opened_listed_renewed_and_closed(name: str) -> None:
 
 
 def test_a_stopped_connection_without_a_queue_is_in_every_view(name: str, folder: Path) -> None:
-    """Puts over it fail, as they are synchronous; nothing else would tell why."""
     moons = MOONS.format(name)
     sun = f"  - name: {name}SUN\n"
     direct = f"    connections: [{{kind: direct, name: {name}MOON}}]\n"

@@ -66,7 +66,6 @@ def test_settings_are_found_or_named_as_by_other_commands(
 def test_silent_broker_is_asked_once_and_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was not checked is a note, and no finding."""
     asked: list[Connection] = []
 
     def opened(connection: Connection, **_: float) -> Cluster:
@@ -103,7 +102,6 @@ def test_a_folder_without_settings_needs_a_file(folder: Path) -> None:
 
 
 def test_several_files_are_all_checked(good: Path, bad: Path) -> None:
-    """One bad file does not hide the others."""
     result = check(bad, good, code=1)
     assert f"{bad}: rules table: 2 errors" in result.output
     assert f"{good}: rules table, 2 rules" in result.output
@@ -166,20 +164,17 @@ def test_the_place_of_code_scanning_is_a_reference(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_named_twice_is_checked_once(bad: Path) -> None:
-    """By whatever name."""
     twice = check(bad, bad.parent / ".." / bad.parent.name / bad.name)
     assert twice.output == check(bad).output
 
 
 def test_annotations_have_no_control_characters(tmp_path: Path) -> None:
-    """They go to a log that somebody looks at in a terminal."""
     path = tmp_path / "evil\x1b[2J.rul"
     path.write_text("REASON('\x1b') ACTION(RETRY)\n")
     assert "\x1b" not in check("--format", "github", path).output
 
 
 def test_control_characters_never_reach_the_terminal(tmp_path: Path) -> None:
-    """Neither from the table nor from its name; the caret stands where it did."""
     path = tmp_path / "evil\x1b[2J.rul"
     path.write_text("REASON('\x1b[31m\x9b\u202e') ACTION(RETRY)\n")
     result = check(path, code=1)
@@ -189,7 +184,6 @@ def test_control_characters_never_reach_the_terminal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", [["orders.rul", "redrive.toml"], ["redrive.toml", "orders.rul"]])
 def test_a_finding_is_told_once(folder: Path, order: list[str]) -> None:
-    """Also if a table is named beside its settings, in any order."""
     write_settings(folder, "orders.dlq", rules="REASON(1) ACTION(RETRY)\n")
     for arguments in (["redrive.toml"], order):
         problems = [
@@ -212,7 +206,6 @@ def test_check_and_run_agree_about_authority(folder: Path, allowed: str) -> None
 
 
 def test_standard_input_can_be_checked() -> None:
-    """A table need not be in a file."""
     result = check("-", typed="FOO(1) ACTION(IGNORE)\n", code=1)
     assert "<stdin>:1:1: error" in result.output
 
@@ -224,7 +217,6 @@ def test_the_input_queue_may_be_given(good: Path) -> None:
 
 
 def test_lenient_accepts_what_zos_reads() -> None:
-    """Clauses without a separator."""
     text = "REASON(1)ACTION(RETRY)\nACTION(IGNORE)\n"
     check("-", typed=text, code=1)
     check("--lenient", "-", typed=text, code=0)
@@ -269,7 +261,6 @@ ACTION(IGNORE)
 
 
 def test_puts_of_rules_are_followed_through_a_topology(folder: Path) -> None:
-    """Over aliases, with the reason code and a message; what the table does not tell is left."""
     Path("QM1.mqsc").write_text(MQSC)
     Path("dlq.rul").write_text(TARGETS)
     documents = json.loads(check("--json", "dlq.rul", "QM1.mqsc").output)

@@ -83,7 +83,6 @@ def test_a_sound_topology_has_nothing_to_report(write: Write) -> None:
 
 
 def test_files_on_one_command_line_are_one_topology(write: Write) -> None:
-    """A definition leads to a queue in another file, and nowhere without that file."""
     write(QM1="DEF QR(R) RNAME(PAY) RQMNAME(QM2)\nDEF QR(G) RNAME(GONE) RQMNAME(QM2)\n")
     assert [finding["code"] for finding in findings("QM1.mqsc", "QM2.mqsc")] == ["UNDELIVERABLE"]
     assert findings("QM2.mqsc") == []
@@ -112,7 +111,6 @@ def test_files_on_one_command_line_are_one_topology(write: Write) -> None:
 def test_a_definition_that_leads_nowhere_is_shown_with_its_line(
     line: str, code: str, words: str, write: Write
 ) -> None:
-    """The last line of the script, underlined, and the reason code that a put would get."""
     write(QM1=line)
     (finding,) = [finding for finding in findings() if finding["severity"] != "note"]
     last = line.rsplit("\n", maxsplit=1)[-1]
@@ -177,7 +175,6 @@ OTHERS: dict[str, tuple[dict[str, str], list[tuple[str, str, str, int, str]]]] =
 
 @pytest.mark.parametrize("case", OTHERS)
 def test_what_files_say_together_is_checked(write: Write, case: str) -> None:
-    """Every finding with its severity, file and line."""
     files, expected = OTHERS[case]
     write(**files)
     problems = findings()
@@ -224,7 +221,6 @@ def test_a_contradiction_in_mq_everyplace_is_shown_with_its_place(
 
 
 def test_one_name_for_managers_of_both_kinds_is_found(write: Write) -> None:
-    """Their queues would be on the same topics."""
     write(SHOP="DEF QL(Q)\n")
     assert ("DUPLICATE_QUEUE_MANAGER", "shops.yaml", 3) in [
         (finding["code"], finding["file"], finding["line"]) for finding in findings()
@@ -253,7 +249,6 @@ def test_a_file_that_cannot_be_used_is_one_clear_message(
 
 
 def test_a_script_is_recognised_by_its_text(write: Write) -> None:
-    """Whatever its file is called, beside rules tables and settings."""
     write()
     Path("dump").write_text("* a comment\n\n  define +\n  qlocal(A) maxdepth(x)\n")
     Path("orders.rul").write_text("* a comment\nREASON(2053) ACTION(RETRY)\nACTION(IGNORE)\n")
@@ -281,7 +276,6 @@ def test_notes_alone_are_no_findings_for_a_program(write: Write) -> None:
 
 
 def test_failed_commands_are_counted_as_runmqsc_does(write: Write) -> None:
-    """Each is an error in its place, counted below the summary; the rest is checked."""
     write(QM1="ALTER QL(GONE) PUT(DISABLED)\nDEF QL(A) MAXDEPHT(5)\nDEF QA(B) TARGET(NONE)\n")
     result = check(".", code=1)
     assert "QM1.mqsc:7:7: error: AMQ8147E: there is no QLOCAL(GONE) [NOT_FOUND]" in result.output
@@ -317,7 +311,6 @@ def test_lesser_findings_can_be_left_out(
 
 
 def test_a_finding_about_a_shared_script_is_shown_once(write: Write) -> None:
-    """One script for two managers: what is wrong with it is not said twice."""
     write()
     Path("uni.mqsc").write_text("DISPLAY QMGR\nDEF QL(A) MAXDEPTH(x)\n")
     codes = [finding["code"] for finding in findings("A=uni.mqsc", "B=uni.mqsc")]
@@ -325,7 +318,6 @@ def test_a_finding_about_a_shared_script_is_shown_once(write: Write) -> None:
 
 
 def test_a_sender_without_a_receiver_is_told_with_its_name(write: Write) -> None:
-    """The message stays, although the transmission queue is called like a manager."""
     write()
     Path("QM2.mqsc").write_text("DEF QL(PAY)\n")
     result = redrive("resolve", "PAY@QM2", "--at", "QM1", "--topology", ".", code=1)

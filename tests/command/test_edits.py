@@ -54,7 +54,6 @@ def test_an_edit_that_is_not_of_its_form_is_refused(
 
 
 def test_options_are_read_in_one_order() -> None:
-    """Dropped, set, patched: so a header that is set stays."""
     edit = read_edit(["a=1=2", "b="], ["c", "c"], None)
     assert str(edit) == "header c dropped, header a set, header b set"
     content = edit.applied(Content(None, [("c", b"0"), ("a", b"0")]))
@@ -107,8 +106,6 @@ def test_what_an_editor_left_wrong_is_kept(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The error names the line, and the file is where the note says, for its owner only."""
-
     def corrupt(*, filename: str) -> None:
         path = Path(filename)
         path.write_text(path.read_text().replace(old, new, 1))
@@ -131,13 +128,11 @@ def test_what_an_editor_left_wrong_is_kept(
     ],
 )
 def test_what_is_not_text_is_not_edited(content: Content, told: str, tmp_path: Path) -> None:
-    """No editor opens."""
     with pytest.raises(UsageError, match=told):
         edit_with(tmp_path / "file", "dlq:0:1", content)
 
 
 def test_an_editor_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the variable that names it."""
     monkeypatch.setenv("VISUAL", "false")
     with pytest.raises(EnvironmentFault, match="the editor failed"):
         edit_with(tmp_path / "file", "dlq:0:1", ORDER)
@@ -158,7 +153,6 @@ def test_a_message_is_edited_and_sent_or_is_unchanged_and_stays(
     expected: bytes | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The plan that is applied has the edit; no file is left."""
     write_settings(folder, "dlq")
     monkeypatch.setenv("VISUAL", editor)
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -186,7 +180,6 @@ def test_a_message_is_edited_and_sent_or_is_unchanged_and_stays(
 
 
 def test_an_editor_and_options_do_not_go_together() -> None:
-    """One says all that changes."""
     result = redrive("replay", "--edit", "dlq:0:1", "--drop-header", "a", code=2)
     assert "--edit cannot be combined with" in result.output
 
@@ -201,7 +194,6 @@ def test_an_editor_and_options_do_not_go_together() -> None:
     ],
 )
 def test_a_history_says_what_was_changed(row: dict[str, Any], told: str) -> None:
-    """Beside who asked for it, and why an attempt failed."""
     known = {"reason": 0, "detail": "", "replay": None, "operator": "ann", "purpose": "ticket"}
     name = "MQRC_API_EXIT_ERROR" if row.get("reason") else ""
     assert why({**known, "reason_name": name, **row}, mq=False) == told
@@ -218,7 +210,6 @@ def plan_with(edit: Edit, order: Order, *changes: Change) -> ReplayPlan:
 def test_a_plan_shows_what_changes_and_is_read_back_with_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A version that knows no edits refuses it."""
     changes = (
         Change("dlq:0:1", ("- a: 1", "+ a: 2")), Change("dlq:0:2", problem="why"), Change("dlq:0:3")
     )  # fmt: skip

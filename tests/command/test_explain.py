@@ -51,7 +51,6 @@ explain = partial(redrive, "explain")
 
 
 def test_rules_and_clauses_are_explained(table: Path, message: Path) -> None:
-    """Rule by rule, clause by clause, what was compared with what."""
     output = explain(table, "--message", message).output
     assert "rule at line 2  ACTION(RETRY) RETRY(7): matches" in output
     assert "  + REASON(MQRC_Q_FULL): the message has 2053 (MQRC_Q_FULL)" in output
@@ -61,7 +60,6 @@ def test_rules_and_clauses_are_explained(table: Path, message: Path) -> None:
 
 
 def test_attempts_are_listed_in_time(table: Path, message: Path) -> None:
-    """Until the message remains; many attempts of one rule are shortened."""
     lines = explain(table, "--message", message).output.splitlines()
     start = lines.index("attempts, if each one that can fail does:")
     assert [" ".join(line.split()) for line in lines[start + 1 :]] == [
@@ -116,7 +114,6 @@ ANSWERS: dict[str, tuple[list[str], str | bytes, str, list[str]]] = {
 
 @pytest.mark.parametrize("case", ANSWERS)
 def test_a_message_is_explained(folder: Path, case: str) -> None:
-    """From a file or by its fields."""
     arguments, message, rules, text = ANSWERS[case]
     Path("file").write_bytes(message if isinstance(message, bytes) else message.encode())
     Path("table").write_text(rules)
@@ -151,7 +148,6 @@ def test_a_mistake_is_explained(folder: Path, arguments: list[str], file: str, s
 
 
 def test_a_message_without_a_header_is_left(table: Path, tmp_path: Path) -> None:
-    """No rule is asked, and why."""
     path = tmp_path / "record.bin"
     path.write_bytes(b"no dead letter")
     result = explain(table, "--message", path, code=0)
@@ -195,7 +191,6 @@ def test_a_table_with_errors_is_not_explained(tmp_path: Path) -> None:
 
 
 def test_a_dialect_is_explained_by_fields(tmp_path: Path) -> None:
-    """Ages with units, headers by name, what is missing, and what each action does."""
     table = tmp_path / "kafka.rul"
     table.write_text(KAFKA)
     fields = ["SCHEME=connect", "ERRMSG=timed out", "AGE=3h", "header(x-tenant)=acme", "TOPIC=t"]
@@ -209,7 +204,6 @@ def test_a_dialect_is_explained_by_fields(tmp_path: Path) -> None:
 
 
 def test_order_is_told_of_a_message_that_is_explained_alone(tmp_path: Path) -> None:
-    """Its delays are exact, and it may wait longer."""
     table = tmp_path / "kafka.rul"
     rule = "ACTION(RETRY) RETRY(2) BACKOFF(30s,2,1h)"
     table.write_text(f"DIALECT(KAFKA) ORDER(KEY)\n{rule}\n")
@@ -223,7 +217,6 @@ def test_order_is_told_of_a_message_that_is_explained_alone(tmp_path: Path) -> N
 
 
 def test_a_round_for_a_group_is_explained_with_its_topic(tmp_path: Path) -> None:
-    """A dead letter from that topic counts as one of the original; without a group it fails."""
     table, message = tmp_path / "kafka.rul", tmp_path / "letter.json"
     table.write_text("DIALECT(KAFKA)\nTOPIC(orders) ACTION(RETRY) TO(GROUP)\n")
     there = "orders.connect-sink.retry"
@@ -240,7 +233,6 @@ def test_a_round_for_a_group_is_explained_with_its_topic(tmp_path: Path) -> None
 
 
 def test_a_dialect_is_explained_by_a_message(tmp_path: Path) -> None:
-    """What the headers of the scheme and the value say."""
     table, message = tmp_path / "kafka.rul", tmp_path / "letter.json"
     table.write_text(KAFKA)
     told = {"topic": "orders", "connector.name": "sink", "exception.message": "it timed out"}
@@ -257,7 +249,6 @@ def test_a_dialect_is_explained_by_a_message(tmp_path: Path) -> None:
 
 
 def test_controls_of_a_message_and_of_a_table_reach_no_terminal(tmp_path: Path) -> None:
-    """They are shown, wherever a line repeats what came from outside."""
     table = tmp_path / "odd.rul"
     table.write_text("DESTQ('A\x1b[2J*') ACTION(RETRY)\nACTION(FWD) FWDQ(&REPLYQ)\n")
     fields = ["--field", "DESTQ=A\x1b[2J\x9b", "--field", "REPLYQ=\x1b]0;x\x07"]
@@ -267,7 +258,6 @@ def test_controls_of_a_message_and_of_a_table_reach_no_terminal(tmp_path: Path) 
 
 
 def test_a_message_of_kcat_is_explained(tmp_path: Path) -> None:
-    """Headers are names and values by turns; key and time count too."""
     table = tmp_path / "kafka.rul"
     table.write_text(
         "DIALECT(KAFKA)\nKEY(k7) SIZE(>3) AGE(>1d) HEADER(tenant,acme) ACTION(RETRY)\n"
@@ -291,6 +281,5 @@ def test_a_message_of_kcat_is_explained(tmp_path: Path) -> None:
 
 
 def test_a_message_that_is_nowhere_is_a_usage_error(table: Path, tmp_path: Path) -> None:
-    """Neither a file nor a place of a record; and a place needs to know of a cluster."""
     for message in ("nothing.json", "orders:0", "orders:0:x"):
         explain(table, "--message", message, "--bootstrap-server", "127.0.0.1:1", code=2)

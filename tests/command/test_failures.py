@@ -94,7 +94,6 @@ def test_what_is_told_of_a_put_to_a_topic_is_kafkas_too(ledger: Path) -> None:
 @pytest.mark.usefixtures("ledger")
 @pytest.mark.parametrize("command", [("ls", "--wide"), ("history", "orders.dlq:0:1")])
 def test_last_failure_begins_with_the_message_of_the_exception(command: tuple[str, ...]) -> None:
-    """Then it says why Redrive could not put it; once for each dead letter."""
     text = " ".join(shown(*command))
     assert "no field card\u241b[2J; unknown topic: there is no topic orders" in text
     assert text.count("no field") == 1

@@ -23,7 +23,6 @@ def handler(*arguments: str, code: int = 0) -> str:
 
 
 def test_a_stopped_handler_is_listed_and_resumed(kafka: KafkaClient, folder: Path) -> None:
-    """What is left out is printed, and who resumed it is kept; another handler is not resumed."""
     name, queues = kafka.unique_name("app"), ("orders.dlq", "payments.dlq")
     path = write_settings(folder, *queues, application=name, servers=kafka.bootstrap_servers)
     job = read_settings(path).job
@@ -57,7 +56,6 @@ def test_a_stopped_handler_is_listed_and_resumed(kafka: KafkaClient, folder: Pat
 def test_a_handler_whose_topic_may_not_be_read_is_stopped_with_what_to_do(
     kafka: KafkaClient, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though there is nothing to resume."""
     monkeypatch.setattr(Cluster, "unreadable", lambda *_: frozenset({"orders.dlq"}))
     name = kafka.unique_name("a")
     write_settings(folder, "orders.dlq", application=name, servers=kafka.bootstrap_servers)

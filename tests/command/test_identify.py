@@ -64,7 +64,6 @@ def test_the_newest_messages_are_looked_at(topic: str, bootstrap_servers: str) -
 def test_a_partition_without_a_leader_is_left_out_and_named(
     topic: str, bootstrap_servers: str, admin: KafkaAdminClient, without_leader: Callable[..., None]
 ) -> None:
-    """The sample is of the others; a record of its own can't be shown, and that is said."""
     admin.create_partitions({topic: 2})
     without_leader(f"{topic}:1")
     server = ("--bootstrap-server", bootstrap_servers)
@@ -76,7 +75,6 @@ def test_a_partition_without_a_leader_is_left_out_and_named(
 
 
 def test_a_table_is_written_once(topic: str, bootstrap_servers: str) -> None:
-    """It has no error, and is never written over what somebody has changed."""
     arguments = ("identify", topic, "--bootstrap-server", bootstrap_servers, "--write", "a.rul")
     redrive(*arguments, code=0)
     assert parse(Path("a.rul").read_text()).table is not None
@@ -85,7 +83,6 @@ def test_a_table_is_written_once(topic: str, bootstrap_servers: str) -> None:
 
 
 def test_schemes_of_the_settings_are_known(topic: str, bootstrap_servers: str) -> None:
-    """With -c what was none is of a scheme of one's own."""
     scheme = '[schemes.mine]\nrecognise = "x-error"\nerror.class = "x-error as class"\n'
     write_settings(Path(), topic, servers=bootstrap_servers, more=scheme)
     answer = told("identify", topic)
@@ -96,7 +93,6 @@ def test_schemes_of_the_settings_are_known(topic: str, bootstrap_servers: str) -
 def test_errors_that_do_not_concern_the_topic_are_a_note(
     topic: str, bootstrap_servers: str
 ) -> None:
-    """A transform, a table or an enrichment that is broken; what reads the topic must be right."""
     broken = (
         '[schemes.mine]\nrecognise = "x-error"\n'
         '[transforms.fix]\npython = "no.such.module:change"\n'
@@ -113,13 +109,11 @@ def test_errors_that_do_not_concern_the_topic_are_a_note(
 
 
 def test_a_topic_that_is_not_there_is_an_error(topic: str, bootstrap_servers: str) -> None:
-    """With the name that was probably meant."""
     result = redrive("identify", f"{topic}x", "--bootstrap-server", bootstrap_servers, code=1)
     assert f"did you mean {topic}?" in result.stderr
 
 
 def test_one_record_is_shown_with_what_it_says(topic: str, bootstrap_servers: str) -> None:
-    """A place behind the topic shows the record; an offset that is not there says which are."""
     server = ("--bootstrap-server", bootstrap_servers)
     result = redrive("identify", f"{topic}:0:0", *server, code=0)
     assert "dead letter of connect" in result.stdout
@@ -139,7 +133,6 @@ def test_one_record_is_shown_with_what_it_says(topic: str, bootstrap_servers: st
 
 
 def test_a_topic_is_browsed_without_any_definitions(topic: str, bootstrap_servers: str) -> None:
-    """From either end, with what rules see of a dead letter; a wrong name tells the right one."""
     server = ("--bootstrap-server", bootstrap_servers)
     text = redrive("browse", topic, *server, "--count", "1").stdout
     assert f"{topic}:0:0" in text

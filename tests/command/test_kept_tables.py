@@ -89,7 +89,6 @@ def rules_file(small_job: SmallJob) -> Path:
 def test_every_table_that_ran_is_listed_and_what_cannot_be_read_is_never_none(
     small_job: SmallJob,
 ) -> None:
-    """Who ran it, and which decides; a topic without any, and a strange entry, are told."""
     missing = small_job.run("tables", code=1)
     assert "no tables are kept in" in missing.stderr
     now = small_job.configuration.handlers[0].rules
@@ -117,7 +116,6 @@ def test_every_table_that_ran_is_listed_and_what_cannot_be_read_is_never_none(
 
 
 def test_hits_are_counted_by_rule_though_comments_moved_its_line(small_job: SmallJob) -> None:
-    """Outcomes name a line; the line belongs to the layout that the table had at their time."""
     text = small_job.configuration.handlers[0].rules
     ran(small_job, text)
     letters = [dead_letter(n, "2051") for n in range(2)]
@@ -144,7 +142,6 @@ def _milliseconds() -> int:
 def test_going_back_writes_the_file_after_asking_and_keeps_what_it_held(
     small_job: SmallJob,
 ) -> None:
-    """The file is what runs, so the next start of the process surprises nobody."""
     file = rules_file(small_job)
     mistake = file.read_text()
     first, _ = ran(small_job, KEPT, mistake)
@@ -171,7 +168,6 @@ def _beside(file: Path) -> Mapping[str, str]:
 
 
 def test_a_job_that_refuses_gets_its_file_back(small_job: SmallJob) -> None:
-    """Also one that is broken: whoever wrote it has to mend it."""
     file = rules_file(small_job)
     file.write_text("ACTION(\n")
     [first] = ran(small_job, KEPT)
@@ -187,7 +183,6 @@ def test_a_job_that_refuses_gets_its_file_back(small_job: SmallJob) -> None:
 
 
 def test_without_a_job_nothing_is_written(small_job: SmallJob) -> None:
-    """And nobody is asked."""
     file = rules_file(small_job)
     before = file.read_text()
     [first] = ran(small_job, KEPT)
@@ -199,7 +194,6 @@ def test_without_a_job_nothing_is_written(small_job: SmallJob) -> None:
 def test_a_plan_shows_what_the_new_table_does_against_the_one_that_decides(
     small_job: SmallJob,
 ) -> None:
-    """The old file is gone by then, but what decided is kept. Declined, nothing happens."""
     file = rules_file(small_job)
     ran(small_job, file.read_text())
     small_job.produce([dead_letter(n, "2052", "gone") for n in range(5)])
@@ -223,7 +217,6 @@ def test_a_plan_shows_what_the_new_table_does_against_the_one_that_decides(
 
 
 def test_a_plan_shows_what_other_schemes_alone_do(small_job: SmallJob) -> None:
-    """A table of the same meaning decides otherwise about what is read otherwise."""
     file, settings = rules_file(small_job), Path(small_job.config_file)
     file.write_text(text := f"{file.read_text()}ACTION(DISCARD)\n")
     bare = settings.read_text()
@@ -255,7 +248,6 @@ def test_a_plan_shows_what_other_schemes_alone_do(small_job: SmallJob) -> None:
 
 
 def test_who_asked_for_the_restart_is_told_to_the_job_once(small_job: SmallJob) -> None:
-    """A plain signal afterwards is nobody's in particular."""
     job = small_job.configuration
     with running(small_job):
         small_job.run("restart", code=0)

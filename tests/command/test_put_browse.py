@@ -58,7 +58,6 @@ browsed = partial(told, "browse")
 def test_a_message_is_on_the_intake_as_an_application_writes_it(
     kafka: KafkaClient, manager: str
 ) -> None:
-    """Names, fields and properties are headers; the position that is told is the record's."""
     result = redrive(
         *(
             "put",
@@ -108,7 +107,6 @@ def test_a_put_without_options_leaves_everything_to_the_queue(
 
 
 def test_a_file_is_put_byte_by_byte_as_often_as_wanted(kafka: KafkaClient, manager: str) -> None:
-    """Each message is acknowledged and told."""
     Path("body").write_bytes(b"\xff\x00\r\n")
     result = redrive("put", "ORDERS", "--at", manager, "--file", "body", "--count", "3")
     records = kafka.read(f"{manager}--redrive-put")
@@ -140,7 +138,6 @@ def test_what_cannot_be_put_is_told_before_anything_is_written(
 
 
 def test_a_missing_intake_says_what_creates_it(manager: str, admin: KafkaAdminClient) -> None:
-    """The second manager has no topics yet; a put must not make one by accident."""
     result = redrive("put", "PAY", "--at", f"{manager}B", "--data", "x", code=1)
     assert f"there is no topic {manager}B--redrive-put" in result.stderr
     assert "redrive topology apply" in result.stderr
@@ -150,7 +147,6 @@ def test_a_missing_intake_says_what_creates_it(manager: str, admin: KafkaAdminCl
 
 
 def test_a_body_that_the_intake_refuses_is_an_error(manager: str) -> None:
-    """The broker's limit is a megabyte; what was not put is told."""
     Path("body").write_bytes(b"x" * 2_000_000)
     result = redrive("put", "ORDERS", "--at", manager, "--file", "body", code=1)
     assert "0 of 1 messages are on" in result.stderr
@@ -161,7 +157,6 @@ def test_a_body_that_the_intake_refuses_is_an_error(manager: str) -> None:
 
 
 def test_messages_are_shown_and_stay(kafka: KafkaClient, manager: str) -> None:
-    """Position, time, key, properties and body; a second look shows the same."""
     headers = [("colour", b"blue")]
     at = 1_700_000_000_000
     kafka.produce(
@@ -187,7 +182,6 @@ def test_messages_are_shown_and_stay(kafka: KafkaClient, manager: str) -> None:
 def test_a_partition_without_a_leader_is_left_out_and_named(
     kafka: KafkaClient, manager: str, without_leader: Callable[..., None], start: str
 ) -> None:
-    """The messages of the others are shown: of a queue, and of a topic by itself."""
     topic = f"{manager}--ORDERS"
     kafka.admin.create_partitions({topic: 2})
     kafka.produce(topic, [{"value": b"here", "partition": 0}])
@@ -226,7 +220,6 @@ def test_what_waits_is_shown_by_priority_then_as_it_came(kafka: KafkaClient, man
 
 
 def test_a_long_body_is_cut_with_a_note_but_not_in_json(kafka: KafkaClient, manager: str) -> None:
-    """The terminal sees the beginning, a program all of it."""
     kafka.produce(f"{manager}--ORDERS", [{"value": b"x" * 5000}])
     text = redrive("browse", manager, "ORDERS").stdout
     assert "body (5000 bytes)" in text
@@ -237,7 +230,6 @@ def test_a_long_body_is_cut_with_a_note_but_not_in_json(kafka: KafkaClient, mana
 
 
 def test_a_dead_letter_header_is_decoded(kafka: KafkaClient, manager: str) -> None:
-    """Why, where to and by whom stand in words, and the body is what follows the header."""
     header = DeadLetterHeader(
         reason=2085, dest_q_name="NOPE", dest_q_mgr_name="QM9", put_appl_name="redrive"
     )
@@ -300,7 +292,6 @@ def test_a_handled_queue_shows_what_is_left_on_it(
 
 
 def test_an_empty_queue_says_so(manager: str) -> None:
-    """It is no error, and names the topic that was looked at."""
     result = redrive("browse", manager, "ORDERS", code=0)
     assert f"ORDERS@{manager} has no unread messages" in result.stdout
     assert f"topic {manager}--ORDERS" in result.stdout
@@ -316,7 +307,6 @@ SAYS: Mapping[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("queue", SAYS)
 def test_a_name_that_keeps_no_messages_tells_where_they_are(manager: str, queue: str) -> None:
-    """Aliases and remote definitions lead somewhere; unknown names are nearly some other."""
     result = redrive("browse", manager, queue, code=2)
     for said in SAYS[queue]:
         assert said.format(manager) in result.stderr
@@ -326,7 +316,6 @@ def test_a_name_that_keeps_no_messages_tells_where_they_are(manager: str, queue:
 
 
 def test_the_topology_shows_messages_and_not_offsets(kafka: KafkaClient, manager: str) -> None:
-    """The end of a transaction is none; of a transmission queue those that the job has taken."""
     orders, waiting = f"{manager}--ORDERS", f"{manager}--{manager}B"
     for topic in (orders, waiting):
         kafka.produce(topic, [{"value": b"x"}] * 2)
@@ -378,7 +367,6 @@ def undelivered(manager: str, admin: KafkaAdminClient, bootstrap_servers: str) -
 
 
 def test_what_could_be_put_nowhere_is_shown_with_where_it_waits(undelivered: str) -> None:
-    """Intake and transmission queues, the oldest first; what was placed since is gone."""
     waiting = browsed(undelivered, "--remaining")
     assert [(message["waits_on"], message["for"]) for message in waiting] == [
         (f"{undelivered}B@{undelivered}", f"PAY@{undelivered}B"),
@@ -393,7 +381,6 @@ def test_what_could_be_put_nowhere_is_shown_with_where_it_waits(undelivered: str
 
 
 def test_a_channel_shows_what_its_receiver_could_put_nowhere(undelivered: str) -> None:
-    """It is the head of its transmission queue in every view."""
     queue = f"{undelivered}B"
     status = redrive("channel", "status", undelivered, "--json")
     assert [(load["remaining"], load["waiting"]) for load in json.loads(status.stdout)] == [(1, 1)]
@@ -407,13 +394,11 @@ def test_a_channel_shows_what_its_receiver_could_put_nowhere(undelivered: str) -
 
 
 def test_a_queue_has_to_be_named(manager: str) -> None:
-    """Unless what remains is asked for."""
     result = redrive("browse", manager, code=2)
     assert "--remaining" in result.stderr
 
 
 def test_an_expired_message_is_not_shown(kafka: KafkaClient, manager: str) -> None:
-    """Expiry is in tenths of a second from the put; the others stay, in their number too."""
     expiries = {b"a": b"1", b"b": b"9999", b"c": None}
     kafka.produce(
         f"{manager}--ORDERS",

@@ -40,12 +40,10 @@ def plan(to: To, count: int = 2, **more: Any) -> ReplayPlan:
     ],
 )
 def test_the_question_names_what_is_done(to: To, asked: str) -> None:
-    """Nobody throws messages away by a yes that was meant for a replay."""
     assert question(plan(to)) == asked
 
 
 def test_an_empty_plan_says_where_it_looked(capsys: pytest.CaptureFixture[str]) -> None:
-    """And what was left out of it, and why."""
     show_plan(
         plan(To.ORIGINAL, 0, notes=("5 messages are left out: their payload was deleted",)), mq=True
     )
@@ -60,7 +58,6 @@ def test_an_empty_plan_says_where_it_looked(capsys: pytest.CaptureFixture[str]) 
 def test_the_first_warnings_are_shown_and_the_others_counted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Messages may name hundreds of targets that do not exist, and each is a warning."""
     show_plan(plan(To.ORIGINAL, warnings=[Warned("x", f"w{n}", 1) for n in range(50)]), mq=True)
     printed = capsys.readouterr().out
     assert printed.count("warning: ") == 20
@@ -83,7 +80,6 @@ def status(results: dict[str, int], **members: Any) -> ReplayStatus:
 def test_a_replay_that_left_messages_behind_says_how_to_see_why(
     results: dict[str, int], to: To, *, shown: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By a command that can be copied; where they were to remain there is nothing to explain."""
     show_status(status(results, to=to))
     match = re.search(r"why some remain: (redrive groups .*)", capsys.readouterr().out)
     assert (match is not None) is shown
@@ -92,7 +88,6 @@ def test_a_replay_that_left_messages_behind_says_how_to_see_why(
 
 
 def test_a_plan_that_was_accepted_before_says_when_by_whom_and_why() -> None:
-    """So that nobody takes the reason of the second apply for the one in the ledger."""
     lines = accepted_before(status({}, purpose="ticket 4711").replay)
     assert lines == ("The plan 5f2a was already accepted 23 s ago from ann (ticket 4711).")
 
@@ -116,7 +111,6 @@ def test_cancelling_asks_and_tells_the_ledger_why(
     typed: str,
     cancelled: str | None,
 ) -> None:
-    """As every command that changes what becomes of messages."""
     write_settings(folder, "dlq")
     running = replace(status({}), waiting=3)
     lines: list[str] = []

@@ -72,7 +72,6 @@ def test_the_way_is_shown_as_a_tree() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_json_holds_the_whole_way() -> None:
-    """Visits with their steps, the end, the queue and its topic."""
     way = json.loads(resolve("PAY@QM2", "--at", "QM1", "--json").output)
     assert [visit["queue_manager"] for visit in way["visits"]] == ["QM1", "QM2"]
     assert way["visits"][0]["steps"][0] == {
@@ -89,7 +88,6 @@ def test_json_holds_the_whole_way() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_mermaid_draws_managers_as_boxes() -> None:
-    """A flowchart whose nodes form one chain from the names to the end."""
     lines = resolve("SALARY@QM1", "--at", "QM1", "--mermaid").output.splitlines()
     assert lines[0] == "flowchart TD"
     assert sum("subgraph" in line for line in lines) == 2
@@ -236,7 +234,6 @@ def test_a_way_ends_as_on_the_job(folder: Path, case: str) -> None:
     ],
 )
 def test_options_ask_about_other_opens(arguments: list[str], reason: int) -> None:
-    """Length, open options and the manager of the put."""
     result = resolve(*arguments, "--json", code=1)
     assert json.loads(result.output)["problem"]["code"] == reason
 
@@ -249,13 +246,11 @@ def test_options_ask_about_other_opens(arguments: list[str], reason: int) -> Non
 def test_what_is_stored_is_shown_with_the_topic_that_keeps_it(
     queue_manager: str, queue: str, topic: str
 ) -> None:
-    """An asynchronous definition, and a store-and-forward queue, which has a topic per target."""
     result = resolve(f"{queue}@{queue_manager}", "--at", "MOON", "--json")
     assert json.loads(result.output)["visits"][0]["decision"] == f"routed to topic {topic}"
 
 
 def test_what_failed_commands_leave_is_resolved(folder: Path) -> None:
-    """As after runmqsc: each command that failed is told on standard error, the rest stands."""
     (folder / "QM1.mqsc").write_text("DEF QL(A) MAXDEPTH(x)\nDEFINE\nALTER QL(GONE) GET(ENABLED)\n")
     result = resolve("PAY", "--at", "QM2", code=0)
     assert "=> on a queue: PAY@QM2" in result.stdout

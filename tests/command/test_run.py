@@ -82,7 +82,6 @@ def test_a_command_line_that_does_not_exist_is_usage(arguments: list[str], said:
 
 
 def test_the_settings_of_the_folder_are_the_default(folder: Path) -> None:
-    """As for every other command, unless an option says what they would."""
     (folder / "redrive.toml").write_text("x = 1\n")
     assert "redrive.toml:1:1" in redrive("run").stderr
     assert "redrive.toml:1:1" in redrive("run", "--log-level", "debug").stderr
@@ -90,7 +89,6 @@ def test_the_settings_of_the_folder_are_the_default(folder: Path) -> None:
 
 
 def test_wrong_options_and_tables_are_told_together(folder: Path, closed_port: int) -> None:
-    """Every finding at once, with its place in the command line or in the table."""
     Path("orders.rul").write_text("REASON(1)\n")
     result = run_on(closed_port, "--instance", "3/2", code=1)
     assert "<command line>:1:" in result.stderr
@@ -112,13 +110,11 @@ def test_wrong_options_and_tables_are_told_together(folder: Path, closed_port: i
 def test_what_is_not_there_is_named(
     folder: Path, arguments: list[str], code: int, said: str
 ) -> None:
-    """A missing settings file is a usage error, a missing table an error of the settings."""
     result = redrive("run", *arguments, code=code)
     assert said in result.stderr
 
 
 def test_an_unreachable_broker_starts_nothing(folder: Path, closed_port: int) -> None:
-    """One message with the address and the reason, no stack trace, no folder."""
     result = run_on(closed_port, code=1)
     assert (
         f"no broker can be reached (127.0.0.1:{closed_port}: connection refused)" in result.stderr
@@ -129,7 +125,6 @@ def test_an_unreachable_broker_starts_nothing(folder: Path, closed_port: int) ->
 
 
 def test_all_that_keeps_a_job_from_starting_is_told_at_once(folder: Path, closed_port: int) -> None:
-    """A broker that is away, and an address for metrics that somebody else has."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}"
         settings_file(f"127.0.0.1:{closed_port}", f'[observe]\nlisten = "{listen}"\n')
@@ -143,7 +138,6 @@ def test_all_that_keeps_a_job_from_starting_is_told_at_once(folder: Path, closed
 
 
 def test_a_job_that_runs_is_named_and_not_its_port(folder: Path) -> None:
-    """Whoever starts it a second time looks for the process."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}"
         path = settings_file("localhost:1", f'[observe]\nlisten = "{listen}"\n')
@@ -168,7 +162,6 @@ def test_debug_shows_the_stack_trace(folder: Path, closed_port: int) -> None:
 def test_one_address_that_answers_is_enough(
     folder: Path, closed_port: int, bootstrap_servers: str
 ) -> None:
-    """Of several brokers the first may be away."""
     connection = read_settings(
         settings_file(f"127.0.0.1:{closed_port},{bootstrap_servers}")
     ).job.connection
@@ -178,7 +171,6 @@ def test_one_address_that_answers_is_enough(
 
 
 def test_a_server_that_is_no_broker_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Something that listens but does not speak Kafka's protocol gets a message of its own."""
     monkeypatch.setattr(access, "COORDINATOR", 0.6)
     with socket.create_server(("127.0.0.1", 0)) as server:
         result = run_on(server.getsockname()[1])
@@ -196,7 +188,6 @@ def test_a_server_that_is_no_broker_is_told(folder: Path, monkeypatch: pytest.Mo
 def test_a_cluster_that_does_not_let_us_in_is_told(
     folder: Path, bootstrap_servers: str, sign_in: str, said: str
 ) -> None:
-    """The reason, whom we came as, and a hint at the settings; the password stays secret."""
     Path("password").write_text("hunter2")
     path = settings_file(bootstrap_servers)
     path.write_text(path.read_text().replace("[[", f"{sign_in}\n[["))
@@ -207,7 +198,6 @@ def test_a_cluster_that_does_not_let_us_in_is_told(
 
 
 def test_a_folder_that_cannot_be_written_is_told(folder: Path, bootstrap_servers: str) -> None:
-    """The job's folder is tried before anything starts."""
     Path("file").write_text("")
     result = run_on(bootstrap_servers, "--directory", "file/state", code=1)
     assert "the job's folder" in result.stderr
@@ -217,7 +207,6 @@ def test_a_folder_that_cannot_be_written_is_told(folder: Path, bootstrap_servers
 def test_a_second_process_with_the_same_share_is_refused(
     folder: Path, bootstrap_servers: str
 ) -> None:
-    """While one process runs the job in a folder, another one says which, and what to do."""
     job = read_settings(settings_file(bootstrap_servers)).job
     job.directory.mkdir(parents=True)
     with PidFile.held(job):
@@ -297,7 +286,6 @@ def test_hangup_goes_on_with_new_settings(start: Callable[..., Process]) -> None
 
 
 def test_hangup_with_errors_leaves_the_old_job_running(start: Callable[..., Process]) -> None:
-    """A table with errors is told with its place, and the job goes on."""
     job = start()
     Path("orders.rul").write_text("ACTION(FORWARD)\n")
     job.process.send_signal(signal.SIGHUP)
@@ -314,7 +302,6 @@ def restarted(*more: str) -> Result:
 
 
 def test_restart_waits_for_the_result(start: Callable[..., Process]) -> None:
-    """The command returns once the job goes on with the settings as they are now."""
     job = start()
     for _ in range(2):
         result = restarted()
@@ -325,7 +312,6 @@ def test_restart_waits_for_the_result(start: Callable[..., Process]) -> None:
 
 
 def test_restart_tells_which_tables_changed(start: Callable[..., Process]) -> None:
-    """Comments and layout change nothing, and then nothing that remains moves."""
     start()
     rules = Path("orders.rul")
     rules.write_text("* the same\n" + rules.read_text())
@@ -339,7 +325,6 @@ def test_restart_tells_which_tables_changed(start: Callable[..., Process]) -> No
 
 
 def test_restart_tells_why_not(start: Callable[..., Process]) -> None:
-    """What the job refuses comes back to the command: here a setting that a process keeps."""
     start()
     path = Path("redrive.toml")
     path.write_text(path.read_text() + '[job]\ncores = 7\ndriver_memory = "3g"\n')
@@ -352,7 +337,6 @@ def test_restart_tells_why_not(start: Callable[..., Process]) -> None:
 
 
 def test_restart_shows_errors_without_asking_the_job(start: Callable[..., Process]) -> None:
-    """Errors in the new settings are told like those at a start."""
     job = start()
     path = Path("redrive.toml")
     path.write_text(path.read_text().replace("orders.rul", "nothing.rul"))
@@ -361,7 +345,6 @@ def test_restart_shows_errors_without_asking_the_job(start: Callable[..., Proces
 
 
 def test_restart_without_a_job_says_so(start: Callable[..., Process]) -> None:
-    """A pid file that a killed process has left is recognised, and another start is possible."""
     job = start()
     job.process.kill()
     job.end()
@@ -385,7 +368,6 @@ def test_the_start_is_logged_without_secrets(
 
 
 def test_an_error_that_ends_the_job_is_in_its_log(folder: Path, bootstrap_servers: str) -> None:
-    """Where the log is not what the person sees, the end of the job is in both."""
     path = settings_file(bootstrap_servers, '[log]\nfile = "redrive.log"\n')
     fault = "from redrive.errors import FatalFault\n"
     fault += "def fail(configuration, control, **_):\n    raise FatalFault('fenced')\n"

@@ -80,13 +80,11 @@ def test_options_that_do_not_exist_are_usage(words: list[str]) -> None:
 
 @pytest.mark.parametrize("word", ["?", "-?", "-h"])
 def test_a_question_mark_shows_the_usage(word: str) -> None:
-    """Asked for, the usage text goes to standard output and is no error."""
     result = run(word, code=0)
     assert result.stdout.startswith("Usage: redrive runmqdlq [QName [QMgrName]] [-u UserID] [-c]")
 
 
 def test_the_first_line_is_the_password_only_with_a_user() -> None:
-    """Lines of the table are counted in standard input as a whole."""
     rules, password = read_input(b"hunter2\r\nACTION(RETRY)\n", has_password=True)
     assert (rules.text, password) == ("\nACTION(RETRY)\n", PASSWORD)
     rules, password = read_input(b"ACTION(RETRY)\n", has_password=False)
@@ -195,18 +193,15 @@ def test_a_queue_that_does_not_exist_cannot_be_opened(bootstrap_servers: str) ->
 
 @pytest.mark.parametrize("words", [[], [" "]])
 def test_without_any_queue_nothing_starts(words: list[str]) -> None:
-    """Neither argument nor table nor environment name a queue: usage, and where it may stand."""
     with pytest.raises(UsageError, match="not named"):
         settings(*words)
 
 
 def test_the_application_is_named_after_the_queue() -> None:
-    """The next call finds the progress of this one, whatever characters the queue has."""
     assert settings("orders_dlq").job.application == "orders-5Fdlq"
 
 
 def test_brokers_come_from_the_environment() -> None:
-    """Without a variable they are on this machine."""
     assert settings("Q").job.connection.bootstrap_servers == "localhost:9092"
     connection = settings("Q", BOOTSTRAP_SERVERS="one:1,two:2").job.connection
     assert connection.bootstrap_servers == "one:1,two:2"
@@ -225,7 +220,6 @@ def test_a_user_signs_in_with_the_password_of_standard_input() -> None:
 
 
 def test_a_settings_file_holds_but_for_name_and_handlers() -> None:
-    """Queues, job and brokers are the file's; variables win over it."""
     Path("conf").mkdir()
     Path("conf/redrive.toml").write_text(
         '[application]\nname = "other"\n[kafka]\nbootstrap_servers = "file:1"\n'
@@ -243,12 +237,10 @@ def test_a_settings_file_holds_but_for_name_and_handlers() -> None:
 
 
 def test_the_log_is_quiet_beside_the_report() -> None:
-    """Without settings only warnings go to standard error; the report tells the rest."""
     assert settings("Q").log.level.value == "warning"
 
 
 def test_a_wrong_variable_is_shown_where_it_was_set() -> None:
-    """Findings point at the variable in front of the command."""
     with pytest.raises(ConfigurationError) as caught:
         settings("Q", BOOTSTRAP_SERVERS="nowhere")
     (finding,) = caught.value.diagnostics
@@ -259,7 +251,6 @@ def test_a_wrong_variable_is_shown_where_it_was_set() -> None:
 
 
 def test_a_table_with_errors_starts_nothing() -> None:
-    """Every error is told with its line of standard input, the password's line included."""
     result = run("Q", "-u", "alice", table="hunter2\nREASON(1)\nACTION(FWD)\n", code=1)
     assert "<stdin>:2:1: error: the rule has no ACTION" in result.stderr
     assert "<stdin>:3:" in result.stderr
@@ -309,7 +300,6 @@ def report(
 
 
 def test_the_report_adds_up() -> None:
-    """Start, what could not be put, invalid messages, end and summary, in this order."""
     failure = Failure("Q", 7, 2053, "BILLING", "full")
     said = report(
         batch({"forwarded": 2, "retried": 1, "parked": 3}, failures={failure: 3}, invalid=1),
@@ -329,14 +319,12 @@ def test_the_report_adds_up() -> None:
 
 
 def test_one_message_that_remains_is_one_message() -> None:
-    """The report counts what was left, and its verb agrees."""
     said = report(batch({"remains": 1}), words=("Q",))
     assert said[0] == "AMQ8708: Dead-letter queue handler started to process INPUTQ(Q)."
     assert said[-1] == "1 message remains on Q."
 
 
 def test_an_error_ends_the_report_with_a_summary_too() -> None:
-    """What was done until then has been done."""
     said = report(batch({"retried": 2}), error=FatalFault("another instance took over"))
     assert said[1:3] == [
         "AMQ8709: Dead-letter queue handler ending by an error: another instance took over.",

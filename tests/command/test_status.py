@@ -70,7 +70,6 @@ status = partial(redrive, "status")
 
 
 def test_an_open_breaker_is_shown_and_is_no_problem_of_the_job(config: Path, member: None) -> None:
-    """A person has to see to the target; the job does what it can."""
     since = time.time() - AGO
     shown = BreakerState("orders", 2, "ORDERS", "billing", "open", since, "20 of 20 came back")
     say(config, Activity.RUNNING, breakers=(shown,))
@@ -82,7 +81,6 @@ def test_an_open_breaker_is_shown_and_is_no_problem_of_the_job(config: Path, mem
 
 
 def test_a_job_that_runs_is_well(config: Path, member: None) -> None:
-    """Then there is nothing to say about it."""
     say(config, Activity.RUNNING)
     result = status("--check", code=0)
     assert "because" not in result.stdout
@@ -92,7 +90,6 @@ def test_a_job_that_runs_is_well(config: Path, member: None) -> None:
 def test_a_job_that_waits_or_stops_is_well_and_says_why(
     config: Path, member: None, state: Activity
 ) -> None:
-    """It is as it should be, and whoever looks wants to know."""
     say(config, state)
     result = status("--check", code=0)
     assert f"{state} since" in result.stdout
@@ -108,7 +105,6 @@ def test_a_stall_is_told_with_its_place_and_cause(config: Path, member: None) ->
 
 
 def test_json_has_the_state_and_the_problem(config: Path, member: None) -> None:
-    """A program gets the parts, and the line for people."""
     say(config, Activity.STALLED)
     result = status("--check", "--json", code=1)
     content = json.loads(result.stdout)
@@ -119,14 +115,12 @@ def test_json_has_the_state_and_the_problem(config: Path, member: None) -> None:
 
 
 def test_a_job_that_is_silent_is_dead(config: Path, member: None) -> None:
-    """Even if the broker has not noticed yet."""
     say(config, Activity.RUNNING, age=61)
     result = status("--check", code=1)
     assert "dead since" in result.stdout
 
 
 def test_a_job_that_nobody_runs_is_not_well(config: Path) -> None:
-    """Plain status has no opinion on it."""
     status(code=0)
     result = status("--check", "--json", code=1)
     content = json.loads(result.stdout)
@@ -136,12 +130,10 @@ def test_a_job_that_nobody_runs_is_not_well(config: Path) -> None:
 def test_a_job_on_another_machine_is_well_while_the_broker_knows_it(
     config: Path, member: None
 ) -> None:
-    """Its own words are out of reach."""
     status("--check", code=0)
 
 
 def test_without_a_broker_nothing_is_well(config: Path) -> None:
-    """Also if the job says that it runs."""
     lines = config.read_text().splitlines()
     lines[3] = 'bootstrap_servers = "localhost:1"'
     config.write_text("\n".join(lines))
@@ -161,7 +153,6 @@ def test_each_instance_speaks_for_itself(config: Path, member: None) -> None:
 def test_a_share_that_nobody_has_is_a_problem(
     config: Path, member: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The instance that looks is well, but the partitions of another one wait."""
     say(config, Activity.RUNNING, share="1/2")
     monkeypatch.setattr("redrive.command.status.vacant_shares", lambda *_: (Share(2, 2),))
     result = status("--check", "--instance", "1/2")
@@ -173,7 +164,6 @@ def test_a_share_that_nobody_has_is_a_problem(
 
 
 def test_a_handler_that_is_stopped_is_a_problem_with_one_reason(config: Path, member: None) -> None:
-    """A topic that this user may not read seems to be missing, too."""
     why = "this user may not read topic orders.dlq"
     say(config, Activity.RUNNING, stopped={"orders.dlq": why})
     result = status("--check")
@@ -188,7 +178,6 @@ def test_a_handler_that_is_stopped_is_a_problem_with_one_reason(config: Path, me
 def test_what_a_topic_will_delete_is_told(
     config: Path, member: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a sentence, and in parts for a program; it is no fault of the job."""
     soon = Waiting(
         topic="orders.dlq", is_own=False, messages=9, retention=604_800.0, expiring=1204,
         first=time.time() + 12_000,
@@ -205,7 +194,6 @@ def test_what_a_topic_will_delete_is_told(
 
 
 def test_what_waits_is_in_sight_while_a_table_is_broken(config: Path, kafka: KafkaClient) -> None:
-    """Of the topics of an expression too; those beyond its bound are named."""
     first, second = kafka.topic("one"), kafka.topic("two")
     expression = f"/{first.rpartition('-')[0]}-.*/"
     named = 'name = "orders"\nqueue = "orders.dlq"'
@@ -221,14 +209,12 @@ def test_what_waits_is_in_sight_while_a_table_is_broken(config: Path, kafka: Kaf
 
 
 def test_a_check_looks_once(config: Path) -> None:
-    """It has one exit code to give."""
     result = status("--check", "--watch", code=2)
     assert "--check runs once" in result.stderr
 
 
 @pytest.mark.usefixtures("member")
 def test_a_handler_whose_queue_has_get_disabled_is_named(kafka: KafkaClient, folder: Path) -> None:
-    """With what waits for it: the job is well, and nothing is handled."""
     manager = kafka.queue_manager()
     script = "DEF QL(DLQ) GET(DISABLED)\nALTER QMGR DEADQ(DLQ)\n"
     (folder / f"{manager}.mqsc").write_text(script)

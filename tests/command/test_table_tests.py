@@ -42,14 +42,12 @@ def folder(folder: Path) -> Path:
 
 
 def test_expectations_that_hold_pass(folder: Path) -> None:
-    """Only what is written is compared."""
     result = run("t.yaml")
     assert (result.exit_code, result.output) == (0, "t.yaml: 2 passed\n")
     assert folder.joinpath("t.yaml").read_text() == TESTS
 
 
 def test_a_failure_shows_both_sides(folder: Path) -> None:
-    """The message, and step by step what was expected and what is."""
     (folder / "orders.rul").write_text(TABLE.replace("RETRY(5)", "RETRY(3)"))
     result = run("t.yaml", code=1)
     assert result.output == (
@@ -66,7 +64,6 @@ def test_a_failure_shows_both_sides(folder: Path) -> None:
 
 
 def test_update_writes_what_is_and_leaves_the_rest(folder: Path) -> None:
-    """Passing tests, comments and layout stay; the result passes."""
     (folder / "orders.rul").write_text(TABLE.replace("RETRY(5)", "RETRY(3)"))
     assert run("--update", "t.yaml").output == "t.yaml: 1 expectation written\n"
     assert (folder / "t.yaml").read_text() == TESTS.replace(
@@ -79,7 +76,6 @@ def test_update_writes_what_is_and_leaves_the_rest(folder: Path) -> None:
 
 
 def test_update_writes_a_first_expectation(folder: Path) -> None:
-    """A new test needs no more than a message."""
     more = "  - name: security is for people\n    message:\n      REASON: 2035\n"
     (folder / "t.yaml").write_text(TESTS.replace("# the end", more + "# the end"))
     assert "no steps are expected yet" in run("t.yaml").output
@@ -94,7 +90,6 @@ def test_update_writes_a_first_expectation(folder: Path) -> None:
 
 
 def test_a_message_may_be_a_file(folder: Path) -> None:
-    """The same form that explain takes, relative to the tests."""
     (folder / "m.json").write_text('{"md": {}, "dlh": {"Reason": 1, "DestQName": "quotes.x"}}')
     text = TESTS.replace("message:\n      DESTQ: quotes.old", "message: m.json")
     (folder / "t.yaml").write_text(text)
@@ -115,14 +110,12 @@ def test_a_message_may_be_a_file(folder: Path) -> None:
 def test_mistakes_are_told_with_their_place(
     folder: Path, old: str, new: str, told: str, code: int
 ) -> None:
-    """Line, column and what would be right."""
     (folder / "t.yaml").write_text(TESTS.replace(old, new))
     result = run("t.yaml")
     assert (result.exit_code, told in result.output) == (code, True), result.output
 
 
 def test_a_test_in_braces_is_not_updated(folder: Path) -> None:
-    """Nothing is written, and what to do is told."""
     text = "table: orders.rul\ntests:\n  - {name: x, message: {REASON: 1}}\n"
     (folder / "t.yaml").write_text(text)
     result = run("--update", "t.yaml", code=2)
@@ -136,7 +129,6 @@ TOPIC(orders) ACTION(QUARANTINE)
 
 
 def test_a_message_in_a_file_has_the_fields_of_the_dialect(folder: Path) -> None:
-    """As redrive explain reads them; and what the table does now can be read back."""
     (folder / "orders.rul").write_text(KAFKA)
     headers = {"__connect.errors.topic": "orders", "__connect.errors.connector.name": "c"}
     (folder / "m.json").write_text(json.dumps({"headers": headers, "value": "x"}))
@@ -149,7 +141,6 @@ def test_a_message_in_a_file_has_the_fields_of_the_dialect(folder: Path) -> None
 
 
 def test_a_file_that_is_no_dead_letter_is_told(folder: Path) -> None:
-    """No rule is asked about such a message, so there is nothing to expect."""
     (folder / "m.json").write_text('{"headers": {}, "value": "x"}')
     (folder / "t.yaml").write_text("table: orders.rul\ntests:\n  - name: it\n    message: m.json\n")
     result = run("t.yaml", code=2)
@@ -157,7 +148,6 @@ def test_a_file_that_is_no_dead_letter_is_told(folder: Path) -> None:
 
 
 def test_an_update_keeps_line_ends_and_reads_what_a_table_may_be_written_in(folder: Path) -> None:
-    """A file of Windows stays one, and a byte order mark is no error."""
     text = TESTS.replace("at: 240", "at: 1").replace("\n", "\r\n")
     (folder / "t.yaml").write_bytes(b"\xef\xbb\xbf" + text.encode())
     run("--update", "t.yaml", code=0)

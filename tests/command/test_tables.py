@@ -48,7 +48,6 @@ def test_a_difference_is_shown_by_a_message(old: Path, tmp_path: Path) -> None:
 
 
 def test_a_table_with_errors_is_not_compared(old: Path, tmp_path: Path) -> None:
-    """Its findings are shown."""
     new = tmp_path / "new.rul"
     new.write_text("FOO\n")
     redrive("diff", old, new, code=1)
@@ -56,7 +55,6 @@ def test_a_table_with_errors_is_not_compared(old: Path, tmp_path: Path) -> None:
 
 
 def test_fmt_rewrites_what_is_not_formatted(tmp_path: Path) -> None:
-    """The file keeps its permissions, line ends and code page; a second time nothing is done."""
     path = tmp_path / "orders.rul"
     path.write_bytes(b"* \xe4\r\nreason(2053)   ACTION(RETRY)\r\n")
     path.chmod(0o640)
@@ -70,7 +68,6 @@ def test_fmt_rewrites_what_is_not_formatted(tmp_path: Path) -> None:
 
 
 def test_fmt_is_a_filter_too() -> None:
-    """Standard input goes to standard output."""
     assert redrive("fmt", "-", typed="action(ignore)").output == "ACTION(IGNORE)\n"
 
 

@@ -145,7 +145,6 @@ PRINTED: dict[str, dict[str, object]] = {
 def test_no_control_character_of_a_message_reaches_the_terminal(
     command: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On neither stream; what is neither a line end nor a tab is shown as a picture."""
     table = "DESTQ('a*') ACTION(FWD) FWDQ(&DESTQ)\n"
     write_settings(folder, "dlq", rules=table)
     for module in ("browse", "identify", "replay"):
@@ -168,7 +167,6 @@ def test_no_control_character_of_a_message_reaches_the_terminal(
 def test_a_narrow_terminal_cuts_nothing_away(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ids and numbers stand in one piece, to be copied; other values are there, on more lines."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", str(width))
     row = {
@@ -186,7 +184,6 @@ def test_a_narrow_terminal_cuts_nothing_away(
 
 
 def test_a_line_of_the_log_is_one_line_whatever_a_message_says() -> None:
-    """A queue may have any name that a message gives it: it neither ends a line nor moves one."""
     record = logging.LogRecord("redrive", logging.INFO, "", 0, "put on %s", (f"a\n{EVIL}",), None)
     record.facts = {"queue": f"b\n{EVIL}"}
     line = TextFormatter().format(record)
@@ -197,7 +194,6 @@ def test_a_line_of_the_log_is_one_line_whatever_a_message_says() -> None:
 def test_a_row_of_a_table_is_one_line_where_nobody_looks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """grep finds it as a whole, whatever a message named its queue; brackets are brackets."""
     print_table([{"message": "dlq:0:1", "for": "a\nqueue [red]of[/red] [brackets"}], folded=["for"])
     assert capsys.readouterr().out.splitlines()[1].split(maxsplit=1) == [
         "dlq:0:1", "a\N{SYMBOL FOR LINE FEED}queue [red]of[/red] [brackets"

@@ -67,7 +67,6 @@ def rows(*arguments: str) -> list[str]:
 
 
 def test_queue_managers_are_shown_with_what_they_have() -> None:
-    """Kind, dead-letter queue, default transmission queue, clusters, queues of each kind."""
     shown = rows()
     assert shown[0] == "5 queue managers, 11 queues, 8 channels and connections"
     assert "QM1 mq DLQ QM2 C 2 QLOCAL, 1 QALIAS, 1 QREMOTE, 1 QLOCAL XMITQ" in shown
@@ -87,7 +86,6 @@ def test_queue_managers_are_shown_with_what_they_have() -> None:
     ],
 )
 def test_queues_are_shown_with_kind_limits_and_topic(row: str) -> None:
-    """An alias and a remote definition with where they lead instead, as they have no topic."""
     assert row in rows()
 
 
@@ -103,12 +101,10 @@ def test_queues_are_shown_with_kind_limits_and_topic(row: str) -> None:
     ],
 )
 def test_channels_and_clusters_are_shown_with_where_they_lead(row: str) -> None:
-    """A receiving end leads nowhere; a via connection to the manager at its end."""
     assert row in rows()
 
 
 def test_one_queue_manager_can_be_shown() -> None:
-    """By name or by a pattern; nothing of the others."""
     shown = rows("--queue-manager", "QM2")
     assert shown[0] == "1 queue manager, 1 queue, 2 channels and connections"
     assert not any("SALARY" in row for row in shown)
@@ -132,14 +128,12 @@ def test_json_holds_everything() -> None:
 
 
 def test_without_its_broker_the_topology_is_shown_with_a_note() -> None:
-    """Messages are not counted then, and nothing looks like a number of them."""
     result = topology("show", "--bootstrap-server", "localhost:1", code=0)
     assert "note: messages were not counted" in result.stderr
     assert " MESSAGES " not in result.stdout.replace("MAX MESSAGES", "")
 
 
 def test_of_a_large_topology_numbers_are_told(folder: Path) -> None:
-    """No thousands of lines; the way to see a part is said."""
     for number in range(60):
         (folder / f"M{number}.mqsc").write_text("DEF QL(A)\nDEF QA(B) TARGET(A)\n")
     shown = rows()
@@ -165,7 +159,6 @@ def test_a_graph_has_every_manager_queue_and_channel(folder: Path) -> None:
 
 
 def test_a_part_of_a_topology_can_be_drawn() -> None:
-    """Edges to managers that are not drawn are left out; queues are limited as asked."""
     graph = topology("draw", "--queue-manager", "QM1", "--queues", "2").output
     assert "... and 3 more queues" in graph
     assert "<b>QM2</b>" not in graph
@@ -173,14 +166,12 @@ def test_a_part_of_a_topology_can_be_drawn() -> None:
 
 
 def test_a_file_that_cannot_be_written_is_a_usage_error() -> None:
-    """The message says which and why."""
     result = topology("draw", "--output", "none/network.dot", code=2)
     assert "none/network.dot cannot be written: No such file or directory" in result.output
 
 
 @pytest.mark.parametrize("command", ["show", "draw"])
 def test_commands_that_failed_are_all_told(command: str, folder: Path) -> None:
-    """On standard error, each with its place; what the others define is shown."""
     (folder / "QM1.mqsc").write_text("DEF QL(A) MAXDEPTH(x)\nDEFINE\n")
     result = topology(command, code=0)
     assert "QM1" in result.stdout

@@ -45,7 +45,6 @@ def ours(admin: KafkaAdminClient, manager: str) -> dict[str, int]:
 def test_a_dry_run_shows_the_plan_only(
     run: Callable[..., Result], admin: KafkaAdminClient, manager: str
 ) -> None:
-    """What would be created is told with its settings, and nothing is there afterwards."""
     result = run("--dry-run", code=0)
     assert f"{manager}--DLQ" in result.stdout
     assert "retention.ms=-1" in result.stdout
@@ -64,7 +63,6 @@ def test_nothing_is_created_unasked(
 def test_what_is_missing_is_created_once(
     run: Callable[..., Result], admin: KafkaAdminClient, manager: str
 ) -> None:
-    """The topics are there with their settings, and a second time there is nothing to do."""
     first = run("--yes", "--partitions", "2", code=0)
     assert first.stdout.endswith("created 2 topics\n")
     assert ours(admin, manager) == {f"{manager}--redrive-put": 2, f"{manager}--DLQ": 2}
@@ -77,7 +75,6 @@ def test_what_is_missing_is_created_once(
 
 
 def test_the_plan_as_json_says_what_was_created(run: Callable[..., Result], manager: str) -> None:
-    """One object with every topic and the names of new ones."""
     document = json.loads(run("--yes", "--json").stdout)
     assert document["created"] == [f"{manager}--redrive-put", f"{manager}--DLQ"]
     assert {topic["state"] for topic in document["topics"]} == {"missing"}
@@ -89,7 +86,6 @@ def test_the_plan_as_json_says_what_was_created(run: Callable[..., Result], mana
 def test_a_binding_to_a_missing_topic_stops_everything(
     run: Callable[..., Result], admin: KafkaAdminClient, manager: str
 ) -> None:
-    """Nothing is half applied: the other topics are not created either."""
     Path("bindings.yaml").write_text(
         f"kind: bindings\nqueue_managers: {{{manager}: {{queues: {{DLQ: {{topic: nowhere}}}}}}}}\n"
     )
@@ -102,7 +98,6 @@ def test_a_binding_to_a_missing_topic_stops_everything(
 def test_what_the_cluster_refuses_is_found_before_anything_is_created(
     run: Callable[..., Result], admin: KafkaAdminClient, manager: str
 ) -> None:
-    """One broker cannot hold three replicas; that is told at the first step."""
     result = run("--yes", "--replication-factor", "3", code=1)
     assert "(0 were created)" in result.stderr
     assert ours(admin, manager) == {}
@@ -111,7 +106,6 @@ def test_what_the_cluster_refuses_is_found_before_anything_is_created(
 def test_a_bound_topic_is_listed_with_what_differs(
     kafka: KafkaClient, run: Callable[..., Result], manager: str
 ) -> None:
-    """A topic that others made is left as it is; that it forgets messages is told."""
     topic = kafka.topic("lost", config={"retention.ms": "1000"})
     Path("bindings.yaml").write_text(
         f"kind: bindings\nqueue_managers: {{{manager}: {{queues: {{DLQ: {{topic: {topic}}}}}}}}}\n"
@@ -126,7 +120,6 @@ def test_many_topics_are_created_in_several_requests(
     manager: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A controller takes so many at once only; progress is told, and all of them are there."""
     monkeypatch.setattr("redrive.kafka.administration._PARTITIONS_AT_ONCE", 3)
     with Path(f"{manager}.mqsc").open("a") as script:
         script.writelines(f"DEFINE QLOCAL(Q{number})\n" for number in range(5))

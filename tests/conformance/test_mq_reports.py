@@ -178,7 +178,6 @@ def test_resolve_foretells_reports(folder: Path, vector: Vector) -> None:
 
 
 def test_every_option_that_asks_for_a_report_is_known() -> None:
-    """All are known by their names, and ask for the report that they name."""
     options = ReportOptions(sum(OPTIONS[name] for name in OPTIONS if "_WITH" not in name) | 0x4)
     assert all(options.asks_for(kind) for kind in ReportKind)
     assert {f"MQRO_{name}": value for name, value in REPORT_OPTIONS.items()} == {

@@ -175,7 +175,6 @@ def test_behaviour(vector: Vector) -> None:
 
 
 def test_every_vector_of_our_own_has_its_test() -> None:
-    """No id of the project's vectors is without a hand-written test, and no test without id."""
     assert {vector["id"] for vector in load(OWN_VECTORS, "mqe_behaviour")} == TESTS.keys()
 
 
@@ -186,7 +185,6 @@ def test_every_vector_of_our_own_has_its_test() -> None:
 def test_a_message_that_was_put_before_is_refused_unless_it_is_resent(
     *, resend: bool, failure: Failure | None
 ) -> None:
-    """Duplicate protection: only Resend lets a message in a second time."""
     resolver = MqeResolver(read_topology(["QM: LQ(Q)"]).network)
     message = Message(identity="QM 1", resend=resend)
     end = resolver.resolve("QM", Q, message, Conditions(received={("QM", "QM 1")})).end
@@ -200,7 +198,6 @@ def test_a_message_that_was_put_before_is_refused_unless_it_is_resent(
 def test_a_second_queue_manager_alias_of_the_same_name_is_refused(
     code_base: mqe.CodeBase, answer: Answer
 ) -> None:
-    """Java raises its exception, C has nothing to do; the first alias stays."""
     manager = mqe.QueueManager(name="QM", code_base=code_base)
     _, once = add_queue_manager_alias(manager, "Nick", "QM")
     assert add_queue_manager_alias(once, "Nick", "Other") == (answer, once)

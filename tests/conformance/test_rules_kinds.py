@@ -28,19 +28,16 @@ def test_every_kind_of_rules_vector_is_run_once(vectors_directory: Path) -> None
 
 
 def test_a_missing_file_has_no_vectors(tmp_path: Path) -> None:
-    """Another folder of vectors need not have every file."""
     assert load(tmp_path, "rules") == []
 
 
 @pytest.mark.parametrize("suffix", [".json", ".yaml", ".yml"])
 def test_vectors_are_read_from_json_and_yaml(tmp_path: Path, suffix: str) -> None:
-    """A file of either form is found by its stem."""
     (tmp_path / f"some{suffix}").write_text('[{"id": "A1"}]')
     assert load(tmp_path, "some") == [{"id": "A1"}]
 
 
 def test_expected_objects_are_subsets_and_lists_are_not() -> None:
-    """Members not named are not checked; lists have equal length; values are equal."""
     assert is_subset({"a": [{"b": 1}]}, {"a": [{"b": 1, "c": 2}], "d": 3})
     assert not is_subset({"a": [1]}, {"a": [1, 2]})
     assert not is_subset({"a": None}, {})

@@ -324,7 +324,6 @@ def own(headers: Headers) -> dict[str, str]:
 
 
 def test_most_vectors_of_our_own_are_traffic() -> None:
-    """Of the project's own vectors no more than a known few are left out, each for a reason."""
     counted = {
         stem: sum(not why_left_out(stem, vector) for vector in load(OWN_VECTORS, stem))
         for stem in STEMS

@@ -20,7 +20,6 @@ TABLES = [
 @pytest.mark.vectors("rules", kinds=["match", "select", "transform", "sequence"])
 @at_now
 def test_every_view_says_what_the_job_does(vector: Vector) -> None:
-    """With the dead-letter header in both forms, under the vector's table and under others."""
     letters = [letter for _, letter in arrivals_of(vector)]
     if "message" in vector:
         letters += [dead_letter(vector["message"], Form.BINARY)]
@@ -35,7 +34,6 @@ def test_every_view_says_what_the_job_does(vector: Vector) -> None:
 def test_every_view_says_what_the_job_does_with_dead_letters_of_other_schemes(
     vector: Vector,
 ) -> None:
-    """Under tables of both dialects of the rules."""
     headers: Headers = [(name, octets(content)) for name, content in vector["headers"]]
     letter = OutputRecord("DLQ", octets(vector["key"]), octets(vector["value"]), headers, NOW)
     for order in ORDERS:

@@ -262,7 +262,6 @@ def waiting(handler: str, state: str) -> str:
 
 
 def test_why_one_message_died_is_three_clicks_away(reader: Reader) -> None:
-    """From what waits over the groups to the exception, the story and the rules."""
     reader.open("/")
     reader.click(waiting("payments-dlt", "quarantined"))
     reader.click("tbody td a")
@@ -286,7 +285,6 @@ def test_what_comes_is_shown_without_loading_the_page_again(reader: Reader, sett
 
 
 def test_a_page_asks_again_once_the_answer_is_there(reader: Reader) -> None:
-    """However often it hears of changes meanwhile: one question at a time, and one for the rest."""
     reader.open("/groups?status=all")
     reader.until(lambda: reader.all("#live tbody tr"))
     reader.browser.execute_script(
@@ -307,7 +305,6 @@ def test_a_page_asks_again_once_the_answer_is_there(reader: Reader) -> None:
 
 
 def test_all_of_one_cause_are_sent_back(reader: Reader) -> None:
-    """A plan with its warnings, applied with a reason, followed to its end, each message listed."""
     reader.open("/groups?status=quarantined")
     reader.click("tbody td a")
     count = int(reader.text("#live p").split(" of ")[1].split(",")[0])
@@ -323,7 +320,6 @@ def test_all_of_one_cause_are_sent_back(reader: Reader) -> None:
 
 
 def test_a_list_comes_after_its_page_and_moves_nothing(reader: Reader) -> None:
-    """The page is painted while the list is made; an error is shown in its place."""
     reader.open("/groups?status=all")
     moved, painted, came = reader.browser.execute_async_script(_PAINT)
     assert moved == 0
@@ -338,7 +334,6 @@ def test_a_list_comes_after_its_page_and_moves_nothing(reader: Reader) -> None:
 
 
 def test_what_is_left_of_a_running_replay_is_cancelled(reader: Reader) -> None:
-    """A slow one, while it runs: the page says who cancelled it and why."""
     reader.open("/messages?status=quarantined")
     reader.all("input[name=rate]")[0].send_keys("0.1")
     reader.click("button.main")
@@ -358,7 +353,6 @@ def test_what_is_left_of_a_running_replay_is_cancelled(reader: Reader) -> None:
 
 
 def test_a_group_is_acknowledged_with_a_note(reader: Reader, settings: Path) -> None:
-    """The list of acknowledgements has the note, and leads to the messages."""
     send_records(servers_of(settings), "counts.dlq", [{"value": b"no header"}] * 2)
     reader.open("/")
     number = waiting("counts.dlq", "remaining")
@@ -378,7 +372,6 @@ def test_a_group_is_acknowledged_with_a_note(reader: Reader, settings: Path) -> 
 def test_a_plan_takes_the_eyes_of_two(
     chromium: webdriver.Chrome, settings: Path, tmp_path: Path
 ) -> None:
-    """Who made it has no button to apply it; somebody else has."""
     tokens = tmp_path / "tokens.toml"
     tokens.write_text(
         "".join(
@@ -414,7 +407,6 @@ def test_a_plan_takes_the_eyes_of_two(
 
 
 def test_a_table_is_tried_on_what_waits_and_put_live(reader: Reader) -> None:
-    """An error shows while it is typed; then the difference, the messages, and the restart."""
     reader.open("/tables/counts.dlq")
     area = reader.all("textarea")[0]
     text = str(area.get_property("value"))
@@ -471,7 +463,6 @@ def at_size(reader: Reader, width: int, height: int, script: str) -> tuple[int, 
 
 
 def test_everybody_can_use_every_page(reader: Reader, settings: Path) -> None:
-    """With a screen reader, in the dark, on a small telephone; the table of before is compared."""
     reader.open("/messages?status=all&handler=payments-dlt")
     place = reader.text("tbody th a")
     for name, path in {**PAGES, "message": f"/messages/{place}"}.items():
@@ -487,7 +478,6 @@ def test_everybody_can_use_every_page(reader: Reader, settings: Path) -> None:
 
 
 def test_the_keyboard_is_enough(reader: Reader) -> None:
-    """Letters open pages, a slash goes to the search, and what is typed there opens nothing."""
     reader.open("/")
     body = reader.browser.find_element(By.TAG_NAME, "body")
     body.send_keys("g")
@@ -503,7 +493,6 @@ def test_the_keyboard_is_enough(reader: Reader) -> None:
 def test_a_network_is_explored_and_a_channel_stopped_and_started(
     chromium: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """From the queue managers to one of them, to the way of a put, and back to its channels."""
     folder = tmp_path_factory.mktemp("network")
     with network(folder) as config, console(config) as address:
         reader = Reader(chromium, address)
@@ -526,7 +515,6 @@ def test_a_network_is_explored_and_a_channel_stopped_and_started(
 def test_somebody_signs_in_at_an_identity_provider_and_out(
     chromium: webdriver.Chrome, tmp_path: Path
 ) -> None:
-    """Cookies for this site only come with what follows, though the way back is from another."""
     (tmp_path / "orders.rul").write_text("DIALECT(KAFKA)\nACTION(RETRY)\n")
     config = tmp_path / "redrive.toml"
     config.write_text(

@@ -55,7 +55,6 @@ def sign_in(browser: TestClient, token: str) -> Any:
 
 
 def test_every_route_refuses_who_is_not_signed_in(client: Callable[..., TestClient]) -> None:
-    """Each route of the application but the sign-in, with no token, a wrong one, an old session."""
     browser = client(Logins(TOKENS, failures=Limit(1_000)))
     known = {"Authorization": "Bearer t-VIEWER"}
     paths = browser.get("/api/openapi.json", headers=known).json()["paths"]
@@ -113,7 +112,6 @@ def test_a_session_begins_with_a_token_and_ends_at_the_sign_out(
 
 
 def test_a_cookie_is_secure_behind_a_proxy_that_ends_tls(client: Callable[..., TestClient]) -> None:
-    """Both of them: that of the session and that of forms."""
     browser = client(Logins(TOKENS), scheme="http")
     page = browser.get("/sign-in")
     word = page.cookies["redrive-form"]
@@ -165,7 +163,6 @@ def test_headers_are_believed_from_the_proxy_only(
 def test_a_form_through_the_proxy_needs_its_word_whatever_the_proxy_adds(
     client: Callable[..., TestClient],
 ) -> None:
-    """Browsers and proxies add Authorization to the requests of other sites too."""
     browser = client(Logins({}, PROXY), "10.0.0.7")
     for scheme in ("Basic eDp5", "Bearer x"):
         headers = {**SCRIPT, "X-User": "bob", "Authorization": scheme}
@@ -233,7 +230,6 @@ def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path: Path) -> Non
 def test_a_file_of_tokens_of_root_is_read_by_its_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, *, is_taken: bool
 ) -> None:
-    """So are the files of a Secret in a pod that is not root; nobody else may."""
     path = tmp_path / "tokens.toml"
     path.write_text(f'[[tokens]]\nname="a"\nrole="viewer"\nsha256="{"0" * 64}"')
     path.chmod(mode)
@@ -246,7 +242,6 @@ def test_a_file_of_tokens_of_root_is_read_by_its_group(
 
 
 def test_a_user_has_the_roles_of_all_groups_within_their_topics(tmp_path: Path) -> None:
-    """The highest counts; a role is limited where it is granted, and only there."""
     path = tmp_path / "access.toml"
     path.write_text(
         '[[roles]]\nrole = "viewer"\nusers = ["ann"]\ngroups = ["all"]\n'
@@ -288,7 +283,6 @@ def test_all_errors_of_an_access_file_come_at_once_and_none_shows_a_secret(tmp_p
 
 @pytest.mark.parametrize("kept", ["variable", "file", "nowhere"])
 def test_a_client_secret_comes_from_a_variable_or_a_file(tmp_path: Path, kept: str) -> None:
-    """It is shown by nothing; a public client has none."""
     path = tmp_path / "access.toml"
     (tmp_path / "secret").write_text("geheim\n")
     line = {

@@ -243,7 +243,6 @@ def test_a_token_with_anything_wrong_signs_nobody_in(provider: Mock, what: str) 
 def test_a_token_that_somebody_else_signed_signs_nobody_in(
     provider: Mock, algorithm: str, key: Any
 ) -> None:
-    """Another key, and what both sides know."""
     provider.key, provider.change = key, lambda header, _: header.update(alg=algorithm)
     done = sign_in(provider.browser())
     assert done.status_code == 401
@@ -281,7 +280,6 @@ def test_an_answer_that_is_not_to_this_browser_signs_nobody_in(
 
 
 def test_an_answer_counts_once_and_in_one_browser_only(provider: Mock) -> None:
-    """Again with the same cookie, and in a browser that began nothing, or something else."""
     browser, other = provider.browser(), provider.browser()
     assert "did not start" in other.get(leave(browser, ANN)).text
     back = leave(browser, ANN)
@@ -325,7 +323,6 @@ def test_who_is_in_no_group_is_told_so_by_name(provider: Mock) -> None:
 def test_a_user_without_a_usable_name_does_not_come_in(
     provider: Mock, sub: str, claim: str, problem: str
 ) -> None:
-    """Neither can a line end of a name begin a line of a log."""
     done = sign_in(provider.browser(user_claim=claim), sub)
     assert done.status_code == 401
     assert problem in done.text
@@ -333,7 +330,6 @@ def test_a_user_without_a_usable_name_does_not_come_in(
 
 
 def test_users_and_groups_come_from_other_claims_too(provider: Mock) -> None:
-    """A claim with one group need not be a list."""
     browser = provider.browser(user_claim="nickname")
     assert sign_in(browser).status_code == 200
     assert "Ann, operator" in browser.get("/tables/orders").text
@@ -352,7 +348,6 @@ def test_keys_are_read_again_once_they_are_rotated(provider: Mock) -> None:
 
 
 def test_a_session_of_before_the_sign_in_does_not_go_on(provider: Mock) -> None:
-    """Nor does an id that somebody else planted."""
     browser = provider.browser()
     sign_in(browser, "bob:2")
     before = browser.cookies["redrive-session"]
@@ -368,7 +363,6 @@ def test_a_session_of_before_the_sign_in_does_not_go_on(provider: Mock) -> None:
 def test_no_secret_of_a_sign_in_is_written_or_shown(
     provider: Mock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither tokens nor code, verifier, state, or the client's secret; also if it fails."""
     browser = provider.browser()
     pages, back = [], ""
     with caplog.at_level(logging.DEBUG):
@@ -413,7 +407,6 @@ def test_an_identity_provider_that_is_set_up_wrong_says_so_on_the_page(
 
 
 def test_a_client_that_the_identity_provider_does_not_take_is_told_so(provider: Mock) -> None:
-    """This one takes no public clients, which name themselves in the form."""
     done = sign_in(provider.browser(client_secret=""))
     assert done.status_code == 503
     assert "it says invalid_client" in done.text
@@ -444,7 +437,6 @@ def test_an_identity_provider_that_is_away_says_so_on_the_page(provider: Mock) -
 def test_an_answer_that_never_comes_or_never_ends_has_a_bound(
     provider: Mock, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    """Nothing at all, and a body that trickles: each byte is in time, and the whole never is."""
     monkeypatch.setattr(oidc, "ANSWER", 1.0)
     over = threading.Event()
 
@@ -472,7 +464,6 @@ def test_an_answer_that_never_comes_or_never_ends_has_a_bound(
 def test_wrong_answers_and_beginnings_hold_up_nobody_behind_the_same_address(
     provider: Mock,
 ) -> None:
-    """Neither the identity provider nor a place for other sign-ins is used up by them."""
     stranger, browser = provider.browser(), provider.browser()
     back = leave(browser, ANN)
     for _ in range(50):

@@ -131,7 +131,6 @@ def by_example(groups: list[Any]) -> list[Any]:
 
 
 def test_every_figure_is_that_of_the_command(browser: TestClient, topic: str) -> None:
-    """Of status, groups, ls and show, for each state."""
     answer = api(browser, "/status")
     printed = command("status")
     assert printed["handlers"] == answer["handlers"]
@@ -155,7 +154,6 @@ def test_every_figure_is_that_of_the_command(browser: TestClient, topic: str) ->
 def test_now_has_what_is_held_and_what_is_deleted_soon(
     browser: TestClient, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside each handler, as the command says it; neither without such messages."""
     page = browser.get("/").text
     assert "behind others" not in page
     assert "deleted soon" not in page
@@ -179,7 +177,6 @@ def test_now_has_what_is_held_and_what_is_deleted_soon(
 
 
 def test_curves_are_those_of_the_last_hour_and_day(browser: TestClient, topic: str) -> None:
-    """Each dead letter in the part of its time; the hour's sum is the command's."""
     now = time.time()
     for number, age in enumerate((600, 5 * 3600, 2 * 86400), start=3):
         append_letter(number, topic, "", time=int(1000 * (now - age)))
@@ -198,7 +195,6 @@ def test_curves_are_those_of_the_last_hour_and_day(browser: TestClient, topic: s
 
 
 def test_figures_of_an_hour_add_up(browser: TestClient, topic: str) -> None:
-    """A message that is evaluated again has another outcome, and quarantine is a figure too."""
     now = int(1000 * (time.time() - 60))
     append_letter(3, topic, "", time=now)
     append_letter(4, topic, "", time=now, outcome=f"{topic}:0:3.2", message=f"{topic}:0:3")
@@ -222,7 +218,6 @@ def test_what_happened_is_not_nothing_if_nobody_knows_it(user: SomeUser) -> None
 
 
 def test_a_curve_has_a_bar_for_each_number_but_0() -> None:
-    """One path, however many there are."""
     assert 'd="M60.0 24v-24.0h59.4V24z"' in curve([0, 5], "came")
     assert curve([1, 2, 0, 3], "came").count("M") == 3
     assert 'd=""' in curve([0], "came")
@@ -248,7 +243,6 @@ def test_a_curve_has_a_bar_for_each_number_but_0() -> None:
 def test_every_choice_of_messages_is_that_of_the_command(
     browser: TestClient, filters: dict[str, str]
 ) -> None:
-    """Any filters together: the same messages, the same groups, the same counts."""
     options = [
         part for item in filters.items() for part in (f"--{item[0].replace('_', '-')}", item[1])
     ]
@@ -269,7 +263,6 @@ def test_every_choice_of_messages_is_that_of_the_command(
 
 
 def test_a_list_is_asked_for_by_its_page(browser: TestClient, topic: str) -> None:
-    """The page has filters and forms, and none of the messages; the same address has the list."""
     for path in ("/groups", "/messages"):
         place = f"{path}?status=all&destq={quote(HOSTILE)}"
         page = browser.get(place).text
@@ -298,7 +291,6 @@ def test_a_list_is_asked_for_by_its_page(browser: TestClient, topic: str) -> Non
 def test_what_changes_without_the_job_is_asked_for_again(
     browser: TestClient, page: str, again: str
 ) -> None:
-    """What the last hour is, a plan that waits, what others read from a queue, what is too old."""
     text = browser.get(page, headers=BY_SCRIPT).text
     assert f'hx-trigger="changed from:body{again}"' in text
 
@@ -322,7 +314,6 @@ def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(browser: 
 
 
 def test_a_message_leads_to_all_with_its_cause(browser: TestClient, topic: str) -> None:
-    """Not from one whose cause has a secret."""
     groups = {group["count"]: group for group in api(browser, "/groups")["groups"]}
     answer = api(browser, f"/messages/{topic}:0:1")["group"]
     assert answer == groups[2]["condition"]
@@ -333,7 +324,6 @@ def test_a_message_leads_to_all_with_its_cause(browser: TestClient, topic: str) 
 def test_ten_megabytes_of_json_are_shown_and_harmless(
     kafka: KafkaClient, browser: TestClient, topic: str
 ) -> None:
-    """The page has the beginning, the download has it all."""
     body = json.dumps({"notes": [HOSTILE] * (10_000_000 // len(HOSTILE))}).encode()
     kafka.produce(topic, [{"value": body}])
     page = browser.get(f"/messages/{topic}:0:3")
@@ -345,7 +335,6 @@ def test_ten_megabytes_of_json_are_shown_and_harmless(
 
 
 def test_hostile_texts_are_shown_and_harmless(browser: TestClient, topic: str) -> None:
-    """No script, no attribute, no control character, no secret, on any page."""
     pages = ("/", "/groups", "/messages", f"/messages/{topic}:0:1", "/plans", "/network",
              "/acknowledgements",
              f"/groups?where={quote(HOSTILE)}", f"/messages/{quote(HOSTILE, safe='')}",
@@ -374,7 +363,6 @@ def test_long_names_are_cut_with_the_whole_as_a_tooltip(browser: TestClient, top
 
 
 def test_each_cell_of_a_list_names_its_column(browser: TestClient) -> None:
-    """A narrow screen shows rows as cards, without the head of the table."""
     for page in ("/", "/groups?whole=1", "/messages?whole=1"):
         text = browser.get(page).text
         rows = re.search(r'<table class="cards">.*?<tbody>(.*?)</tbody>', text, re.DOTALL)
@@ -390,7 +378,6 @@ TEMPLATES = [template for template in files("redrive.console").joinpath("templat
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda template: template.name)
 def test_rows_of_every_list_are_cards(template: Traversable) -> None:
-    """On a narrow screen, where columns would be beyond its edge."""
     text = template.read_text()
     assert {*re.findall("<table.*?>", text)} == {'<table class="cards">'}
     assert text.count("<td>") == 2 * text.count("<td></td>")  # of columns without a name
@@ -406,7 +393,6 @@ def test_a_message_that_nobody_knows_is_not_there(browser: TestClient, topic: st
 def test_topics_that_are_no_dead_letters_are_not_shown(
     browser: TestClient, kafka: KafkaClient, where: str
 ) -> None:
-    """Although the job's user may read them."""
     job = read_settings(CONFIG).job
     names = {"live": kafka.unique_name("live"), "control": job.control_topic}
     if where in names:
@@ -430,7 +416,6 @@ def test_topics_that_are_no_dead_letters_are_not_shown(
 def test_a_choice_that_cannot_be_is_an_error_of_the_user(
     browser: TestClient, choice: dict[str, str]
 ) -> None:
-    """Never one of the ledger, and no hint suggests to delete it."""
     answer = browser.get("/api/messages", params=choice, headers={"Accept": "application/json"})
     assert answer.status_code in ({200} if "handler" in choice else {400}), answer.text
     assert "rebuild" not in answer.text
@@ -443,7 +428,6 @@ def test_a_text_to_edit_is_that_of_a_named_message(browser: TestClient) -> None:
 
 
 def test_a_plan_is_for_its_owner_alone(browser: TestClient) -> None:
-    """Its file has the bodies that somebody edited."""
     post(browser, "/api/plans", status="open")
     (file,) = (read_settings(CONFIG).job.directory / "plans").glob("*.json")
     assert file.stat().st_mode & 0o777 == 0o600
@@ -486,7 +470,6 @@ def test_nobody_sees_no_page(browser: TestClient, user: SomeUser) -> None:
 
 
 def test_a_large_plan_takes_two_people(browser: TestClient, user: SomeUser, topic: str) -> None:
-    """Who makes it may not apply it, an operator may not, and a discarded one is gone."""
     made = post(browser, "/api/plans", status="open", to="queue", queue="orders.repair")
     assert made.status_code == 303
     page = made.headers["Location"]
@@ -555,7 +538,6 @@ def test_what_is_acknowledged_is_marked(browser: TestClient) -> None:
 
 
 def test_an_acknowledgement_leads_to_the_messages_of_its_selection(browser: TestClient) -> None:
-    """By the filters of the list; not if one of them has a secret."""
     chosen = {"status": "remaining", "rule": "2", "where": "hop = 0", "destq": HOSTILE}
     chosen |= {"key": f"0x{HOSTILE.encode().hex()}", "since": "2020-01-01T00:00:00Z"}
     form = {"until": "7d", "note": "x"}
@@ -571,7 +553,6 @@ def test_an_acknowledgement_leads_to_the_messages_of_its_selection(browser: Test
 
 
 def test_an_acknowledgement_is_about_what_remains(browser: TestClient) -> None:
-    """As with the command: of others no alert tells."""
     answer = post(browser, "/api/acknowledgements", until="7d", note="x", status="parked")
     assert answer.status_code == 400
     assert "these raise no alert" in answer.text
@@ -592,7 +573,6 @@ def test_an_acknowledgement_is_about_what_remains(browser: TestClient) -> None:
 def test_a_condition_is_completed_by_columns_and_their_values(
     browser: TestClient, where: str, expected: list[str]
 ) -> None:
-    """Values are those of the ledger, without secrets."""
     completions = api(browser, "/completions", where=where)["completions"]
     quoted = HOSTILE.replace("'", "''")
     assert completions == [
@@ -633,7 +613,6 @@ def change(folder: Path, **form: str) -> list[str]:
 def test_a_plan_changes_messages_as_that_of_the_command(
     kafka: KafkaClient, browser: TestClient, tmp_path: Path, form: dict[str, str]
 ) -> None:
-    """The same parser, the same changes in single messages, the same warnings."""
     repair = kafka.topic("repair")
     made = post(browser, "/api/plans", to="queue", queue=repair, **form)
     assert made.status_code == 303, made.text
@@ -665,7 +644,6 @@ def test_a_wrong_change_says_what_is_wrong(browser: TestClient) -> None:
 def test_one_message_is_edited_as_a_text(
     kafka: KafkaClient, browser: TestClient, topic: str
 ) -> None:
-    """Unchanged, with a secret, or with line ends that a form does not keep, there is no plan."""
     bodies = (b'{"note": 1}', b"two\r\nlines")
     kafka.produce(topic, [{"value": body} for body in bodies])
     for number, body in enumerate(bodies, start=3):
@@ -699,7 +677,6 @@ def page_text(page: str) -> str:
 def test_a_body_that_is_no_text_is_shown_in_hexadecimal(
     browser: TestClient, topic: str, bootstrap_servers: str
 ) -> None:
-    """So is a key: no page fails on bytes."""
     send_records(bootstrap_servers, topic, [{"value": b"\xff\x00redrive", "key": b"\xfe"}])
     page = browser.get(f"/messages/{topic}:0:3")
     assert page.status_code == 200
@@ -744,7 +721,6 @@ def clerk(manager: str, user: SomeUser) -> Iterator[TestClient]:
 
 
 def test_the_network_is_that_of_the_commands(clerk: TestClient, manager: str) -> None:
-    """All queue managers, and one with its channels; each name leads on."""
     printed = command("topology", "show")
     shown = api(clerk, "/network")
     assert printed == {name: shown[name] for name in printed}
@@ -774,7 +750,6 @@ def test_the_way_of_a_put_is_that_of_the_command(clerk: TestClient, manager: str
 def test_channels_and_puts_are_stopped_and_started(
     clerk: TestClient, manager: str, user: SomeUser
 ) -> None:
-    """By operators, with a line in the audit; the commands show it."""
     user.role = Role.VIEWER
     names = {"queue_manager": manager, "name": "TO/B"}
     assert post(clerk, "/api/channels/stop", **names).status_code == 403
@@ -815,7 +790,6 @@ def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_headers() -> Non
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:8470", "192.0.2.1:8470", "shop.example:8470", "8470"])
 def test_an_address_that_others_reach_is_refused(tmp_path: Path, listen: str) -> None:
-    """There is no login: everyone who reaches the console may do everything."""
     (tmp_path / "redrive.toml").touch()
     arguments = ("console", "-c", str(tmp_path / "redrive.toml"), "--listen", listen)
     result = redrive(*arguments, code=2)
@@ -823,7 +797,6 @@ def test_an_address_that_others_reach_is_refused(tmp_path: Path, listen: str) ->
 
 
 def test_a_table_is_tried_before_it_goes_live(browser: TestClient, user: SomeUser) -> None:
-    """Errors with their place; the difference in meaning and the messages under it, as commands."""
     shown = browser.get("/tables/orders").text
     assert "TOPIC(&#39;no*&#39;) ACTION(IGNORE)" in shown
     broken = post(browser, "/api/tables/orders/check", text="ACTION(RETRI)\r\n").text
@@ -878,7 +851,6 @@ def answers(address: str) -> bool:
 def test_groups_that_differ_in_an_empty_field_only_are_shown(
     browser: TestClient, topic: str
 ) -> None:
-    """Outcomes of earlier versions have no exception, later ones an empty one."""
     append_letter(7, topic, None)
     append_letter(8, topic, "")
     assert browser.get("/groups").status_code == 200

@@ -98,7 +98,6 @@ def test_the_names_of_the_console_are_taken(host: bytes) -> None:
     ],
 )  # fmt: skip
 def test_any_other_header_host_is_refused(hosts: tuple[bytes, ...]) -> None:
-    """Also those that readers of addresses take for a name of the console."""
     assert asyncio.run(ask(*hosts)) == 421
 
 
@@ -110,7 +109,6 @@ def form_of(browser: TestClient) -> str:
 
 @pytest.mark.usefixtures("away")
 def test_guesses_of_tokens_end_by_address() -> None:
-    """In the form and in headers together; right tokens from there are taken."""
     now = [0.0]
     logins = Logins(TOKENS, failures=Limit(3, lambda: now[0]))
     browser = console(logins, client=("192.0.2.1", 1))
@@ -135,7 +133,6 @@ def test_guesses_of_tokens_end_by_address() -> None:
 
 @pytest.mark.usefixtures("away")
 def test_an_ingress_names_the_address_of_a_client_and_no_user() -> None:
-    """Where it may, and nobody else may."""
     networks = (ipaddress.ip_network("10.0.0.0/24"),)
     logins = Logins(TOKENS, failures=Limit(1), forwarded_from=networks)
     guess = {**SCRIPT, "Authorization": "Bearer guess", "X-User": "ann"}
@@ -164,7 +161,6 @@ def test_an_ipv6_network_counts_as_one_address() -> None:
 
 @pytest.mark.usefixtures("away")
 def test_a_user_signs_in_so_often_and_no_more() -> None:
-    """Whatever the addresses: each sign-in takes one of the sessions of all."""
     logins = Logins(TOKENS, sign_ins=Limit(2))
     for number, (token, status) in enumerate(
         [("ann", 303), ("ann", 303), ("ann", 429), ("bob", 303)]
@@ -250,7 +246,6 @@ def whole_answer(connection: socket.socket) -> bytes:
 
 @pytest.mark.usefixtures("away")
 def test_a_body_that_trickles_ends_with_408(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte is in time, and the whole never is; the same form sent at once is looked at."""
     monkeypatch.setattr(security, "BODY_SECONDS", 1.0)
     over = threading.Event()
 
@@ -279,7 +274,6 @@ def test_a_body_that_trickles_ends_with_408(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("away")
 def test_a_viewer_is_served_beside_connections_that_ask_nothing() -> None:
-    """More of them than the console takes, each with half a header."""
     with served(SomeUser()) as port, contextlib.ExitStack() as stack:
         for _ in range(700):
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
@@ -423,7 +417,6 @@ def test_no_route_shows_what_is_out_of_scope(
 def test_what_is_out_of_scope_is_answered_as_what_does_not_exist(
     browser: TestClient, chief: TestClient, topics_of_two: tuple[str, str]
 ) -> None:
-    """Each route with a name in its path: nobody learns from an answer what there is."""
     made = post(chief, "/api/plans", status="open", handler="billing")
     plan = made.headers["Location"].removeprefix("/plans/")
     message = f"{topics_of_two[1]}:0:0"
@@ -468,7 +461,6 @@ def test_what_is_out_of_scope_is_answered_as_what_does_not_exist(
 def test_each_role_takes_the_scope_that_it_was_granted_for(
     browser: TestClient, user: SomeUser
 ) -> None:
-    """Every route of the document for each role within a scope, and for one of a wider role."""
     browser.get("/")
     for path, methods in api(browser, "/openapi.json")["paths"].items():
         for method, described in methods.items():
@@ -487,7 +479,6 @@ def test_each_role_takes_the_scope_that_it_was_granted_for(
 def test_figures_are_those_of_the_handlers_in_scope(
     browser: TestClient, chief: TestClient, topics_of_two: tuple[str, str]
 ) -> None:
-    """Equal to the command's for this handler; for everybody else they stay what they are."""
     for path in ("/groups", "/messages"):
         printed = command({"/groups": "groups", "/messages": "ls"}[path], "--handler", "orders")
         shown = api(browser, path)
@@ -507,7 +498,6 @@ def test_figures_are_those_of_the_handlers_in_scope(
 def test_a_look_at_the_job_serves_those_who_see_the_same_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However short the time between two of them."""
     monkeypatch.setattr(live, "_BUSY", 1e9)
     asked: list[Scope] = []
 
@@ -532,8 +522,6 @@ def test_a_look_at_the_job_serves_those_who_see_the_same_of_it(
 
 
 def test_an_open_page_is_told_what_changed_since_it_was_made_and_nothing_else() -> None:
-    """Not that it was opened: it would ask for everything twice."""
-
     class Some:
         number = 0
 
@@ -588,7 +576,6 @@ class Changing:
 def test_a_job_that_changes_is_looked_at_often_but_for_a_third_of_the_time(
     monkeypatch: pytest.MonkeyPatch, seconds: float, interval: float
 ) -> None:
-    """Each look is told, without the pause of a job at rest."""
     monkeypatch.setattr(live, "_IDLE", 1e9)
 
     async def follow() -> None:
@@ -605,7 +592,6 @@ def test_a_job_that_changes_is_looked_at_often_but_for_a_third_of_the_time(
 
 
 def test_a_job_at_rest_is_looked_at_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One look finds that nothing changed, and the next one is not soon."""
     monkeypatch.setattr(live, "_IDLE", 1e9)
 
     async def follow() -> None:
@@ -623,7 +609,6 @@ def test_a_job_at_rest_is_looked_at_less_often(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("away")
 def test_a_file_that_is_the_table_of_other_handlers_says_so() -> None:
-    """Putting it live changes them too; each has a file of its own otherwise."""
     browser = console(SomeUser())
     assert api(browser, "/tables/orders")["shared_with"] == []
     CONFIG.write_text(CONFIG.read_text().replace("billing.rul", "orders.rul"))
@@ -635,7 +620,6 @@ def test_a_file_that_is_the_table_of_other_handlers_says_so() -> None:
 def test_a_condition_in_sql_reaches_nothing_out_of_scope(
     browser: TestClient, chief: TestClient, table: str
 ) -> None:
-    """It is about one message, whoever asks."""
     where = f"EXISTS (SELECT 1 FROM {table} WHERE handler = 'billing')"  # noqa: S608 - an attack
     for client in (browser, chief):
         answer = client.get("/api/messages", params={"where": where}, headers=SCRIPT)
@@ -646,7 +630,6 @@ def test_a_condition_in_sql_reaches_nothing_out_of_scope(
 def test_all_messages_are_acknowledged_within_the_scope_only(
     browser: TestClient, chief: TestClient
 ) -> None:
-    """Nor are acknowledgements of the whole job shown or ended."""
     done = post(browser, "/api/acknowledgements", until="7d", note="mine", status="open")
     assert done.status_code == 303
     (own,) = command("ack", "--list")
@@ -696,7 +679,6 @@ def test_plans_have_messages_and_targets_in_scope_only(
 def test_replays_are_those_of_the_handlers_in_scope(
     browser: TestClient, chief: TestClient, admin: Any
 ) -> None:
-    """Their progress, too; nor are others cancelled, or those of several handlers."""
     job = read_settings(CONFIG).job
     topics = {handler.identity.name: handler.identity.replay_topic for handler in job.handlers}
     admin.create_topics(
@@ -730,7 +712,6 @@ def test_within_its_scope_a_user_sees_and_tries_what_others_do(
     user: SomeUser,
     topics_of_two: tuple[str, str],
 ) -> None:
-    """One message, its body, its text to edit, and another table on what waits."""
     repair = kafka.topic("repair")
     user.scope |= Scope(frozenset({repair}))
     message = f"{topics_of_two[0]}:0:0"
@@ -815,7 +796,6 @@ def test_trial_covers_every_handler_of_the_file(handler: str) -> None:
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("role", [Role.OPERATOR, Role.ADMIN])
 def test_page_of_a_trial_asks_before_a_table_goes_live(role: Role) -> None:
-    """With the sum, and the reason; only admins are asked."""
     with console(SomeUser(role=role), headers={"Accept": "text/html"}) as browser:
         assert 'action="/api/tables/orders/live"' not in browser.get("/tables/orders").text
         page = post(browser, "/api/tables/orders/try", text=OTHER).text
@@ -825,7 +805,6 @@ def test_page_of_a_trial_asks_before_a_table_goes_live(role: Role) -> None:
 
 
 def test_only_what_was_tried_goes_live(shared: list[str]) -> None:
-    """Neither another text, nor a text tried against another table, nor without a reason."""
     tried = sent("try", text=OTHER).json()
     form = {"text": OTHER, "confirm": tried["confirm"], "because": "ticket 4711"}
     refused = [
@@ -845,7 +824,6 @@ def test_only_what_was_tried_goes_live(shared: list[str]) -> None:
 
 
 def test_who_puts_a_table_live_and_why_is_kept(shared: list[str]) -> None:
-    """In the audit, and by the job, which logs it and has it in its list of tables."""
     confirm = sent("try", "billing", text=OTHER).json()["confirm"]
     done = sent("live", text=OTHER, confirm=confirm, because="ticket 4711")
     assert done.json()["handlers"] == ["orders", "billing"]
@@ -858,7 +836,6 @@ def test_who_puts_a_table_live_and_why_is_kept(shared: list[str]) -> None:
 def test_file_that_cannot_be_written_is_named_before_the_click(
     shared: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a ConfigMap: the page, its button, and the trial say it, which shows the text."""
     monkeypatch.setattr(os, "access", lambda place, _: Path(place).name != "orders.rul")
     monkeypatch.setattr("tests.console.conftest.CONFIG", CONFIG.absolute())
     with console(ADMIN, headers={"Accept": "text/html"}) as browser:
@@ -884,7 +861,6 @@ def test_file_that_cannot_be_written_is_named_before_the_click(
 @pytest.mark.usefixtures("away")
 @pytest.mark.parametrize("access", [None, Logins(TOKENS)])
 def test_probes_are_answered_without_a_login(access: Any) -> None:
-    """By the console's own names, as everything else; a broker that is away is no reason."""
     with console(access) as browser:
         answer = browser.get("/livez")
         assert (answer.status_code, answer.text) == (200, "ok")
@@ -892,7 +868,6 @@ def test_probes_are_answered_without_a_login(access: Any) -> None:
 
 
 def test_trial_covers_every_queue_of_a_handler(shared: list[str]) -> None:
-    """Several queues of one [[handlers]] are several handlers of one file."""
     text = CONFIG.read_text()
     start = text.index("[[handlers]]")
     some = 'queue = ["mine.dlq", "other.dlq", "third.dlq"]\nrules = "orders.rul"\n'
@@ -907,7 +882,6 @@ def test_trial_covers_every_queue_of_a_handler(shared: list[str]) -> None:
 
 
 def test_trial_covers_no_handler_out_of_scope(shared: list[str]) -> None:
-    """What it confirms is not put live: somebody else's messages were not tried."""
     user = SomeUser(scope=Scope(frozenset({"mine.*"})))
     tried = sent("try", user=user, text=OTHER).json()
     assert [trial["handler"] for trial in tried["trials"]] == ["orders"]
@@ -942,7 +916,6 @@ def test_a_scope_is_checked_before_the_broker_is_asked(method: str, path: str) -
 def test_a_user_of_several_scopes_may_in_each_what_its_role_may(
     topics_of_two: tuple[str, str],
 ) -> None:
-    """Look at both, and change one."""
     grants = (
         Grant(Role.VIEWER),
         Grant(Role.OPERATOR, Scope(frozenset({f"{topics_of_two[0][:-1]}?"}))),
@@ -961,7 +934,6 @@ def test_a_user_of_several_scopes_may_in_each_what_its_role_may(
 
 @pytest.mark.usefixtures("away")
 def test_the_command_takes_an_identity_provider() -> None:
-    """Errors of its file come before anything is served, all at once."""
     Path("access.toml").write_text('[oidc]\nissuer = "https://id.example"\n')
     result = redrive("console", "-c", CONFIG, "--access", "access.toml", code=1)
     assert "[oidc] needs client_id" in result.stderr

@@ -92,7 +92,6 @@ def test_original_is_the_message_behind_its_header(script: Script) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_ends_where_the_table_says(name: str) -> None:
-    """By the rules that get their turn on one of its messages, as many as its failures allow."""
     script = MQ if name in _first(MQ) else KAFKA
     table = parse(script.rules, name=script.rules_name).required()
     message = _first(script)[name]
@@ -119,7 +118,6 @@ def test_every_kind_ends_where_the_table_says(name: str) -> None:
 
 
 def test_payment_service_fails_as_often_as_the_message_wants() -> None:
-    """Each dead letter has all headers of the record, and says where the record is."""
     message = next(sent for sent in KAFKA.messages if sent.failures == 2)
     headers = (*message.original.headers, ("redrive.rounds", b"as it was"))
     results = [
@@ -138,7 +136,6 @@ def test_payment_service_fails_as_often_as_the_message_wants() -> None:
 
 
 def test_retries_wait_as_long_as_the_tables_say() -> None:
-    """Back-off doubles up to its limit, and its jitter may take off a fifth."""
     assert [MqDeadLetters(50, 1).least_wait(attempt) for attempt in (1, 2, 9)] == [6, 6, 6]
     waits = [KafkaDeadLetters(50, 1).least_wait(attempt) for attempt in (1, 2, 4, 9)]
     assert waits == pytest.approx([1.6, 3.2, 12.8, 12.8])

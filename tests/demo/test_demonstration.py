@@ -53,7 +53,6 @@ def _result(folder: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_demo_of_mq_adds_up(tmp_path: Path) -> None:
-    """Every kind of outcome and of failure occurs, and nothing stays behind."""
     result = _result(tmp_path)
     ends = [result[end] for end in ("forwarded", "retried", "discarded", "remaining")]
     assert ends == [14, 30, 8, 8]
@@ -65,7 +64,6 @@ def test_demo_of_mq_adds_up(tmp_path: Path) -> None:
 
 
 def test_demo_of_kafka_adds_up(tmp_path: Path) -> None:
-    """With a topic that is missing, and an application that fails: no round is early or missing."""
     kinds = {kind["what"]: kind for kind in _result(tmp_path, "kafka")["kinds"]}
     late = kinds["a listener whose topic does not exist"]
     assert late["failures"]["MQRC_UNKNOWN_OBJECT_NAME"] >= late["messages"] > 0
@@ -80,7 +78,6 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_ctrl_c_stops_everything(running: subprocess.Popen[str], tmp_path: Path) -> None:
-    """No process stays, no folder, no trace."""
     assert running.stderr is not None
     for line in running.stderr:
         if "redrive run" in line:
@@ -99,7 +96,6 @@ def test_ctrl_c_stops_everything(running: subprocess.Popen[str], tmp_path: Path)
 
 
 def test_folder_in_use_is_a_usage_error(tmp_path: Path) -> None:
-    """Two demos on one broker would count each other's messages."""
     (tmp_path / "data").touch()
     refused = redrive("demo", "-n", "50", "--directory", tmp_path, code=2)
     assert "is not empty" in refused.stderr
@@ -134,7 +130,6 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
 
 
 def test_wait_lasts_as_long_as_there_is_progress(play: Play) -> None:
-    """On a slow machine an hour, if need be."""
     left = iter([[str(number) for number in range(count)] for count in range(60, -1, -1)])
     play._wait_until("came", lambda: next(left))
     assert list(left) == []
@@ -171,7 +166,6 @@ def _trace(*outcomes: tuple[int, str, int], again: int | None = None) -> Trace:
     ],
 )
 def test_retry_before_its_time_is_early(trace: Trace, early: int) -> None:
-    """Counted from the failed attempt before it, or from the failure that brought it back."""
     report = Report(MqDeadLetters(50, 1), [trace])
     assert report.document()["retries"]["early"] == early
     assert report.adds_up is not bool(early)

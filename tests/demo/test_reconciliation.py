@@ -151,7 +151,6 @@ def test_whatever_else_is_wrong_is_named(damage: Damage, problem: str) -> None:
 
 @pytest.mark.parametrize(("returns", "adds_up"), [(0, False), (1, True), (2, False)])
 def test_message_comes_back_as_often_as_its_processing_fails(returns: int, adds_up: bool) -> None:  # noqa: FBT001
-    """It remains as its last dead letter was."""
     message = replace(MESSAGES[3], failures=1)
     seen = _observation()
     again = [
@@ -176,7 +175,6 @@ def test_record_that_the_application_dead_lettered_again_is_no_end() -> None:
 
 
 def test_last_copy_of_each_key_remains_unless_it_is_a_tombstone() -> None:
-    """A message that was placed later left a tombstone; the record itself is in the headers."""
     own = (("redrive.key", b"customer"), ("redrive.timestamp", b"5"), ("redrive.null", b""))
     copies = [
         Record(b"A:0:0", b"first", (_number(7),)),
@@ -190,7 +188,6 @@ def test_last_copy_of_each_key_remains_unless_it_is_a_tombstone() -> None:
 
 
 def test_client_knows_none_of_our_code() -> None:
-    """Else a fault of the job could be a fault of its audit."""
     tree = ast.parse(inspect.getsource(client))
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {

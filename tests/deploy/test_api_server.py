@@ -200,7 +200,6 @@ def _pods(objects: list[Object]) -> list[Object]:
 
 
 def test_the_server_takes_every_combination_of_values(cluster: Cluster) -> None:
-    """Each as a release of its own: first asked, then for real, with pods that are admitted."""
     helm, objects = program("helm"), []
     options = [*map(chosen, choices()), (f"--values={FULL}",)]
     for number, values in enumerate(options):
@@ -216,7 +215,6 @@ def test_the_server_takes_every_combination_of_values(cluster: Cluster) -> None:
 
 
 def test_the_server_refuses_a_pod_that_is_root(cluster: Cluster) -> None:
-    """So what it admits above was judged."""
     (pod,) = _pods(render(program("helm")))
     del pod["spec"]["securityContext"]["runAsNonRoot"]
     with pytest.raises(AssertionError, match="violates PodSecurity"):
@@ -224,7 +222,6 @@ def test_the_server_refuses_a_pod_that_is_root(cluster: Cluster) -> None:
 
 
 def test_a_release_is_upgraded_and_leaves_nothing(cluster: Cluster) -> None:
-    """From everything to nothing but what is always there, to several pods, and back."""
     everything = chosen(dict.fromkeys(FLAGS, "true"))
     little = chosen(dict.fromkeys(FLAGS, "false"))
     # A volume claim keeps its size and its class.

@@ -118,7 +118,6 @@ def one(objects: list[dict[str, Any]], kind: str, *, console: bool = False) -> d
 
 
 def test_helm_finds_nothing_to_complain_about(helm: str) -> None:
-    """The chart is one, with values that its schema takes."""
     done = subprocess.run(
         [helm, "lint", "--strict", "--kube-version", "1.31", str(CHART)],
         capture_output=True,
@@ -130,7 +129,6 @@ def test_helm_finds_nothing_to_complain_about(helm: str) -> None:
 
 @pytest.mark.parametrize("flags", [*choices()])
 def test_every_combination_of_three_flags_has_its_objects(helm: str, flags: dict[str, str]) -> None:
-    """Each flag brings one object or none, and objects select the pod of their own."""
     objects = render(helm, *chosen(flags))
     wanted = [kind for name, kind in OPTIONAL.items() if flags[name] == "true"]
     of_job = [document for document in objects if not is_of_console(document)]
@@ -169,7 +167,6 @@ def test_every_combination_of_three_flags_has_its_objects(helm: str, flags: dict
 
 
 def test_pods_share_the_partitions_out(helm: str) -> None:
-    """Commands in a pod know of it too; one pod is ended before another starts."""
     env = "env[0].name=TOKEN,env[0].value=x"
     spec = one(render(helm, "--set", f"replicas=3,{env}"), "Deployment")["spec"]
     assert spec["replicas"] == 3
@@ -183,7 +180,6 @@ def test_pods_share_the_partitions_out(helm: str) -> None:
 
 
 def test_pods_do_not_share_a_volume(helm: str) -> None:
-    """The chart says what to do instead."""
     refused = refusal(helm, replicas=2, persistence={"enabled": True})
     assert "replicas: one volume is for one pod" in refused
 
@@ -201,8 +197,6 @@ def kubernetes_schemas() -> Path:
 def test_objects_fit_the_schemas_of_kubernetes(
     helm: str, kubernetes_schemas: Path, flag: str
 ) -> None:
-    """No unknown or misspelt field; the Prometheus operator's kinds are not Kubernetes' own."""
-
     def read(uri: str) -> Resource[Any]:
         text = (kubernetes_schemas / uri.rpartition("/")[2]).read_text()
         return Resource.from_contents(json.loads(text), default_specification=DRAFT7)
@@ -224,7 +218,6 @@ def test_objects_fit_the_schemas_of_kubernetes(
 
 @pytest.mark.parametrize("console", [False, True])
 def test_the_container_may_do_nothing_that_is_not_needed(helm: str, *, console: bool) -> None:
-    """No root, no new privileges, no capability, no write to the image, no token."""
     objects = render(helm, *chosen({"console.enabled": "true"}))
     pod = one(objects, "Deployment", console=console)["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -255,7 +248,6 @@ def test_the_container_may_do_nothing_that_is_not_needed(helm: str, *, console: 
     ],
 )
 def test_the_port_is_that_of_the_settings_as_toml(helm: str, text: str, port: int) -> None:
-    """However it is written there, and whatever else looks like it."""
     assert tomllib.loads(text)["observe"]["listen"].endswith(f":{port}")
     objects = render(helm, "--set-json", f"settings={json.dumps(text)}")
     (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
@@ -280,13 +272,11 @@ def test_settings_that_probes_could_not_ask_are_refused(helm: str, text: str, pr
 
 
 def test_the_port_of_the_probes_is_not_for_variables(helm: str) -> None:
-    """The job would take it, and the chart could not read it."""
     env = [{"name": "REDRIVE_OBSERVE__LISTEN", "value": "0.0.0.0:1"}]
     assert "REDRIVE_OBSERVE__LISTEN is not for env" in refusal(helm, env=env)
 
 
 def test_pods_are_spread_and_have_a_class(helm: str) -> None:
-    """Over nodes where that can be, unless the values say otherwise."""
     (spread,) = _pod(render(helm, "--set=priorityClassName=high"))["topologySpreadConstraints"]
     assert spread["topologyKey"] == "kubernetes.io/hostname"
     assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
@@ -308,7 +298,6 @@ def _pod(objects: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_metrics_are_read_from_any_namespace(helm: str) -> None:
-    """Prometheus is usually in another one; the values name it to admit no other."""
     (rule,) = one(render(helm), "NetworkPolicy")["spec"]["ingress"]
     assert rule["from"] == [{"namespaceSelector": {}}]
     named = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
@@ -338,7 +327,6 @@ def test_a_console_that_nobody_could_use_is_refused(helm: str, missing: str, pro
 def test_the_console_is_started_with_options_that_it_has(
     helm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of each value, as the command takes them, at the port that the probes ask."""
     objects = render(helm, f"--values={FULL}")
     (container,) = one(objects, "Deployment", console=True)["spec"]["template"]["spec"][
         "containers"
@@ -376,7 +364,6 @@ def test_the_console_is_started_with_options_that_it_has(
 
 
 def test_probes_ask_the_page_of_the_settings(helm: str, tmp_path: Path) -> None:
-    """The port stands in the settings alone; only the readiness asks whether the job handles."""
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({"settings": VALUES["settings"].replace("9464", "8080")}))
     objects = render(helm, "--values", str(values))
@@ -394,7 +381,6 @@ def test_probes_ask_the_page_of_the_settings(helm: str, tmp_path: Path) -> None:
 
 
 def test_texts_arrive_as_they_were_given(helm: str) -> None:
-    """Settings, tables and alerts lose nothing on the way through templates."""
     objects = render(helm, "--set", "prometheusRule.enabled=true")
     texts: dict[str, str] = {}
     for document in objects:
@@ -406,7 +392,6 @@ def test_texts_arrive_as_they_were_given(helm: str) -> None:
 
 
 def test_wrong_values_are_refused(helm: str) -> None:
-    """A misspelt value, and one of another kind."""
     wrong: list[dict[str, Any]] = [{"persistance": {"enabled": True}}, {"replicas": "two"}]
     for values in wrong:
         refused = refusal(helm, **values)
@@ -414,7 +399,6 @@ def test_wrong_values_are_refused(helm: str) -> None:
 
 
 def test_the_schema_knows_every_value_and_no_other() -> None:
-    """The defaults are valid, one more value at any place is not, and each has a type."""
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     jsonschema.validate(VALUES, SCHEMA)
     assert set(SCHEMA["properties"]) - {"global"} == set(VALUES)
@@ -432,7 +416,6 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
 
 
 def test_the_flags_of_the_values_are_those_that_are_combined() -> None:
-    """A new boolean value has to join the combinations."""
     assert set(_flags(VALUES)) == set(FLAGS)
 
 
@@ -453,14 +436,12 @@ def _same(defaults: dict[str, Any], others: dict[str, Any], above: str = "") -> 
 
 
 def test_the_settings_of_the_values_are_right(tmp_path: Path) -> None:
-    """No finding, with the files beside them as the pod has them."""
     for name, text in {"redrive.toml": VALUES["settings"], **VALUES["files"]}.items():
         (tmp_path / name).write_text(text)
     assert read_settings(tmp_path / "redrive.toml").warnings == ()
 
 
 def test_the_chart_takes_versions_and_alerts_from_the_project() -> None:
-    """Its version is the project's, and its alerts are a link to those of Prometheus."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert chart["version"] == chart["appVersion"] == project["version"]

@@ -47,7 +47,6 @@ def test_every_command_on_the_pages_exists_with_its_options() -> None:
 
 
 def test_the_settings_on_the_way_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the laptop, and what each further step adds."""
     text = (DOCS / "laptop-to-three-nodes.md").read_text()
     blocks = [
         block.replace("\n    ", "\n").strip()
@@ -76,7 +75,6 @@ def test_the_settings_on_the_way_are_right(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("page", EVERY, ids=lambda page: page.name)
 def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
-    """As the site of the documentation requires, which is built apart from the tests."""
     links = re.findall(r"\[[^\]\n]+\]\((?![a-z]+:)([^)\s]+)\)", page.read_text())
     for link in links:
         path, _, anchor = link.partition("#")

@@ -62,7 +62,6 @@ def _pid(directory: Path, name: str) -> int:
 def test_two_workers_run_python_on_the_records_that_they_read_from_kafka(
     kafka: KafkaClient, directory: Path, master: str
 ) -> None:
-    """A job gets its jars and its Python to both; a stale pid file is no obstacle."""
     (directory / "worker-2.pid").write_text(f"{os.getpid()}\n")
     assert "worker-2  died" in _daemon(directory, "status").stdout
     _start_worker(directory, master, 1)
@@ -82,7 +81,6 @@ def test_two_workers_run_python_on_the_records_that_they_read_from_kafka(
 
 
 def test_a_daemon_that_runs_is_not_started_twice(directory: Path, master: str) -> None:
-    """Starting again says so, and the process stays."""
     pid = _pid(directory, "master")
     assert "already runs" in _daemon(directory, "start-master", "--port", 1).stdout
     assert _pid(directory, "master") == pid
@@ -100,7 +98,6 @@ def test_stopping_leaves_nothing(directory: Path, master: str) -> None:
 
 
 def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
-    """The end of Spark's log is quoted, with the file's name."""
     failed = _daemon(tmp_path, "start-worker", "no-such-url")
     assert failed.returncode == 1
     assert "no-such-url" in failed.stderr

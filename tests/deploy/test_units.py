@@ -55,7 +55,6 @@ def test_the_unit_leaves_java_and_python_workers_their_orderly_end() -> None:
 
 
 def test_the_unit_calls_what_the_command_line_knows() -> None:
-    """Start and reload name the same settings and the same folder, or the reload finds no job."""
     service = _unit()["Service"]
     start, reload = (shlex.split(service[name]) for name in ("ExecStart", "ExecReload"))
     assert (start[1], reload[1]) == ("run", "restart")
@@ -65,7 +64,6 @@ def test_the_unit_calls_what_the_command_line_knows() -> None:
 
 
 def test_the_unit_is_one_to_systemd(tmp_path: Path) -> None:
-    """No unknown section or setting; where there is systemd, in its own judgement."""
     unit = _unit()
     assert set(unit.sections()) == {"Unit", "Service", "Install"}
     if program := shutil.which("systemd-analyze"):
@@ -101,7 +99,6 @@ def _unit() -> ConfigParser:
 
 @pytest.mark.parametrize("name", ["master", "worker-1", "worker-2", "job"])
 def test_a_container_runs_what_the_project_has(name: str) -> None:
-    """Its command is one of ours, with options that exist."""
     command = COMPOSE["services"][name]["command"]
     if command[0] == "redrive":
         assert _parse(redrive, command[1:])["path"] == Path("/etc/redrive/redrive.toml")
@@ -114,7 +111,6 @@ def test_a_container_runs_what_the_project_has(name: str) -> None:
 
 
 def test_the_containers_find_each_other() -> None:
-    """Job and workers name the same master, the job the broker's own address."""
     services = COMPOSE["services"]
     master = SETTINGS["job"]["master"]
     port = _parse(spark_daemon, services["master"]["command"][2:])["port"]
@@ -126,7 +122,6 @@ def test_the_containers_find_each_other() -> None:
 
 
 def test_the_container_of_the_broker_is_of_the_version_that_is_tested() -> None:
-    """The image's tag is the version of the embedded broker's jars."""
     versions = {
         jar.coordinate.split(":")[2] for jar in locked_jars() if ":kafka_2.13:" in jar.coordinate
     }
@@ -134,7 +129,6 @@ def test_the_container_of_the_broker_is_of_the_version_that_is_tested() -> None:
 
 
 def test_what_containers_mount_is_there() -> None:
-    """Files of the project, volumes of the compose file on folders that the image has, secrets."""
     image = (CONTAINERS / "Containerfile").read_text()
     for service in COMPOSE["services"].values():
         for source, target, *_ in (text.split(":") for text in service.get("volumes", ())):
@@ -150,7 +144,6 @@ def test_what_containers_mount_is_there() -> None:
 
 
 def test_the_settings_of_the_container_are_right(tmp_path: Path) -> None:
-    """No finding, with the rules table beside them as the compose file mounts it."""
     shutil.copy(CONTAINERS / "redrive.toml", tmp_path)
     shutil.copy(ROOT / "examples" / "orders" / "orders.rul", tmp_path)
     assert read_settings(tmp_path / "redrive.toml").warnings == ()
@@ -180,7 +173,6 @@ def test_the_image_is_built_of_files_that_are_there() -> None:
 
 @pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
 def test_the_health_check_of_the_image_fails_where_the_page_does(status: int, code: int) -> None:
-    """It asks at the port of the container's settings, and needs no program but Python."""
     text = (CONTAINERS / "Containerfile").read_text().replace("\\\n", " ")
     (written,) = re.findall(r"^HEALTHCHECK .*?CMD (\[.*\])$", text, re.MULTILINE)
     program, *arguments = json.loads(written)
@@ -206,7 +198,6 @@ def test_the_health_check_of_the_image_fails_where_the_page_does(status: int, co
 def test_without_its_base_or_a_program_the_image_is_skipped_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As on a machine without a registry in reach."""
     monkeypatch.setenv("PATH", str(tmp_path))
     assert build_image([]) == 0
     assert "neither podman nor buildah is installed" in capsys.readouterr().out

@@ -42,7 +42,6 @@ def part(
 
 @given(st.lists(MILLISECONDS, max_size=10), st.integers(0, 30))
 def test_a_fresh_dead_letter_is_as_old_as_its_timestamp_says(times: list[int], done: int) -> None:
-    """Each that was attempted now counts once; one from the future is no younger than new."""
     ages = Ages()
     ages.note(part(SourceKind.DEAD_LETTERS, times), done, NOW)
     seconds = [max(0, NOW - time) / 1000 for time in times[max(0, done - 10) :]]
@@ -77,7 +76,6 @@ def test_a_record_without_a_timestamp_has_no_age() -> None:
 
 
 def test_what_no_rule_was_tried_on_has_no_age() -> None:
-    """What remains is looked at again because a table changed, not because it was due."""
     ages = Ages()
     for kind in (SourceKind.REMAINING, SourceKind.REPLAYS):
         ages.note(part(kind, [NOW]), 0, NOW)
@@ -86,7 +84,6 @@ def test_what_no_rule_was_tried_on_has_no_age() -> None:
 
 @given(st.lists(st.lists(MILLISECONDS, min_size=1, max_size=5), min_size=2, max_size=4))
 def test_ages_of_several_slices_add_up(slices: list[list[int]]) -> None:
-    """Noted together or apart."""
     together, apart = Ages(), Ages()
     for times in slices:
         first = Ages()

@@ -133,7 +133,6 @@ def test_prepared_deliveries_write_what_the_careful_way_writes(
 
 
 def test_every_record_has_exactly_one_outcome_whatever_it_contains() -> None:
-    """Rubbish is an outcome with a reason, not an exception."""
     broken: list[bytes | None] = [None, b"", b"DLH ", b"\x00" * 200, b"DLH \x00\x00\x00\x02" * 40]
     forged: list[Headers] = [[], [("mqdlh.Reason", None)], [("redrive.hops", b"-1"), ("", b"")]]
     for value in broken:
@@ -163,7 +162,6 @@ def test_a_put_to_the_own_dead_letter_queue_is_a_failed_attempt() -> None:
 
 
 def test_a_parked_copy_gives_the_message_back_as_it_was() -> None:
-    """Key, value, headers, order of repeated names and timestamp survive parking."""
     headers: Headers = [
         ("a", b"1"),
         ("mqdlh.Reason", b"2053"),
@@ -185,7 +183,6 @@ def test_a_parked_copy_gives_the_message_back_as_it_was() -> None:
 
 
 def test_failures_count_only_under_the_table_they_happened_under() -> None:
-    """A changed table starts from zero for everything that is parked."""
     headers: Headers = [("mqdlh.Reason", b"2053")]
     (parked,) = written(outputs_of(record(b"x", headers), handler_of()), "RETRY")
     same = outputs_of(record(b"x", parked.headers or []), handler_of(), kind=SourceKind.RETRIES)
@@ -199,7 +196,6 @@ def test_failures_count_only_under_the_table_they_happened_under() -> None:
 def test_counts_begin_again_when_a_table_comes_back_that_another_had_replaced(
     released: int, attempt: int
 ) -> None:
-    """Whatever lay there at the last change begins again, though the one between saw none of it."""
     (parked,) = written(
         outputs_of(record(b"x", [("mqdlh.Reason", b"2053")]), handler_of()), "RETRY"
     )
@@ -209,7 +205,6 @@ def test_counts_begin_again_when_a_table_comes_back_that_another_had_replaced(
 
 
 def test_a_remaining_copy_keeps_null_keys_and_null_values_apart_from_empty_ones() -> None:
-    """The copy on the compacted topic has a key and a value of its own; the message's come back."""
     place = handler_of("ACTION(FWD) FWDQ(Q)")
     for key in (None, b"", b"k"):
         for value in (None, b"", b"x"):
@@ -223,7 +218,6 @@ def test_a_remaining_copy_keeps_null_keys_and_null_values_apart_from_empty_ones(
 
 
 def test_what_leaves_the_remaining_topic_takes_its_copy_away() -> None:
-    """The tombstone is written with the put; a message that remains again writes a new copy."""
     (copy,) = written(outputs_of(record(b"x", []), handler_of()), "REMAINING")
     again = record(copy.value, copy.headers or [], copy.key)
     (kept,) = written(outputs_of(again, handler_of(), kind=SourceKind.REMAINING), "REMAINING")
@@ -235,12 +229,10 @@ def test_what_leaves_the_remaining_topic_takes_its_copy_away() -> None:
 
 
 def test_a_tombstone_read_back_is_nothing_to_do() -> None:
-    """The remaining topic holds tombstones; they have no outcome."""
     assert not outputs_of(record(None, [], b"DLQ:3:0"), handler_of(), kind=SourceKind.REMAINING)
 
 
 def test_a_full_queue_takes_no_more_than_its_depth_in_one_slice() -> None:
-    """The puts of the slice itself count: three places left, three puts, the rest parked."""
     limits = QueueLimits(max_depth=10, consumer_group="g")
     handler = handler_of(
         resolve=lambda _m, _q: Destination(topic="Q", queue="Q", queue_manager="", limits=limits)
@@ -261,7 +253,6 @@ def outcome_of(outputs: list[tuple[int, OutputRecord]]) -> dict[str, Any]:
 
 
 def test_an_outcome_of_a_long_key_is_small_and_tells_length_and_hash() -> None:
-    """The message itself is placed with its whole key."""
     key = os.urandom(800_000)
     outputs = outputs_of(record(b"x", [("mqdlh.Reason", b"2035")], key), handler_of())
     assert written(outputs, "SECURITY")[0].key == key
@@ -271,7 +262,6 @@ def test_an_outcome_of_a_long_key_is_small_and_tells_length_and_hash() -> None:
 
 
 def test_an_outcome_of_a_long_header_value_is_small_and_tells_length_and_hash() -> None:
-    """A name in a dead-letter header in header form is as long as its sender wants."""
     name = "Q" * 900_000
     headers: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", name.encode())]
     outcome = outcome_of(outputs_of(record(b"x", headers), handler_of()))
@@ -375,7 +365,6 @@ CONNECT: Headers = [
 def test_a_message_goes_back_to_its_partition_while_the_topic_has_it(
     partitions: int, expected: int
 ) -> None:
-    """By number, else by key; the headers of the scheme are gone, the others as they were."""
     cluster = KnownCluster({"orders": TopicFacts(partitions=partitions)})
     outputs = outputs_of(record(b"x", CONNECT), handler_of("ACTION(RETRY)"), cluster=cluster)
     (put,) = written(outputs, "orders")
@@ -386,7 +375,6 @@ def test_a_message_goes_back_to_its_partition_while_the_topic_has_it(
 
 
 def test_a_forwarded_message_leaves_its_stack_traces_behind() -> None:
-    """They would grow the message with every hop; the other headers say what went wrong."""
     handler = handler_of("ACTION(FWD) FWDQ(Q2) HEADER(YES)")
     (put,) = written(outputs_of(record(b"x", CONNECT), handler), "Q2")
     assert (put.headers or [])[:3] == CONNECT[:3]
@@ -413,7 +401,6 @@ def test_a_forwarded_message_leaves_its_stack_traces_behind() -> None:
 def test_an_outcome_names_the_innermost_exception_and_the_group(
     headers: Headers, expected: tuple[str | None, str | None]
 ) -> None:
-    """As far as the dead letter tells of them; what it does not tell is no member."""
     outputs = outputs_of(record(b"x", headers), handler_of("ACTION(FWD) FWDQ(Q2)"))
     outcome = outcome_of(outputs)
     assert (outcome.get("error_class"), outcome.get("consumer_group")) == expected
@@ -425,7 +412,6 @@ SAID = "__connect.errors.exception.message"
 @pytest.mark.parametrize("kind", [SourceKind.DEAD_LETTERS, SourceKind.RETRIES])
 @pytest.mark.parametrize("more", [[], [("x", b"1")]])
 def test_outcomes_have_the_messages_of_exceptions(kind: SourceKind, more: Headers) -> None:
-    """The newest of each dead letter, whether all have the same header names or not."""
     texts = [b"card declined", b'a "quote"\nand \xff', b"", None]
     headers: list[Headers] = [[*CONNECT, (SAID, b"older"), (SAID, text)] for text in texts]
     headers[0] = [*headers[0], *more]
@@ -453,21 +439,18 @@ def test_long_message_of_an_exception_ends_at_a_word(text: str, expected: str) -
 
 
 def test_a_key_that_a_scheme_replaced_comes_back() -> None:
-    """Karafka's dead letters have the number of the partition as their key."""
     headers: Headers = [("source_topic", b"orders"), ("source_key", b"customer 7")]
     outputs = outputs_of(record(b"x", headers, b"3"), handler_of("ACTION(RETRY)"))
     assert written(outputs, "orders")[0].key == b"customer 7"
 
 
 def test_a_share_groups_dead_letter_with_its_payload_is_no_pointer() -> None:
-    """It is put as it is; nothing is fetched."""
     headers: Headers = [("__dlq.errors.topic", b"jobs"), ("__dlq.errors.offset", b"9")]
     copied = outputs_of(record(b"x", headers, None), handler_of("ACTION(RETRY)"))
     assert len(written(copied, "jobs")) == 1
 
 
 def test_what_other_programs_sent_round_counts_for_the_loop_guard() -> None:
-    """Each set of Spring's headers is a hop; the refusal names the chain of origins."""
     topics = [b"orders", b"orders-retry", b"orders"]
     headers: Headers = [("kafka_dlt-original-topic", topic) for topic in topics]
     handler = handler_of("ACTION(RETRY)", hop_limit=3)

@@ -103,7 +103,6 @@ def test_a_breaker_is_in_the_state_that_its_puts_and_returns_make(steps: Sequenc
 
 
 def test_a_probe_is_due_once_for_each_interval() -> None:
-    """Not before the first interval is over, and not while one is under way."""
     breakers = Breakers({"dlq": BreakerSettings(N, probe_interval=10)})
     breakers.learn({KEY: put(N)}, 0)
     breakers.learn({KEY: BreakerCounts(returned=Counter({0: N}))}, 5_000)
@@ -118,7 +117,6 @@ def test_a_probe_is_due_once_for_each_interval() -> None:
 
 @pytest.mark.parametrize("now", [6_000, -60_000], ids=["later", "the clock was set back"])
 def test_another_run_keeps_open_breakers_and_probes_at_once(now: int) -> None:
-    """A probe that was under way may have come back unseen meanwhile, so it closes nothing."""
     settings = {"dlq": BreakerSettings(N, probe_interval=10)}
     breakers = Breakers(settings)
     breakers.learn({KEY: put(N)}, 0)
@@ -132,7 +130,6 @@ def test_another_run_keeps_open_breakers_and_probes_at_once(now: int) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 9)), max_size=40))
 def test_it_opens_only_after_so_many_failures(batches: list[tuple[int, int, int]]) -> None:
-    """Whatever is put, refused and comes back: fewer failures than the limit never open it."""
     breakers = Breakers({"dlq": BreakerSettings(N)})
     failures = 0
     for number, (puts, refusals, returns) in enumerate(batches, 1):
@@ -252,7 +249,6 @@ def test_a_probe_counts_no_round_and_is_known_when_it_comes_back() -> None:
 
 
 def test_a_parked_message_keeps_its_failures() -> None:
-    """It waits with the attempts that it came with."""
     headers = [*letters(1).headers[0], (own.FAILED_RULES, b"0:2"), (own.FAILURES, b"2")]
     handler = handler_of(TABLE)
     headers.append((own.TABLE, handler.table_id.encode()))

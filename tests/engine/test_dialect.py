@@ -119,7 +119,6 @@ BODY = b'{"order": {"id": 7, "items": [{"sku": "A1"}, {"sku": "B2"}]}}'
 
 @pytest.mark.parametrize(("pattern", "matches"), MATCHES)
 def test_a_pattern_looks_at_what_the_dead_letter_says(pattern: str, *, matches: bool) -> None:
-    """A message of Connect, two hours old, is discarded if the pattern matches, and else stays."""
     table = f"{pattern} ACTION(DISCARD)\nACTION(IGNORE)\n"
     topics, driver = driven(table, [letter(connect(x_tenant="acme"), BODY)])
     driver.step(now=2 * 3600)
@@ -128,7 +127,6 @@ def test_a_pattern_looks_at_what_the_dead_letter_says(pattern: str, *, matches: 
 
 
 def test_messages_of_one_kind_are_decided_one_by_one() -> None:
-    """Dead letters that differ in text and body only go where their own rule sends them."""
     table = (
         "ERRMSG(/timed out/) ACTION(FWD) FWDT('slow')\n"
         "JSON('$.n',>) ACTION(FWD) FWDT('x')\n".replace("JSON('$.n',>)", "JSON('$.n',1)")
@@ -146,7 +144,6 @@ def test_messages_of_one_kind_are_decided_one_by_one() -> None:
 
 
 def test_an_insert_that_the_message_has_nothing_for_is_a_failed_attempt() -> None:
-    """Nothing is put to a name with a hole; the next rule gets its turn."""
     table = "ACTION(FWD) FWDT('dead.&GROUP')\nACTION(FWD) FWDT('dead')\n"
     topics, driver = driven(table, [letter(connect())])
     driver.step(now=0)
@@ -158,7 +155,6 @@ def test_an_insert_that_the_message_has_nothing_for_is_a_failed_attempt() -> Non
 
 
 def test_a_retry_goes_to_the_topic_the_message_failed_on() -> None:
-    """Without the headers of the scheme; what else it has stays."""
     topics, driver = driven("ACTION(RETRY)\n", [letter(watermill(x_tenant="acme"), BODY)])
     driver.step(now=0)
     (put,) = topics.topics["orders"]
@@ -191,7 +187,6 @@ def test_a_quarantined_message_is_evaluated_by_no_later_table() -> None:
 
 
 def test_a_header_of_ours_from_outside_does_not_quarantine() -> None:
-    """Whoever writes to the dead-letter queue cannot hide a message from the table."""
     forged = [*connect(), (own.QUARANTINE, b"1"), (own.FAILED_RULES, b"0:5")]
     topics, driver = driven("ACTION(DISCARD)\n", [letter(forged)])
     driver.step(now=0)
@@ -199,7 +194,6 @@ def test_a_header_of_ours_from_outside_does_not_quarantine() -> None:
 
 
 def test_a_rule_that_matches_only_later_has_all_its_attempts() -> None:
-    """Retried for an hour; then the rule for old messages gets its own turns, and then the last."""
     table = (
         "AGE(>1h) ACTION(FWD) FWDT('too-old') RETRY(2)\n"
         "ACTION(RETRY) RETRY(1000)\nACTION(FWD) FWDT('dead')\n"
@@ -259,7 +253,6 @@ def test_each_rule_has_delays_of_its_own() -> None:
 
 
 def test_messages_that_failed_together_come_back_apart_and_decided_again_the_same() -> None:
-    """Some at each of the times of the delay; a batch that is decided again parks them alike."""
     table = "ACTION(RETRY) RETRY(2) BACKOFF(60s,1,60s)\n"
     topics, driver = driven(table, [letter(watermill()) for _ in range(200)])
     topics.refuse = lambda _: 2053
@@ -279,7 +272,6 @@ def test_messages_that_failed_together_come_back_apart_and_decided_again_the_sam
 
 
 def test_what_waits_by_backoff_remains_on_the_partition_of_its_source() -> None:
-    """And what waits is dealt with from there on as from any other topic of retries."""
     topics, driver = driven("ACTION(RETRY) RETRY(2) BACKOFF(60s,1,60s)\n", [letter(watermill())])
     topics.refuse = lambda _: 2053
     driver.step(now=0)
@@ -289,7 +281,6 @@ def test_what_waits_by_backoff_remains_on_the_partition_of_its_source() -> None:
 
 
 def test_a_refused_put_of_one_message_goes_on_with_the_rules_of_that_message() -> None:
-    """Two messages whose first rule is the same, and whose second is not."""
     table = (
         "TOPIC(orders) SIZE(*) ACTION(RETRY)\nERRMSG(/a/) ACTION(FWD) FWDT('a')\n"
         "ERRMSG(/b/) ACTION(FWD) FWDT('b')\n"
@@ -303,7 +294,6 @@ def test_a_refused_put_of_one_message_goes_on_with_the_rules_of_that_message() -
 
 
 def test_a_message_that_is_no_dead_letter_remains() -> None:
-    """No rule is asked about it, whatever the patterns are."""
     topics, driver = driven("ACTION(DISCARD)\n", [letter([("x", b"1")])])
     driver.step(now=0)
     assert outcomes(topics)[0]["result"] == "remains"
@@ -326,7 +316,6 @@ def test_hostile_messages_have_an_outcome() -> None:
 
 
 def test_rules_see_what_a_scheme_of_ones_own_tells() -> None:
-    """The text and the age come from the places that the settings name."""
     own_scheme = OwnScheme(
         name="mine",
         recognise="$.error.type",

@@ -77,7 +77,6 @@ def patch(*operations: dict[str, Any]) -> PatchValue:
 def test_set_then_dropped_is_dropped_and_set_twice_is_set_once(
     content: Content, name: str, value: bytes
 ) -> None:
-    """Headers of other names keep their values and their order."""
     setting, drop = SetHeader(name, value), DropHeader(name)
     assert Edit((setting, drop)).applied(content) == Edit((drop,)).applied(content)
     edited = Edit((SetHeader(name, b"?"), setting)).applied(content)
@@ -90,7 +89,6 @@ def test_set_then_dropped_is_dropped_and_set_twice_is_set_once(
 
 @given(contents, contents)
 def test_a_difference_is_empty_exactly_if_nothing_changes(content: Content, other: Content) -> None:
-    """In the outcome and in what people see, which a mask does not change."""
     for before, after in (
         (content, other),
         (content, Content(content.value, list(content.headers))),
@@ -104,7 +102,6 @@ def test_a_difference_is_empty_exactly_if_nothing_changes(content: Content, othe
 
 @given(edits)
 def test_an_edit_is_read_with_its_replay_as_it_was_written(edit: Edit) -> None:
-    """A replay without an edit has no member for it: every version reads it."""
     replay = Replay(plan="p", edit=edit)
     key, entry = replay.entry()
     assert read_replays({key: entry})["p"] == replay
@@ -119,7 +116,6 @@ def test_an_edit_is_read_with_its_replay_as_it_was_written(edit: Edit) -> None:
     ],
 )  # fmt: skip
 def test_an_edit_that_cannot_be_read_is_not_carried_out(document: list[Any]) -> None:
-    """Its replay is left out as a whole: the messages stay where they are."""
     key, entry = Replay(plan="p").entry()
     assert not read_replays({key: {**entry, "edit": document}})
 
@@ -187,7 +183,6 @@ ROW = {"handler": "dlq", "message": "DLQ:3:0"}
 def test_what_the_job_puts_is_what_the_preview_showed(
     name: str, order: Order, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For every scheme of dead letters, by operations and as a person edited it."""
     copy = copy_of(LETTERS[name])
     preview = preview_of(copy, monkeypatch)
     before = preview.content(ROW, order)
@@ -227,7 +222,6 @@ REFUSED: list[tuple[Operation, str]] = [
 def test_an_edit_that_does_not_apply_leaves_the_message_where_it_was(
     operation: Operation, text: str, to: To
 ) -> None:
-    """As a failed attempt, with its reason; by the rules no further attempt follows without it."""
     replay = Replay(plan="p", to=to, edit=Edit((SetHeader("a", b"1"), operation)))
     entries = carried_out(instructions((ORIGINS[0], "p")), replay)
     assert not written(entries, "Q")
@@ -242,8 +236,6 @@ def test_an_edit_that_does_not_apply_leaves_the_message_where_it_was(
 
 
 def test_an_edited_message_whose_target_is_full_is_not_parked_without_its_edit() -> None:
-    """The table's next attempt would put it as it was."""
-
     def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
         return Refusal(2053, "full")
 
@@ -255,7 +247,6 @@ def test_an_edited_message_whose_target_is_full_is_not_parked_without_its_edit()
 
 
 def test_an_outcome_has_no_value_of_what_was_edited() -> None:
-    """Only names of headers and hashes."""
     edit = Edit((SetHeader("password", b"S3CRET"), DropHeader("none")))
     entries = carried_out(instructions((ORIGINS[0], "p")), Replay(plan="p", edit=edit))
     (outcome,) = outcomes_in(entries)
@@ -301,7 +292,6 @@ ACTIONS = {"RETRY": "Q", "FWD) FWDT(R": "R"}
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_rule_puts_what_its_transformation_made(action: str) -> None:
-    """Of a fresh dead letter as of any other; the outcome says what changed."""
     (_, retried), *_ = transformed(
         action, function(lambda value, _: (value[::-1], [("new", None)]))
     )
@@ -338,7 +328,6 @@ def test_a_rule_puts_what_its_transformation_made(action: str) -> None:
 def test_a_transformation_that_fails_is_a_failed_attempt(
     change: Transform | None, reason: int, detail: str
 ) -> None:
-    """With its reason; the message remains as it was."""
     entries = transformed("RETRY", change)
     assert not written(entries, "Q")
     (kept,) = written(entries, "REMAINING")
@@ -349,7 +338,6 @@ def test_a_transformation_that_fails_is_a_failed_attempt(
 
 
 def test_an_edit_has_the_last_word_behind_a_transformation() -> None:
-    """What a person saw in the editor is what is put."""
     edit = Edit((patch({"op": "test", "path": "", "value": 1}), SetHeader("a", b"2")))
     replay = Replay(plan="p", to=To.RULES, edit=edit)
     decider = RulesDecider(

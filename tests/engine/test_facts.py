@@ -41,7 +41,6 @@ def facts(clock: Clock) -> Facts:
 
 
 def test_what_is_not_known_is_the_best_case_and_a_question(facts: Facts) -> None:
-    """It can be asked for together with everything else that was missing, and only once."""
     assert facts.topic("Q") is BEST_CASE
     assert facts.depth(DEPTH) == 0
     assert facts.take_questions() == Questions(frozenset({"Q"}), frozenset({DEPTH}))
@@ -49,7 +48,6 @@ def test_what_is_not_known_is_the_best_case_and_a_question(facts: Facts) -> None
 
 
 def test_what_is_known_is_no_question(facts: Facts) -> None:
-    """The answer is given as it is, also that a topic does not exist."""
     facts.learn(Answers({"Q": SMALL, "R": MISSING}, {DEPTH: 7}))
     assert facts.topic("Q") is SMALL
     assert not facts.topic("R").exists
@@ -61,7 +59,6 @@ def test_what_is_known_is_no_question(facts: Facts) -> None:
 
 
 def test_what_is_doubted_is_asked_again(facts: Facts) -> None:
-    """A refused record says that something changed; other topics are not asked about."""
     facts.learn(Answers({"Q": SMALL, "R": SMALL}))
     facts.doubt(["Q", "never heard of"])
     assert facts.topic("Q") is BEST_CASE
@@ -81,7 +78,6 @@ def test_what_is_doubted_is_asked_again(facts: Facts) -> None:
 def test_an_answer_is_good_for_a_while(
     facts: Facts, clock: Clock, answer: TopicFacts, age: float
 ) -> None:
-    """What keeps messages from being put is looked at again sooner: it may be mended."""
     facts.learn(Answers({"Q": answer}))
     clock.now += age
     facts.begin_slice()
@@ -95,7 +91,6 @@ def test_an_answer_is_good_for_a_while(
 
 
 def test_facts_that_are_confirmed_change_nothing(facts: Facts, clock: Clock) -> None:
-    """What was decided by them holds on; another answer, or none, ends that."""
     facts.learn(Answers({"Q": SMALL, "unused": SMALL}))
     versions = [facts.version]
     for answer in (SMALL, SMALL, MISSING):
@@ -111,7 +106,6 @@ def test_facts_that_are_confirmed_change_nothing(facts: Facts, clock: Clock) -> 
 
 
 def test_a_depth_holds_for_one_slice(facts: Facts) -> None:
-    """The slice itself changes it."""
     facts.learn(Answers({"Q": SMALL}, {DEPTH: 7}))
     facts.begin_slice()
     assert facts.depth(DEPTH) == 0
@@ -126,20 +120,17 @@ def test_a_depth_holds_for_one_slice(facts: Facts) -> None:
 def test_timestamps_that_a_topic_takes_lie_around_now(
     before: int, after: int, expected: tuple[int, int]
 ) -> None:
-    """What is too old in a minute is so already, unless so little is allowed at all."""
     facts = TopicFacts(timestamp_before_max=before, timestamp_after_max=after)
     assert facts.timestamps(10_000_000) == expected
 
 
 def test_by_default_a_topic_takes_any_timestamp() -> None:
-    """Also none, and one that no clock ever shows."""
     earliest, latest = BEST_CASE.timestamps(10_000_000)
     assert earliest < -1
     assert latest > 1 << 60
 
 
 def test_memory_is_bounded_whatever_names_messages_bring(facts: Facts) -> None:
-    """A dead letter can name any topic; in the next slice so many are forgotten."""
     names = [f"Q{number}" for number in range(10_001)]
     facts.learn(Answers(dict.fromkeys(names, SMALL)))
     facts.begin_slice()
@@ -147,7 +138,6 @@ def test_memory_is_bounded_whatever_names_messages_bring(facts: Facts) -> None:
 
 
 def test_an_answer_is_as_old_as_its_question(facts: Facts, clock: Clock) -> None:
-    """However long the cluster took: what it said may have been true when it was asked only."""
     facts.topic("Q")
     questions = facts.take_questions()
     clock.now += TOPIC_AGE + 1

@@ -54,7 +54,6 @@ def test_every_round_goes_to_the_topic_of_the_group_and_rules_see_the_original(f
 
 @pytest.mark.parametrize("fail", GROUPS, ids=lambda fail: fail.__name__)
 def test_what_remains_keeps_its_original_topic(fail: Any) -> None:
-    """A copy of a dead letter from the topic of a group is decided as that dead letter was."""
     group = GROUPS[fail]
     keeps = TABLE.replace("RETRY(3)", "RETRY(1)").replace("FWD) FWDT('&TOPIC.dead')", "IGNORE)")
     consumers = application(fail, keeps, group)
@@ -78,7 +77,6 @@ def test_the_next_rule_may_put_to_the_original_topic() -> None:
 
 
 def test_a_service_that_copies_headers_to_another_event_makes_no_round() -> None:
-    """The event's dead letter comes from another topic, which is its original one."""
     consumers = application(spring)
     consumers.run(rounds=2)
     copied = consumers.topics.topics["orders.billing.retry"][-1].headers or []
@@ -97,8 +95,6 @@ def test_a_service_that_copies_headers_to_another_event_makes_no_round() -> None
 
 
 def test_a_group_that_drops_redrives_headers_gets_no_longer_name() -> None:
-    """Its rounds are not counted, but its topic has no topic of its own."""
-
     def forgetful(record: OutputRecord, offset: int, now: int) -> OutputRecord:
         headers = own.without_own(record.headers or [])
         return spring(record._replace(headers=headers), offset, now)
@@ -110,7 +106,6 @@ def test_a_group_that_drops_redrives_headers_gets_no_longer_name() -> None:
 
 @pytest.mark.parametrize("fail", [smallrye, streams], ids=lambda fail: fail.__name__)
 def test_a_dead_letter_without_a_group_is_a_failed_attempt(fail: Any) -> None:
-    """The reason says so, and the next rule has its turn."""
     consumers = application(fail)
     consumers.run()
     failed = [outcome for outcome in consumers.outcomes if outcome["reason"]]
@@ -121,8 +116,6 @@ def test_a_dead_letter_without_a_group_is_a_failed_attempt(fail: Any) -> None:
 
 @pytest.mark.parametrize("group", ["with blank", "caf\u00e9", "g" * 240], ids=ascii)
 def test_a_name_that_no_topic_can_have_is_refused(group: str) -> None:
-    """It is never cut: two groups would share a topic."""
-
     def fails(record: OutputRecord, offset: int, now: int) -> OutputRecord:
         letter = spring(record, offset, now)
         headers = [(n, group.encode() if "group" in n else v) for n, v in letter.headers or []]
@@ -167,7 +160,6 @@ def replace_headers(record: OutputRecord, headers: Headers) -> OutputRecord:
 
 
 def test_a_damaged_header_names_no_original() -> None:
-    """Anybody may write it; it never stops the job."""
     good = own.GroupTopic("orders.billing.retry", "orders", 3)
     assert own.read_group_topic(good.value) == good
     assert own.read_group_topic(good._replace(partition=None).value) == good._replace(
@@ -189,12 +181,10 @@ def test_a_damaged_header_names_no_original() -> None:
     ],
 )
 def test_the_name_follows_the_setting(form: str, topic: str, expected: str) -> None:
-    """A topic that already is the group's is its own answer."""
     assert group_topic(form, topic=topic, group="billing") == expected
 
 
 def test_each_message_has_the_original_topic_of_its_own_header() -> None:
-    """Also among messages that are equal but for that header, which are read together."""
     letter = spring(OutputRecord("orders.billing.retry", b"k", b"{}", [], 5), 7, 5)
     marks = [own.GroupTopic("orders.billing.retry", name, 0) for name in ("orders", "bills")]
     foreign = own.GroupTopic("other.billing.retry", "other", 0)

@@ -181,8 +181,6 @@ def test_messages_of_a_key_take_effect_in_the_order_of_their_arrival(
 
 
 def test_without_order_the_same_messages_overtake_each_other() -> None:
-    """The property above can fail."""
-
     def overtakes(seed: int) -> bool:
         world = World(seed, TABLES[0], is_ordered=False)
         world.run()
@@ -214,7 +212,6 @@ RETRY_LANE = TopicPartition(IDENTITY.retry_topic, 0)
 def test_a_held_message_is_looked_at_when_what_it_waits_for_may_have_moved(
     lane: TopicPartition | None, waited: int, messages: int, delay: int
 ) -> None:
-    """Not before a known time, and the later the more are in front of it."""
     table = parse("DIALECT(KAFKA) ORDER(KEY) RETRYINT(20)\nACTION(RETRY) BACKOFF(20s,1,20s)\n")
     decider = HandlerDriver(MemoryTopics(), table.required())._handler
     ahead = Ahead(Waiting(position_of("DLQ:0:7"), 100_000), lane, messages)
@@ -225,7 +222,6 @@ def test_a_held_message_is_looked_at_when_what_it_waits_for_may_have_moved(
 
 
 def test_a_message_without_a_key_never_waits() -> None:
-    """Nor does it hold another."""
     world = World(0, TABLES[0])
     letters = [
         world.fail(OutputRecord("orders", key, b"0", [], 5), offset, 1_000_000)
@@ -237,7 +233,6 @@ def test_a_message_without_a_key_never_waits() -> None:
 
 
 def test_a_note_is_read_as_it_was_written() -> None:
-    """With everything that is known of the round by then."""
     first = Round("orders", -1, "billing", 5, TopicPartition("DLQ", 1), ((0, 3), (1, 7)), 9)
     assert Round.read(None, [(own.IN_ROUND, first.value)]) == first
     assert Round.read(b"", [(own.IN_ROUND, first.value)]) is None

@@ -76,7 +76,6 @@ def decided(**facts: Any) -> dict[str, Any]:
     ids=["put", "with a trace", "without a key", "no dead letter", "a long key"],
 )
 def test_what_is_written_for_a_message_is_an_outcome(records: Records) -> None:
-    """It has no member that is not defined, none is lost, and each fits its column."""
     [output] = written(outputs_of(records, handler_of()), "OUT")
     outcome = orjson.loads(output.value or b"")
     key = outcome.pop("key")
@@ -88,7 +87,6 @@ def test_what_is_written_for_a_message_is_an_outcome(records: Records) -> None:
 
 
 def test_an_outcome_names_the_replay_that_asked_for_it() -> None:
-    """The names are those that an outcome defines."""
     replay = Replay(plan="5f2ac9d01b7e", operator="ann@host", purpose="ticket 4711")
     members = members_of(replay_members(replay))
     assert members == {"replay": "5f2ac9d01b7e", "operator": "ann@host", "purpose": "ticket 4711"}
@@ -96,7 +94,6 @@ def test_an_outcome_names_the_replay_that_asked_for_it() -> None:
 
 
 def test_what_an_earlier_version_did_not_know_is_left_out_where_it_is_empty() -> None:
-    """Other texts are there, also where they are empty."""
     row = decided(error_class="", consumer_group="", action="")
     assert row["action"] == ""
     assert {"error_class", "consumer_group", "incarnation", "replay"}.isdisjoint(row)
@@ -104,14 +101,12 @@ def test_what_an_earlier_version_did_not_know_is_left_out_where_it_is_empty() ->
 
 
 def test_a_reason_is_named() -> None:
-    """By its code alone, and nothing is named where nothing failed."""
     assert decided(reason=2053)["reason_name"] == "MQRC_Q_FULL"
     assert decided(reason=0)["reason_name"] == ""
 
 
 @pytest.mark.parametrize("length", [LONGEST_TEXT, LONGEST_TEXT + 1])
 def test_a_text_is_cut_only_where_it_is_too_long(length: int) -> None:
-    """At any depth, however long the others are."""
     text = "ä" * length
     row = decided(detail=text, fields={"DESTQ": text, "REASON": 2053})
     for shown in (row["detail"], row["fields"]["DESTQ"]):
@@ -121,7 +116,6 @@ def test_a_text_is_cut_only_where_it_is_too_long(length: int) -> None:
 
 
 def test_the_documentation_lists_every_column() -> None:
-    """In order, with type and meaning, and no other."""
     text = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text()
     rows = "\n".join(
         f"| `{column.name}` | {column.kind} | {column.meaning} |" for column in COLUMNS
@@ -136,7 +130,6 @@ NAMING_NONE = (azure, mqdlh, mqdlh_headers, nameless, rabbitmq, watermill, wolve
 @pytest.mark.parametrize("fail", EVERY)
 @pytest.mark.parametrize("is_prepared", [True, False])
 def test_outcome_names_the_record_that_failed(fail: Fail, *, is_prepared: bool) -> None:
-    """The prepared put and the individual one name the same; no scheme without an offset does."""
     letters = [fail(OutputRecord("orders", b"k", b"x", [], 5), offset, NOW) for offset in (7, 8)]
     headers = [letter.headers or [] for letter in letters]
     if not is_prepared:
@@ -154,7 +147,6 @@ def test_outcome_names_the_record_that_failed(fail: Fail, *, is_prepared: bool) 
 
 @pytest.mark.parametrize("kind", [SourceKind.RETRIES, SourceKind.REMAINING])
 def test_outcome_of_a_copy_names_the_record_that_failed(kind: SourceKind) -> None:
-    """The copy has the headers of its dead letter."""
     letter = spring(OutputRecord("orders", b"k", b"x", [], 5), 7, NOW)
     more: Headers = [("redrive.id", b"DLQ:0:3"), ("redrive.origin", b"DLQ:0:3")]
     copy = record(b"x", [*(letter.headers or []), *more])
@@ -163,7 +155,6 @@ def test_outcome_of_a_copy_names_the_record_that_failed(kind: SourceKind) -> Non
 
 
 def test_record_that_failed_on_a_groups_topic_has_its_place_there() -> None:
-    """A retry is another record than the one of the original topic."""
     letter = spring(OutputRecord("orders.billing", b"k", b"x", [], 5), 7, NOW)
     back = GroupTopic("orders.billing", "orders", 2)
     headers: Headers = [*(letter.headers or []), (GROUP_TOPIC, back.value)]

@@ -57,7 +57,6 @@ def decided(
 
 
 def test_a_retry_puts_the_original_back_as_it_was() -> None:
-    """Its key, value, time and headers; nothing of the dead letter's but what Redrive adds."""
     outputs, outcome = decided(BACK, FOUND)
     (put,) = written(outputs, "jobs")
     assert (put.key, put.value, put.timestamp) == (b"k9", b"payload", 1_234)
@@ -68,7 +67,6 @@ def test_a_retry_puts_the_original_back_as_it_was() -> None:
 
 
 def test_forwarding_with_the_header_sends_the_original_and_why_it_failed() -> None:
-    """What the dead letter said stands behind the headers of the original."""
     outputs, _ = decided("ACTION(FWD) FWDQ(PARK) HEADER(YES)", FOUND)
     (put,) = written(outputs, "PARK")
     assert put.value == b"payload"
@@ -76,7 +74,6 @@ def test_forwarding_with_the_header_sends_the_original_and_why_it_failed() -> No
 
 
 def test_a_message_that_comes_round_as_a_pointer_is_counted() -> None:
-    """The hops stand in the original: the dead letter is a new one each time."""
     outputs, outcome = decided(BACK, FOUND)
     (put,) = written(outputs, "jobs")
     assert dict(put.headers or [])[own.HOPS] == b"4"
@@ -95,7 +92,6 @@ def test_what_is_gone_remains_and_costs_no_attempt() -> None:
 
 @pytest.mark.parametrize("answer", [FOUND, Gone("the original is gone")])
 def test_a_pointer_that_remained_is_a_pointer_still(answer: Original | Gone) -> None:
-    """Its copy has a key and a value of its own; nothing empty is ever put."""
     outputs, _ = decided("ACTION(IGNORE)", FOUND)
     (copy,) = written(outputs, "REMAINING")
     original = Original(copy.key, copy.value, copy.headers or [], copy.timestamp)
@@ -106,7 +102,6 @@ def test_a_pointer_that_remained_is_a_pointer_still(answer: Original | Gone) -> 
 
 
 def test_an_original_with_a_header_name_that_cannot_be_read_is_not_put() -> None:
-    """It would be another message: the pointer remains, and the outcome names the header."""
     detail = b"the name of header 1 (\\xff) is not UTF-8"
     outputs, outcome = decided(
         BACK, replace(FOUND, headers=[("\ufffd", b""), (own.UNREADABLE, detail)])
@@ -118,7 +113,6 @@ def test_an_original_with_a_header_name_that_cannot_be_read_is_not_put() -> None
 
 
 def test_what_may_still_come_is_a_failed_attempt() -> None:
-    """The copy that waits is the pointer, and not a payload that nobody has."""
     outputs, outcome = decided(BACK, Gone("an open transaction", may_come=True))
     assert (outcome["result"], outcome["reason"], outcome["attempt"]) == ("parked", 2033, 1)
     (copy,) = written(outputs, "RETRY")
@@ -143,7 +137,6 @@ NOISE = random.Random(1).randbytes(600_000)
 def test_what_is_too_large_to_be_copied_waits_as_a_pointer_to_its_original(
     kind: SourceKind, large: Original, part: str
 ) -> None:
-    """The outcome says what is cut and where it is; a table that can place it puts all of it."""
     mqdlh = ("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q")
     pointer = replace(large, headers=[*mqdlh, *large.headers])
     table = "ACTION(IGNORE)" if kind is SourceKind.REMAINING else BACK
@@ -180,7 +173,6 @@ def test_what_is_too_large_to_be_copied_waits_as_a_pointer_to_its_original(
 
 
 def test_an_outcome_is_small_whatever_the_record_says() -> None:
-    """Long keys, fields, names and sentences: far below what a topic takes by default."""
     text = "\u2603\u0000" * 500_000
     headers: Headers = [
         *(
@@ -210,7 +202,6 @@ def test_a_rule_that_puts_nothing_asks_for_nothing() -> None:
 
 
 def test_a_dead_letter_that_does_not_say_where_its_payload_is_remains() -> None:
-    """There is nothing to ask for."""
     work = pointing(handler_of(BACK), TOLD[:1])
     outputs = KnownCluster().decided(work)
     outcome = outcomes_in(outputs)[0]
@@ -219,7 +210,6 @@ def test_a_dead_letter_that_does_not_say_where_its_payload_is_remains() -> None:
 
 
 def test_an_envelope_of_ones_own_may_point_too() -> None:
-    """Its payload is put, and not the envelope."""
     scheme = OwnScheme(
         name="envelope",
         recognise="$.failed",
@@ -242,7 +232,6 @@ def test_an_envelope_of_ones_own_may_point_too() -> None:
 
 
 def test_a_slice_whose_payloads_are_too_large_together_is_split() -> None:
-    """Some records stay without an answer: then there is no use in asking again."""
     work = pointing(handler_of(BACK))
     questions = work.decide()
     assert questions.records == {PLACE}

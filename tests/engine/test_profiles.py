@@ -41,7 +41,6 @@ BODY = encode_header(
 def test_text_time_and_partition_of_a_failure_are_those_of_the_view(
     headers: Headers, value: bytes | None
 ) -> None:
-    """Of any schemes in any order, repeated or broken, by the shortcut and by the whole view."""
     profile = decode_dead_letter(value, headers, key=b"k")
     seen = RuleInput(b"k", value, headers, 7, 9)
     matched = ProfileMatcher(TABLE).match_first(profile, seen)

@@ -92,7 +92,6 @@ def own_time_of(record: OutputRecord) -> int:
 def test_every_round_of_a_dead_letter_lives_waits_and_has_its_own_timestamp(
     scheme: Callable[[OutputRecord, int, int], OutputRecord], target: str, age: int
 ) -> None:
-    """Whatever its age: nothing is deleted unread, no delay is shorter, no timestamp drifts."""
     facts = TARGETS[target]
     own_time = NOW - age
     record = OutputRecord("orders", b"k", b"{}", [], own_time)
@@ -148,7 +147,6 @@ TIMES: Final = [0, 77, NOW - 9 * DAY, NOW - 5000, NOW + DAY]
 def test_prepared_puts_have_the_timestamps_of_all_others(
     headers: Headers, table: str, facts: TopicFacts, mode: TimestampMode, times: list[int]
 ) -> None:
-    """The same records and outcomes, with the same headers in the same order."""
     rows = len(times)
     batch = [[b"k"] * rows, [b"x"] * rows, [headers] * rows, times, [*range(rows)]]
     odd: list[list[object]] = [[b"k"], [b"x"], [[("redrive.hops", b"1")]], [5], [rows]]
@@ -163,7 +161,6 @@ def test_prepared_puts_have_the_timestamps_of_all_others(
 
 
 def test_a_forwarded_dead_letter_keeps_its_own_timestamp_not_that_of_its_record() -> None:
-    """It is still a dead letter, whose age is that of the failure."""
     failed_at = NOW - DAY
     letter = spring(OutputRecord("orders", b"k", b"{}", [], NOW - 9 * DAY), 1, failed_at)
     for facts in (TopicFacts(), TopicFacts(retention=DAY)):
@@ -178,7 +175,6 @@ def test_a_forwarded_dead_letter_keeps_its_own_timestamp_not_that_of_its_record(
 
 
 def test_a_waiting_copy_keeps_the_timestamp_of_the_record_that_came_back() -> None:
-    """Also through the remaining topic, whose copies are read again under another table."""
     facts = TopicFacts(retention=DAY)
     cluster = KnownCluster({"orders": facts})
     first = decided(
@@ -223,7 +219,6 @@ def test_now_gives_every_record_the_time_of_the_put() -> None:
 
 
 def test_a_record_that_came_back_from_connect_is_as_old_as_it_was() -> None:
-    """Connect's dead letter has the timestamp of the put, its header that of the record."""
     cluster = KnownCluster({"orders": TopicFacts(retention=DAY)})
     letter = connect(OutputRecord("orders", b"k", b"{}", [], NOW - 12 * DAY), 0, NOW)
     parked = decided(letter, SourceKind.DEAD_LETTERS, NOW, cluster).parked[0]
@@ -236,7 +231,6 @@ def test_a_record_that_came_back_from_connect_is_as_old_as_it_was() -> None:
 
 
 def test_puts_of_applications_live_too() -> None:
-    """On the topic of their queue; headers that an application copied say nothing of its own."""
     facts = TopicFacts(retention=100_000)
     source = SourceText("QM1.mqsc", b"DEFINE QLOCAL(A)\n", queue_manager="QM1")
     job = MemoryJob("ACTION(IGNORE)\n", (source,), KnownCluster({"QM1--A": facts}))

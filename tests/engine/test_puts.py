@@ -112,7 +112,6 @@ def names(queue: str, queue_manager: str = "", **fields: str) -> Headers:
 
 
 def test_a_refused_put_becomes_a_dead_letter_and_a_refused_dead_letter_remains() -> None:
-    """What the broker refuses takes the same way as what the definitions refuse."""
     work = work_on(b"body", names("Q"))
     ((entry, put), _) = OPEN.decided(work)
     assert put.topic == "A--Q"
@@ -145,7 +144,6 @@ def test_a_queue_without_a_topic_refuses_puts() -> None:
 
 
 def test_persistence_and_reply_to_are_settled_by_the_first_put_only() -> None:
-    """As the queue is defined, and by the reply-to alias; a channel changes neither."""
     (put,), _ = results(work_on(b"x", names("Q", Persistence="2", ReplyToQ="ANSWER")))
     headers = dict(put.headers or [])
     assert headers["JMS_IBM_MQMD_Persistence"] == b"1"
@@ -158,7 +156,6 @@ def test_persistence_and_reply_to_are_settled_by_the_first_put_only() -> None:
 
 
 def test_nothing_of_a_slice_overtakes_the_message_that_stops_its_channel() -> None:
-    """What lies behind it is kept with it, in order, though it could be put; the first goes."""
     sources = {topic.topic: topic for topic in topics_of(topology()) if topic.is_read}
     receiver = receiving_queue_managers(topology(), sources)[TRANSMISSION]
     decider = PutDecider(
@@ -326,7 +323,6 @@ def test_puts_of_one_open_or_group_go_one_way(default: str) -> None:
 
 
 def test_a_refused_report_is_a_dead_letter_and_the_message_is_not_touched() -> None:
-    """What the broker refuses of a report changes nothing of the put that it tells of."""
     work = work_on(b"body", names("Q", Report="256", ReplyToQ="Q"))
     ((_, put), (report, reported), _) = OPEN.decided(work)
     assert (put.topic, put.value, reported.topic, reported.value) == ("A--Q", b"body", "A--Q", b"")
@@ -341,14 +337,12 @@ def test_a_refused_report_is_a_dead_letter_and_the_message_is_not_touched() -> N
 
 
 def test_a_report_that_is_decided_again_is_the_same() -> None:
-    """Its identifiers come from the message, so that a slice that is redone writes no other one."""
     works = [work_on(b"body", names("Q", Report="256", ReplyToQ="Q")) for _ in range(2)]
     first, second = (OPEN.decided(work) for work in works)
     assert first == second
 
 
 def test_a_fast_channel_discards_what_is_not_persistent_and_keeps_the_rest() -> None:
-    """Without a dead-letter queue at the receiver; the reason is told either way."""
     _, outcome = results(work_on(b"x", names("NO.SUCH", "B"), source=TRANSMISSION))
     assert (outcome["result"], outcome["reason"]) == ("discarded", 2085)
     persistent = names("NO.SUCH", "B", Persistence="1")
@@ -357,7 +351,6 @@ def test_a_fast_channel_discards_what_is_not_persistent_and_keeps_the_rest() -> 
 
 
 def test_a_put_too_large_to_be_kept_waits_as_a_pointer_and_is_put_whole_when_it_can_be() -> None:
-    """Its names and fields are where they were, also where the headers are what was cut."""
     large = names("Q", "B", Format="MQSTR", Persistence="1")
     large += [("large", b"x" * 600_000)]
     facts = {name: TopicFacts(max_message_bytes=700_000) for name in ("B--Q", "REMAINING")}
@@ -385,7 +378,6 @@ def test_a_put_too_large_to_be_kept_waits_as_a_pointer_and_is_put_whole_when_it_
 
 
 def test_a_message_with_a_header_name_that_cannot_be_read_remains_and_stops_nothing() -> None:
-    """Its copy has names that can be read, so that new definitions may put it."""
     detail = b"the name of header 3 (\\xff) is not UTF-8"
     headers = [*names("Q", "B"), ("\ufffd", b"x"), (own.UNREADABLE, detail)]
     (copy,), outcome = results(work_on(b"m", headers, source=TRANSMISSION, channel=("A", "A.TO.B")))
@@ -402,7 +394,6 @@ def test_a_message_with_a_header_name_that_cannot_be_read_remains_and_stops_noth
 
 @pytest.mark.parametrize("kind", [SourceKind.PUTS, SourceKind.UNDELIVERED])
 def test_a_channel_stops_at_a_message_that_can_be_put_nowhere(kind: SourceKind) -> None:
-    """The message is kept and the channel stopped by one transaction, with the reason."""
     lost = names("NO.SUCH", "B", Persistence="1")
     channel = ("A", "A.TO.B")
     work = work_on(b"x", lost, source=TRANSMISSION, channel=channel, kind=kind)
@@ -421,13 +412,11 @@ def test_a_channel_stops_at_a_message_that_can_be_put_nowhere(kind: SourceKind) 
     "headers", [names("NO.SUCH", "B"), names("Q", "B", Persistence="1")], ids=["lost", "put"]
 )
 def test_a_channel_goes_on_while_nothing_stays(headers: Headers) -> None:
-    """A message that is put, or that a fast channel discards, stops nothing."""
     written, _ = results(work_on(b"x", headers, source=TRANSMISSION, channel=("A", "A.TO.B")))
     assert "TABLES" not in {record.topic for record in written}
 
 
 def test_a_message_expires_after_its_last_tenth_of_a_second() -> None:
-    """At the deadline it is put, a millisecond later it is gone, whatever its names say."""
     just = work_on(b"x", names("Q", Expiry="5"), timestamp=NOW - 500)
     assert results(just)[1]["result"] == "routed"
     for queue in ("Q", "NO.SUCH"):
@@ -437,7 +426,6 @@ def test_a_message_expires_after_its_last_tenth_of_a_second() -> None:
 
 
 def test_a_message_that_was_put_too_often_is_a_dead_letter() -> None:
-    """The loop guard counts hops of the whole way."""
     headers: Headers = [*names("Q"), ("redrive.id", b"t:0:1"), ("redrive.hops", b"3")]
     (dead,), outcome = results(work_on(b"x", headers, hop_limit=3))
     assert (dead.topic, outcome["reason"]) == (DEAD, 2541)
@@ -485,7 +473,6 @@ def test_every_put_has_one_outcome_and_one_effect_at_most(
 def test_a_channel_takes_its_messages_by_priority_then_as_they_came(
     priorities: list[bytes | None],
 ) -> None:
-    """The reference: all of the highest priority first, and so on down."""
     headers: list[Headers] = [
         [*names("Q", "B")]
         if priority is None
@@ -503,7 +490,6 @@ def test_a_channel_takes_its_messages_by_priority_then_as_they_came(
 
 @given(st.lists(st.integers(0, 10**12), unique=True, min_size=200, max_size=200))
 def test_seeds_are_stable_and_spread(offsets: list[int]) -> None:
-    """One identity has one seed; many have many."""
     seeds = [seed_of(f"QM1--redrive-put:0:{offset}") for offset in offsets]
     assert seeds == [seed_of(f"QM1--redrive-put:0:{offset}") for offset in offsets]
     assert len(set(seeds)) > 100
@@ -569,7 +555,6 @@ def test_a_receiver_tries_again_as_often_as_mrrty_says(
 
 
 def test_only_what_may_pass_by_itself_is_tried_again() -> None:
-    """An unknown queue stays unknown: it is a dead letter at once."""
     of = disabled(with_dead_letters=True)
     _, outcome = results(
         work_on(b"b", names("NO.SUCH", "B"), source=TRANSMISSION, of=of, retries=9)
@@ -578,7 +563,6 @@ def test_only_what_may_pass_by_itself_is_tried_again() -> None:
 
 
 def test_changed_definitions_begin_to_count_anew() -> None:
-    """As a changed rules table does; what is late meanwhile is gone, and no dead letter."""
     of = disabled(with_dead_letters=True)
     work = work_on(b"b", names("Q", "B", Expiry="5"), source=TRANSMISSION, of=of, retries=1)
     ((parked,), _) = results(work)
@@ -650,7 +634,6 @@ def test_a_rules_table_reports_only_what_arrives(
 
 
 def test_a_report_of_an_arrival_that_no_queue_takes_is_a_dead_letter() -> None:
-    """On the queue of the handler; its message is put all the same."""
     job = job_of_rules("ACTION(RETRY)\n", "ALTER QL(ANSWERS) PUT(DISABLED)\n")
     written = returned(job, "Q", [*_ASKS.items()], Form.BINARY)
     assert [record.topic for record in written] == ["QM1--Q", DEAD_LETTERS]
@@ -688,6 +671,5 @@ def test_a_message_that_comes_back_has_the_descriptor_of_its_first_put(given: He
 
 @pytest.mark.parametrize("form", Form)
 def test_a_dead_letter_from_elsewhere_gets_no_field_that_it_had_not(form: Form) -> None:
-    """A message without a descriptor comes back without one."""
     (message,) = returned(job_of_rules("ACTION(RETRY)\n"), "Q", [], form)
     assert [name for name, _ in message.headers or [] if "MQMD" in name] == []

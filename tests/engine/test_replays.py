@@ -76,7 +76,6 @@ ORIGINAL = Replay(plan="p", to=To.ORIGINAL, operator="ann", purpose="it is there
 
 
 def test_a_replay_to_the_original_puts_the_message_and_takes_its_copy_away() -> None:
-    """Without the dead-letter header, with its own key and timestamp; the outcome says who."""
     entries = carried_out(instructions((ORIGINS[1], "p")), ORIGINAL)
     (put,) = written(entries, "Q")
     assert (put.key, put.value, put.timestamp) == (b"k", b"body", 77)
@@ -92,7 +91,6 @@ def test_a_replay_to_the_original_puts_the_message_and_takes_its_copy_away() -> 
 
 @pytest.mark.parametrize("table", ["ACTION(IGNORE)\n", "DIALECT(KAFKA)\nACTION(IGNORE)\n"])
 def test_a_replay_to_the_group_puts_to_its_topic_under_any_table(table: str) -> None:
-    """And what names no group stays where it was; the outcome says why."""
     replay = Replay(plan="p", to=To.GROUP)
     records = instructions((ORIGINS[0], "p"), (ORIGINS[1], "p"))
     letter = spring(OutputRecord("orders", b"k", b"{}", [], 5), 7, 5)
@@ -108,7 +106,6 @@ def test_a_replay_to_the_group_puts_to_its_topic_under_any_table(table: str) -> 
 
 
 def test_a_replay_to_a_queue_keeps_or_strips_the_header_as_the_operator_says() -> None:
-    """The rules table has no say in it."""
     for keeps in (True, False):
         replay = Replay(
             plan="p", to=To.QUEUE, queue="REPAIR", queue_manager="QM1", keeps_header=keeps
@@ -118,8 +115,6 @@ def test_a_replay_to_a_queue_keeps_or_strips_the_header_as_the_operator_says() -
 
 
 def test_a_replay_by_the_rules_starts_at_the_first_rule_and_parks_what_fails() -> None:
-    """As for a dead letter that has just come, whatever was tried before; quarantine included."""
-
     def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
         return Refusal(2053, "full")
 
@@ -136,8 +131,6 @@ def test_a_replay_by_the_rules_starts_at_the_first_rule_and_parks_what_fails() -
 
 
 def test_a_put_that_fails_leaves_the_message_as_it_was() -> None:
-    """No rule of the table follows: the person decided, and the person is told."""
-
     def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
         return Refusal(2053, "full")
 
@@ -153,7 +146,6 @@ def test_a_put_that_fails_leaves_the_message_as_it_was() -> None:
 
 
 def test_a_discarded_message_leaves_a_tombstone_and_an_outcome() -> None:
-    """Nothing is put."""
     entries = carried_out(instructions((ORIGINS[0], "p")), Replay(plan="p", to=To.DISCARD))
     assert [record.value for record in written(entries, "REMAINING")] == [None]
     assert [outcome["result"] for outcome in outcomes_in(entries)] == ["discarded"]
@@ -167,7 +159,6 @@ def test_a_discarded_message_leaves_a_tombstone_and_an_outcome() -> None:
 def test_whatever_is_asked_for_each_message_that_remains_is_placed_once(
     rows: list[tuple[bytes, str]], copies: dict[bytes, int]
 ) -> None:
-    """Twice in one plan, in two plans, cancelled, never accepted, gone, never there."""
     cancelled = replace(ORIGINAL, plan="c", cancelled_by="bob")
     entries = carried_out(
         instructions(*rows),
@@ -204,7 +195,6 @@ ASKED = 7
 def test_a_message_is_restored_only_while_no_outcome_says_that_it_was_placed(
     copies: dict[bytes, int], header: bytes, known_from: int, placed: dict[str, int]
 ) -> None:
-    """A copy tells that it remains as ever, a tombstone that it was placed; else outcomes tell."""
     records = instructions((ORIGINS[0], "p"))
     records.headers[0].append((own.RESTORED, header))
     entries = carried_out(records, ORIGINAL, copies=copies, replayed=Replayed(known_from, placed))
@@ -220,7 +210,6 @@ def test_a_message_is_restored_only_while_no_outcome_says_that_it_was_placed(
 
 
 def test_a_copy_that_was_replayed_is_not_evaluated_again() -> None:
-    """It lies in the remaining topic until the broker compacts that."""
     copies = {ORIGINS[0]: TAKEN_AWAY, ORIGINS[1]: 1, ORIGINS[2]: 9}
     letters = [copy_of(origin) for origin in ORIGINS[:3]]
     records = Records(
@@ -277,7 +266,6 @@ def tried(ages: list[int], *orders: Replay, handler: RulesDecider | None = None)
 def test_of_parked_messages_those_named_are_dealt_with_and_others_wait_until_they_are_due(
     ages: list[int], asked: list[tuple[To, set[int], bool]]
 ) -> None:
-    """Each message is in one place afterwards; who waits is parked again as it was."""
     orders = [
         order_of(to, *named, cancelled_by="bob" if is_cancelled else "", accepted=float(number))
         for number, (to, named, is_cancelled) in enumerate(asked)
@@ -307,8 +295,6 @@ def test_of_parked_messages_those_named_are_dealt_with_and_others_wait_until_the
 
 
 def test_an_attempt_that_was_asked_for_counts_as_any_other() -> None:
-    """It fails: the second of two, so the message remains, and the outcome says who wanted it."""
-
     def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
         return Refusal(2053, "full")
 
@@ -324,7 +310,6 @@ def test_an_attempt_that_was_asked_for_counts_as_any_other() -> None:
 
 
 def test_rubbish_on_the_replay_topic_is_skipped() -> None:
-    """It has an outcome, and nothing happens."""
     for value in (None, b"", b"x"):
         entries = carried_out(record(value, [("redrive.replay", b"\xff")]))
         assert [outcome["result"] for outcome in outcomes_in(entries)] == ["skipped"]
@@ -336,13 +321,11 @@ def test_rubbish_on_the_replay_topic_is_skipped() -> None:
     rate=st.none() | st.floats(0.1, 1e6), operator=st.text(max_size=5), is_complete=st.booleans(),
 ))  # fmt: skip
 def test_a_replay_is_read_as_it_was_written(replay: Replay) -> None:
-    """Its entry in the control topic holds all of it."""
     key, value = replay.entry()
     assert read_replays({key: json.loads(json.dumps(value))}) == {"p": replay}
 
 
 def test_an_order_about_parked_messages_frees_its_lanes_until_it_is_cancelled() -> None:
-    """Up to the last message that it names; and its entry tells them all."""
     order = order_of(To.REMAIN, 3, 8)
     key, value = order.entry()
     assert read_replays({key: json.loads(json.dumps(value))})["remain-0"] == order
@@ -351,7 +334,6 @@ def test_an_order_about_parked_messages_frees_its_lanes_until_it_is_cancelled() 
 
 
 def test_an_entry_of_another_form_is_no_replay() -> None:
-    """Such as one that a later version wrote."""
     key, value = ORIGINAL.entry()
     assert not read_replays({key: {**value, "to": "the moon"}, "replay/x": {}, "table/x": {}})
 
@@ -409,7 +391,6 @@ def _uniform_instructions(draw: st.DrawFn) -> Records:
 def test_prepared_puts_of_instructions_write_what_the_careful_way_writes(
     records: Records, dialect: str
 ) -> None:
-    """A record with other headers behind them makes the job take the careful way with all."""
     handler = handler_of(f"{dialect}ACTION(RETRY)\n")
     copies = {b"DLQ:3:0": 0, b"DLQ:3:1": 1, b"DLQ:3:2": TAKEN_AWAY, b"no identity": 3}
     quick = carried_out(records, *_REPLAYS, copies=copies, handler=handler)
@@ -426,7 +407,6 @@ def test_prepared_puts_of_instructions_write_what_the_careful_way_writes(
 
 
 def test_a_plan_that_is_cancelled_between_two_slices_of_a_batch_does_no_more() -> None:
-    """Slices share decisions, but each asks what became of the plan."""
     handler, decoder, facts = handler_of(), DeadLetterDecoder(), Facts(lambda: 0.0)
     settings, results = SliceSettings(outcomes_topic="OUT", now=NOW), []
     for number, operator in enumerate(["", "bob"]):
@@ -445,7 +425,6 @@ def test_a_plan_that_is_cancelled_between_two_slices_of_a_batch_does_no_more() -
 def test_most_instructions_are_carried_out_by_a_prepared_put(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The careful way takes five times as long."""
     read = Counter[int]()
     original = InstructionSource.read
 

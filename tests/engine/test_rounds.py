@@ -182,7 +182,6 @@ def test_rounds_are_found_without_a_setting(
 
 
 def test_rounds_of_a_group_are_found_without_a_setting() -> None:
-    """The header with the original topic is gone too."""
     table = TABLE.replace("ACTION(RETRY)", "TOPIC(orders) ACTION(RETRY) TO(GROUP)")
     application = Application(dropping(spring), table, since=0, rounds="orders.billing.retry")
     application.run(steps=40)
@@ -191,7 +190,6 @@ def test_rounds_of_a_group_are_found_without_a_setting() -> None:
 
 
 def test_what_is_only_forwarded_is_not_asked() -> None:
-    """It never was on the topic where it failed by a put of this table."""
     application = Application(
         dropping(spring), "DIALECT(KAFKA)\nACTION(FWD) FWDT('dead')\n", since=0
     )
@@ -203,7 +201,6 @@ def test_what_is_only_forwarded_is_not_asked() -> None:
 
 @pytest.mark.parametrize("fail", [spring, watermill], ids=lambda fail: fail.__name__)
 def test_a_backlog_from_before_the_first_start_is_put_without_asking(fail: Fail) -> None:
-    """It cannot be a round. What comes back of it is counted all the same."""
     application = Application(dropping(fail), since=1)
     application.driver.cluster = _Asked()
     application.driver.step(BEGIN + 10_000)
@@ -215,7 +212,6 @@ def test_a_backlog_from_before_the_first_start_is_put_without_asking(fail: Fail)
 
 
 def test_a_program_that_copies_headers_is_not_asked_again() -> None:
-    """Not even about a dead letter that is new; one that drops them is asked each time."""
     for fail, asked in ((spring, 0), (dropping(spring), 1)):
         application = Application(fail, since=0)
         application.run(rounds=2)
@@ -236,7 +232,6 @@ def test_a_program_that_copies_headers_is_not_asked_again() -> None:
 def test_dead_letter_about_another_record_is_no_round_of_the_one_at_its_place(
     key: bytes | None, body: bytes, *, is_round: bool
 ) -> None:
-    """A copy from another cluster names a place of that cluster; key and body tell."""
     application = Application(dropping(spring), since=0)
     application.run(rounds=2)
     place = len(application.topics.topics["orders"]) - 1
@@ -249,7 +244,6 @@ def test_dead_letter_about_another_record_is_no_round_of_the_one_at_its_place(
 
 
 def test_one_dead_letter_without_headers_outweighs_others_that_have_them() -> None:
-    """Instances of a program may differ, and only asking is always safe."""
     facts, program = Facts(lambda: 0.0), Program("spring-dlt", "orders", "billing")
     facts.note_copied(program)
     assert facts.copies_headers(program)
@@ -278,7 +272,6 @@ def waits(application: Application) -> Sequence[float]:
 
 @pytest.mark.parametrize("fail", SCHEMES, ids=lambda fail: fail.__name__)
 def test_a_message_that_always_fails_is_put_exactly_as_often_as_retry_says(fail: Any) -> None:
-    """Each time after its delay, then the next rule has its turn at once, as one message."""
     application = Application(fail)
     application.run()
     assert len(application.puts) == 3
@@ -301,7 +294,6 @@ def test_a_message_that_always_fails_is_put_exactly_as_often_as_retry_says(fail:
 
 @pytest.mark.parametrize("fail", SCHEMES, ids=lambda fail: fail.__name__)
 def test_a_consumer_that_recovers_ends_the_rounds(fail: Any) -> None:
-    """The second round succeeds: nothing comes back, and nothing more happens."""
     application = Application(fail, succeeds_at=2)
     application.run()
     assert (len(application.puts), len(application.failures)) == (2, 2)
@@ -309,7 +301,6 @@ def test_a_consumer_that_recovers_ends_the_rounds(fail: Any) -> None:
 
 
 def test_a_round_names_the_group_that_it_is_for() -> None:
-    """As the dead letter does; what is forwarded is for somebody else."""
     application = Application(spring)
     application.run()
     *puts, dead = [*application.topics.topics["orders"][1:], *application.topics.topics["dead"]]
@@ -319,14 +310,12 @@ def test_a_round_names_the_group_that_it_is_for() -> None:
 
 
 def test_an_old_backlog_is_due_at_once() -> None:
-    """The delay counts from the failure, not from the start of the job."""
     application = Application(spring)
     application.driver.step(BEGIN + 31)
     assert len(application.topics.topics["orders"]) == 2
 
 
 def test_a_fresh_dead_letter_waits_for_the_rest_of_its_delay() -> None:
-    """A job that was down for ten of thirty seconds waits for twenty more at most."""
     application = Application(spring)
     application.driver.step(BEGIN + 10)
     (outcome,) = application.outcomes
@@ -349,7 +338,6 @@ def test_as_many_rounds_as_retry_says_are_no_loop(fail: Any) -> None:
 
 
 def test_what_another_queue_counts_is_a_loop_in_the_end() -> None:
-    """Two queues that pass a message on to each other each see the rounds of the other."""
     rounds = own.Rounds("0" * 16, ((0, 1),), 1, 5, "OTHER", "orders")
     headers: Headers = [(own.HOPS, b"25"), (own.ROUNDS, rounds.value)]
     application = Application(spring)
@@ -361,7 +349,6 @@ def test_what_another_queue_counts_is_a_loop_in_the_end() -> None:
 
 
 def test_a_changed_table_counts_from_the_beginning() -> None:
-    """As it does for messages that are parked; the loop guard does not count the old rounds."""
     application = Application(spring)
     application.run(rounds=2)
     changed = TABLE.replace("30s", "31s")
@@ -372,7 +359,6 @@ def test_a_changed_table_counts_from_the_beginning() -> None:
 
 
 def test_what_a_changed_table_sets_free_waits_for_the_delays_of_that_table() -> None:
-    """Counted from the failure: what is parked or remains is not put at once at a restart."""
     application = Application(spring)
     application.driver.step(BEGIN + 1)
     application.started(TABLE.replace("30s", "90s"))
@@ -391,7 +377,6 @@ def test_what_a_changed_table_sets_free_waits_for_the_delays_of_that_table() -> 
 
 
 def test_headers_that_a_service_copied_to_another_event_count_for_nothing() -> None:
-    """Its dead letter is another message, in its first round."""
     application = Application(spring)
     application.run(rounds=2)
     known = application.topics.topics["orders"][-1].headers or []
@@ -404,7 +389,6 @@ def test_headers_that_a_service_copied_to_another_event_count_for_nothing() -> N
 
 
 def test_a_round_that_can_not_be_counted_is_told() -> None:
-    """The headers were left out, and the record that had them is gone: it counts as the first."""
     application = Application(streams)
     gone = {RecordQuestion("orders", 0, 0): Gone("the original was deleted")}
     application.driver.cluster = replace(application.driver.cluster, records=gone)
@@ -416,7 +400,6 @@ def test_a_round_that_can_not_be_counted_is_told() -> None:
 
 
 def test_a_round_that_can_not_be_counted_now_waits() -> None:
-    """The partition of the original has no leader: that is a failed attempt, not a first round."""
     application = Application(streams)
     gone = {RecordQuestion("orders", 0, 0): Gone("partition 0 has no leader", may_come=True)}
     application.driver.cluster = replace(application.driver.cluster, records=gone)
@@ -426,7 +409,6 @@ def test_a_round_that_can_not_be_counted_now_waits() -> None:
 
 
 def test_a_put_that_fails_is_an_attempt_of_the_same_rule() -> None:
-    """Refusals and failures of the processing count together."""
     application = Application(spring)
     refusals = iter([2053, None, 2053])
     application.topics.refuse = lambda record: (
@@ -442,7 +424,6 @@ def test_a_put_that_fails_is_an_attempt_of_the_same_rule() -> None:
 
 
 def test_a_name_that_no_topic_has_is_a_failed_attempt() -> None:
-    """The dead letter names it, so it may be any text."""
     assert (
         own.read_own(
             [(own.ROUNDS, own.Rounds("0" * 16, (), 1, 5, "DLQ", "caf\u00e9 orders").value)]
@@ -452,7 +433,6 @@ def test_a_name_that_no_topic_has_is_a_failed_attempt() -> None:
 
 
 def test_a_damaged_header_counts_for_nothing() -> None:
-    """Anybody may write it; it never stops the job."""
     good = own.Rounds("0" * 16, ((0, 1), (3, 2)), 3, 5, "DLQ", "orders")
     assert own.read_own([(own.ROUNDS, good.value)]).rounds == good
     empty = good._replace(by_rule=())

@@ -65,7 +65,6 @@ def puts(outputs: Sequence[Entry]) -> dict[int, OutputRecord]:
 
 
 def test_a_slice_asks_for_every_target_at_once_and_then_no_more() -> None:
-    """One exchange with the cluster, whatever the slice holds."""
     work = slice_of(part(FIRST, 5, ["Q", "R", "Q", ""]), part(SECOND, 0, ["S"]))
     questions = work.decide()
     assert questions == Questions(frozenset({"Q", "R", "S"}))
@@ -75,7 +74,6 @@ def test_a_slice_asks_for_every_target_at_once_and_then_no_more() -> None:
 
 
 def test_an_answer_can_lead_to_another_question() -> None:
-    """A message whose queue is missing goes to another one, which is asked for then."""
     facts = Facts(lambda: 0.0)
 
     def resolve(queue_manager: str, queue: str) -> Destination | Refusal:
@@ -90,7 +88,6 @@ def test_an_answer_can_lead_to_another_question() -> None:
 
 
 def test_the_same_facts_give_the_same_outputs() -> None:
-    """Deciding can be done again at any time."""
     work = slice_of(part(FIRST, 5, ["Q", "", "R"]))
     first = OPEN.decided(work)
     assert OPEN.decided(work) == first
@@ -98,7 +95,6 @@ def test_the_same_facts_give_the_same_outputs() -> None:
 
 
 def test_slices_of_a_batch_share_decisions_until_facts_change() -> None:
-    """A later slice decides nothing anew, unless what is known of a topic changed."""
     facts, settings, resolved = Facts(lambda: 0.0), replace(SETTINGS), []
 
     def resolve(queue_manager: str, queue: str) -> Destination | Refusal:
@@ -120,7 +116,6 @@ def test_slices_of_a_batch_share_decisions_until_facts_change() -> None:
 
 
 def test_what_was_asked_and_not_answered_is_asked_again_by_the_next_slice() -> None:
-    """A fault between question and answer leaves no decision without its facts behind."""
     facts, settings, decoder = Facts(lambda: 0.0), replace(SETTINGS), DeadLetterDecoder()
     for start in (0, 1):
         work = Slice([part(FIRST, start, ["Q"])], decoder, facts, settings)
@@ -128,7 +123,6 @@ def test_what_was_asked_and_not_answered_is_asked_again_by_the_next_slice() -> N
 
 
 def test_the_depth_of_a_queue_that_can_be_full_is_asked_for() -> None:
-    """With the group that reads it and its limit; other queues have no such question."""
     limits = QueueLimits(max_depth=3, consumer_group="group")
 
     def resolve(queue_manager: str, queue: str) -> Destination | Refusal:
@@ -140,7 +134,6 @@ def test_the_depth_of_a_queue_that_can_be_full_is_asked_for() -> None:
 
 
 def test_the_batch_limit_is_that_of_a_target() -> None:
-    """Not of the topics of our own, which are made large; without a put there is none."""
     work = slice_of(part(FIRST, 0, ["Q", "R", ""]))
     limits = {"Q": 5000, "R": 900, "OUT": 10}
     KnownCluster(
@@ -153,7 +146,6 @@ def test_the_batch_limit_is_that_of_a_target() -> None:
 
 
 def test_a_slice_resumes_behind_what_was_committed() -> None:
-    """Row by row; a lane that is done has no end to commit, and entries keep their numbers."""
     parts = part(FIRST, 5, ["Q", "R", "S"]), part(SECOND, 0, ["T", "U"])
     work = slice_of(*parts)
     everything = puts(OPEN.decided(work))
@@ -169,7 +161,6 @@ def test_a_slice_resumes_behind_what_was_committed() -> None:
 
 
 def test_a_refusal_changes_the_plan_of_its_own_record_only() -> None:
-    """And its topic is asked about again, since what was known of it no longer holds."""
     work = slice_of(part(FIRST, 0, ["Q", "Q", "R"]))
     before = puts(OPEN.decided(work))
     second = sorted(before)[1]
@@ -196,7 +187,6 @@ def slices(draw: st.DrawFn) -> tuple[PartitionRecords, ...]:
 
 @given(slices())
 def test_a_split_keeps_the_order_and_drops_nothing(parts: tuple[PartitionRecords, ...]) -> None:
-    """The halves together write what the whole would have written, and end where it ends."""
     whole = slice_of(*parts)
     expected = OPEN.decided(whole)
     halves = whole.split()
@@ -212,7 +202,6 @@ def test_a_split_keeps_the_order_and_drops_nothing(parts: tuple[PartitionRecords
 
 @pytest.mark.parametrize("count", [2, 5, 8])
 def test_a_slice_splits_down_to_single_records(count: int) -> None:
-    """Which can't be split any more."""
     left, emitted = [slice_of(part(FIRST, 0, ["Q"] * count))], []
     while left:
         work = left.pop(0)
@@ -227,7 +216,6 @@ def test_a_slice_splits_down_to_single_records(count: int) -> None:
 def test_a_refusal_that_a_whole_batch_shares_counts_when_each_record_has_a_batch_of_its_own(
     reason: int,
 ) -> None:
-    """Too large or invalid: the first time innocents may be meant, the second time nobody else."""
     work = slice_of(part(FIRST, 0, ["Q", "R"]))
     before = puts(OPEN.decided(work))
     first = min(before)
@@ -239,7 +227,6 @@ def test_a_refusal_that_a_whole_batch_shares_counts_when_each_record_has_a_batch
 
 
 def test_a_record_that_fits_only_compressed_is_sent_and_a_refusal_is_its_own() -> None:
-    """It has a batch of its own, as it is larger than a batch may be: nobody shares its blame."""
     letters = part(FIRST, 0, ["Q", "R"])
     letters.records.values[0] = bytes(5_000)
     work, cluster = slice_of(letters), KnownCluster({"Q": TopicFacts(max_message_bytes=2_000)})
@@ -251,7 +238,6 @@ def test_a_record_that_fits_only_compressed_is_sent_and_a_refusal_is_its_own() -
 
 
 def test_a_large_slice_is_split_until_its_records_can_have_batches_of_their_own() -> None:
-    """Twenty thousand single batches would take longer than a record may wait."""
     work = slice_of(part(FIRST, 0, ["Q"] * 1500))
     first = min(puts(OPEN.decided(work)))
     work.refuse([Refused(first, 2110, "invalid")], ["Q"])

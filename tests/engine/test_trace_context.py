@@ -40,13 +40,11 @@ REASON(4) ACTION(DISCARD)
 
 @pytest.mark.parametrize("raw", [TRACE, LATER, LATER + b"-more"])
 def test_a_trace_is_told_as_it_is_written(raw: bytes) -> None:
-    """What a later version of the specification adds is left out."""
     assert read_traceparent(raw).encode() == raw[: len(TRACE)]
 
 
 @pytest.mark.parametrize("raw", [None, *NOT_ONE])
 def test_what_is_no_trace_is_none(raw: bytes | None) -> None:
-    """Anybody may write a header; only the form of the specification counts."""
     assert read_traceparent(raw) == ""
 
 
@@ -80,7 +78,6 @@ def messages(draw: st.DrawFn) -> tuple[Records, list[bytes | None]]:
 def test_each_outcome_names_the_trace_of_its_message(
     given_messages: tuple[Records, list[bytes | None]],
 ) -> None:
-    """Whatever becomes of it, and every copy of the message still has the header."""
     records, traces = given_messages
     for kind in (SourceKind.DEAD_LETTERS, SourceKind.RETRIES, SourceKind.REMAINING):
         written = [record for _, record in outputs_of(records, handler_of(TABLE), kind=kind)]

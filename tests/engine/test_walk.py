@@ -68,7 +68,6 @@ def ended(way: MqWalk) -> tuple[Result, str]:
 def test_without_a_usable_dead_letter_queue_the_message_remains(
     lines: list[str], problem: str
 ) -> None:
-    """With its receiver; one that is not persistent is lost on a fast channel."""
     depths = {"QM2": {"DLQ": 0}}
     kept = followed(*ONE_HOP, *lines, queue="NOPE", depths=depths)
     outcome = kept.hops[-1].outcome
@@ -101,7 +100,6 @@ def test_a_normal_channel_keeps_messages_that_are_not_persistent() -> None:
 def test_what_the_receiver_cannot_put_becomes_a_dead_letter(
     lines: list[str], queue: str, more: dict[str, Any], reason: int | None
 ) -> None:
-    """The dead letter has the receiver's reason and the names that travelled."""
     way = followed(*ONE_HOP, *DEAD_LETTERS, *lines, queue=queue, **more)
     if reason is None:
         assert ended(way) == (Result.ROUTED, "Q@QM2")
@@ -115,7 +113,6 @@ def test_what_the_receiver_cannot_put_becomes_a_dead_letter(
 
 
 def test_the_report_option_can_ask_to_discard() -> None:
-    """Instead of a dead letter the message is thrown away, persistent or not."""
     discard = REPORT_OPTIONS["DISCARD_MSG"]
     way = followed(*ONE_HOP, *DEAD_LETTERS, queue="NOPE", report=discard)
     assert ended(way) == (Result.DISCARDED, "")
@@ -148,7 +145,6 @@ def test_what_fails_for_now_is_tried_again_and_then_ends() -> None:
 
 
 def test_names_that_come_back_end_by_the_hop_limit() -> None:
-    """As on the job: a message that circulates is put so often and no more."""
     way = followed(
         "QM1: DEF QL(X2) USAGE(XMITQ)",
         "QM1: DEF QR(FAR) RQMNAME(FAR) XMITQ(X2)",
@@ -212,7 +208,6 @@ def test_a_channel_that_cannot_get_holds_its_messages() -> None:
 
 
 def test_the_assumptions_are_those_that_were_needed() -> None:
-    """Nothing is noted of topics that no decision looked at."""
     assumed = AssumedCluster({"QM1--Q", "QM1--OTHER"})
     questions = Facts(lambda: 0.0)
     questions.topic("QM1--Q")
@@ -226,7 +221,6 @@ def test_the_assumptions_are_those_that_were_needed() -> None:
 
 
 def test_a_private_transmission_queue_hides_a_shared_queue_of_its_name() -> None:
-    """The name leads to the private one, so its topic is one that the job reads."""
     sender = SENDER + "DEF QR(R) RNAME(DLQ) RQMNAME(QM2)\n"
     topology = from_scripts(QM1=sender, QM2=RECEIVER)
     managers = topology.mq.queue_managers
@@ -248,7 +242,6 @@ def test_a_private_transmission_queue_hides_a_shared_queue_of_its_name() -> None
 def test_the_walk_ends_where_the_definitions_lead(
     others: tuple[QueueManager, ...], question: tuple[QueueManager, OpenRequest], offset: int
 ) -> None:
-    """Hop by hop over the same managers, to the same queue, or to the same reason."""
     manager, asked = question
     links = {
         Names(queue=to, queue_manager=name): Link(queue_manager=to)
@@ -328,7 +321,6 @@ ALL_ON_THE_WAY = [("A", "FAR"), ("A", "GATE"), ("GATE", "FAR")]
 def test_a_stopped_connection_carries_no_put(
     queue: str, stopped: tuple[str, str], end: str
 ) -> None:
-    """Neither its own nor what goes via it, put or discovered; it stays where it waits."""
     topology = read_files([SourceText("net.yaml", MQE)]).topology
     assert topology is not None
     network = DecidedNetwork(topology, {stopped: False})

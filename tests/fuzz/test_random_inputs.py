@@ -17,5 +17,4 @@ from tests.fuzz.random_inputs import run
     ],
 )
 def test_damaged_inputs_do_no_harm(target: str, seed: int, count: int) -> None:
-    """Each is read or decided about as every other, the same ones in every run."""
     assert run(target, seed, count=count) == count

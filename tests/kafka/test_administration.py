@@ -29,7 +29,6 @@ def retention(bootstrap_servers: str) -> Callable[[str], str]:
 def test_what_is_missing_is_created_with_its_settings(
     kafka: KafkaClient, administration: TopicAdministration, retention: Callable[[str], str]
 ) -> None:
-    """The second time there is nothing to do."""
     topic = NewTopic(kafka.unique_name("kept"), 3, {"retention.ms": "-1"}, replication_factor=1)
     assert administration.ensure([topic]) == [topic.name]
     assert administration.partitions()[topic.name] == 3
@@ -40,7 +39,6 @@ def test_what_is_missing_is_created_with_its_settings(
 def test_partitions_are_added_and_never_taken(
     kafka: KafkaClient, administration: TopicAdministration, retention: Callable[[str], str]
 ) -> None:
-    """Settings of a topic that exists are left as they are."""
     name = kafka.topic("grown", partitions=2, config={"retention.ms": "1000"})
     assert administration.ensure([NewTopic(name, 4, {"retention.ms": "-1"})]) == []
     administration.ensure([NewTopic(name, 1)])
@@ -51,14 +49,12 @@ def test_partitions_are_added_and_never_taken(
 def test_a_topic_that_exists_by_now_is_as_good(
     kafka: KafkaClient, administration: TopicAdministration
 ) -> None:
-    """Another instance may have been quicker."""
     administration.create([NewTopic(kafka.topic("there"), 1)])
 
 
 def test_a_refusal_says_which_topic_and_why(
     kafka: KafkaClient, administration: TopicAdministration
 ) -> None:
-    """The cluster can be asked before anything is created."""
     topic = NewTopic(kafka.unique_name("odd"), 1, {"cleanup.policy": "sometimes"})
     with pytest.raises(EnvironmentFault, match=f"does not create topic {topic.name}.*sometimes"):
         administration.create([topic], validate_only=True)
@@ -66,7 +62,6 @@ def test_a_refusal_says_which_topic_and_why(
 
 
 def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The address and what to look at."""
     monkeypatch.setattr("redrive.kafka.administration.COORDINATOR", 0.3)
     with pytest.raises(EnvironmentFault, match="localhost:1 does not list its topics") as caught:
         TopicAdministration(Connection(bootstrap_servers="localhost:1")).partitions()

@@ -14,7 +14,6 @@ from redrive.messages import TopicPartition
 
 
 def test_what_is_gone_is_passed_over_and_the_rest_is_read_and_followed(kafka: KafkaClient) -> None:
-    """Whoever configured retention as well keeps a topic that can be read."""
     name = kafka.topic("kept", config={"cleanup.policy": "compact,delete"})
     kafka.produce(name, [{"key": b"%d" % number, "value": b"x"} for number in range(5)])
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})

@@ -38,15 +38,12 @@ def thread() -> Iterator[DeadlineThread]:
 
 
 def test_an_answer_comes_back(thread: DeadlineThread) -> None:
-    """Call after call, from one thread that is not the caller's."""
     callers = {thread.run("ask", FOREVER, threading.get_ident) for _ in range(3)}
     assert len(callers) == 1
     assert callers != {threading.get_ident()}
 
 
 def test_an_error_of_the_call_is_raised_where_it_was_asked_for(thread: DeadlineThread) -> None:
-    """As it is; the thread goes on."""
-
     def fail() -> None:
         raise LookupError("wrong")
 
@@ -56,7 +53,6 @@ def test_an_error_of_the_call_is_raised_where_it_was_asked_for(thread: DeadlineT
 
 
 def test_a_call_that_never_returns_is_left_behind_in_time(thread: DeadlineThread) -> None:
-    """Whether it had its effect is unknown; the client in it is of no use any more."""
     released, made = threading.Event(), threading.Event()
     before, begun = abandoned_calls(), time.monotonic()
     try:
@@ -73,7 +69,6 @@ def test_a_call_that_never_returns_is_left_behind_in_time(thread: DeadlineThread
 
 
 def test_a_client_that_cannot_be_closed_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever closes it goes on; it is listed as unanswered until it has closed after all."""
     monkeypatch.setattr(deadline, "CLOSE", 0.05)
     released = threading.Event()
 
@@ -88,8 +83,6 @@ def test_a_client_that_cannot_be_closed_is_abandoned(monkeypatch: pytest.MonkeyP
 
 
 def test_an_error_of_a_client_that_closes_is_raised() -> None:
-    """It is not taken for a client that hangs."""
-
     class Consumer:
         def close(self) -> None:
             raise RuntimeError("closed already")
@@ -99,7 +92,6 @@ def test_an_error_of_a_client_that_closes_is_raised() -> None:
 
 
 def test_what_a_process_waits_for_is_listed_as_long_as_it_does(thread: DeadlineThread) -> None:
-    """The longest wait first; a call lists itself."""
     with under_way("the running batch"):
         pending = thread.submit("commit of x", unanswered)
         assert pending.answer(FOREVER)[0] == "the running batch"
@@ -108,7 +100,6 @@ def test_what_a_process_waits_for_is_listed_as_long_as_it_does(thread: DeadlineT
 
 
 def test_a_call_is_answered_whenever_it_is_asked_for(thread: DeadlineThread) -> None:
-    """Something else can be done meanwhile."""
     goes_on = threading.Event()
     pending = thread.submit("start", lambda: goes_on.wait(FOREVER))
     assert not pending.is_made_within(0)
@@ -120,7 +111,6 @@ def test_a_call_is_answered_whenever_it_is_asked_for(thread: DeadlineThread) -> 
 def test_a_future_that_breaks_its_own_timeout_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The admin client's answers are such futures."""
     monkeypatch.setattr(deadline, "GRACE", 0.0)
     with pytest.raises(TimeoutError):
         answer_of(Future(), 0.01)
@@ -130,7 +120,6 @@ def test_a_future_that_breaks_its_own_timeout_is_not_waited_for(
 
 
 def test_an_error_that_comes_at_once_is_asked_again_at_growing_intervals() -> None:
-    """Each try opens clients anew: ten a second for the whole time kept a machine busy."""
     clients = AskingClients(Connection(bootstrap_servers="127.0.0.1:1"), timeout=3.0)
     tries: list[float] = []
 
@@ -144,6 +133,5 @@ def test_an_error_that_comes_at_once_is_asked_again_at_growing_intervals() -> No
 
 
 def test_looks_take_their_share_of_a_core_at_most() -> None:
-    """Cheap ones come as often as they may, dear ones are further apart."""
     assert pause_after(0.001, 1.0) == 1.0
     assert pause_after(0.2, 1.0, share=0.1) == pytest.approx(2.0)

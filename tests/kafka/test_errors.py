@@ -38,7 +38,6 @@ TABLES = {
     ids=lambda value: value if isinstance(value, str) else KafkaError(value).name(),
 )
 def test_a_code_has_the_meaning_of_its_table(kind: FailureKind, code: int) -> None:
-    """A code that condemns a record has a reason with a name, any other has none."""
     error = KafkaError(code)
     assert kind_of(error) is kind
     condemns = kind in {FailureKind.CULPRIT, FailureKind.UNANSWERED}
@@ -47,19 +46,16 @@ def test_a_code_has_the_meaning_of_its_table(kind: FailureKind, code: int) -> No
 
 
 def test_no_code_stands_in_two_tables() -> None:
-    """Else the order of the tables would decide; stale metadata condemns nobody either."""
     tables = [*TABLES.values(), STALE_METADATA]
     assert [first & second for first, second in combinations(tables, 2) if first & second] == []
 
 
 def test_what_produce_answers_once_an_abort_is_required_is_an_innocent_s_report() -> None:
-    """Taken for a transient fault, it hid the culprit and made the batch start over for ever."""
     assert kind_of(KafkaError(KafkaError._STATE)) is FailureKind.INNOCENT
 
 
 @pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError.UNKNOWN, 9999])
 def test_a_code_that_nobody_knows_does_the_slice_again(code: int) -> None:
-    """It decides nothing about any record."""
     assert kind_of(KafkaError(code)) is FailureKind.TRANSIENT
     assert reason_of(KafkaError(code)) == 0
 
@@ -75,7 +71,6 @@ def fault_of(raised: Exception, *, in_doubt: bool = False) -> ProtocolError:
 
 @pytest.mark.parametrize("error", [TimeoutError, concurrent.futures.TimeoutError])
 def test_no_answer_in_time_is_a_fault_like_any_other(error: type[Exception]) -> None:
-    """The client's futures raise it where other calls raise a KafkaException."""
     assert type(fault_of(error())) is TransientFault
     assert type(fault_of(error(), in_doubt=True)) is OutcomeUnknown
 
@@ -94,26 +89,22 @@ def test_no_answer_in_time_is_a_fault_like_any_other(error: type[Exception]) -> 
 def test_a_code_becomes_the_fault_that_says_what_to_do(
     code: int, fault: type[ProtocolError], *, in_doubt: bool
 ) -> None:
-    """With the step and Kafka's name of the code in its message."""
     raised = fault_of(KafkaException(KafkaError(code)), in_doubt=in_doubt)
     assert type(raised) is fault
     assert KafkaError(code).name() in raised.message
 
 
 def test_a_transaction_that_has_to_be_aborted_leaves_nothing_in_doubt() -> None:
-    """The client says that nothing was committed."""
     error = KafkaError(KafkaError._TIMED_OUT, "late", txn_requires_abort=True)
     assert type(fault_of(KafkaException(error), in_doubt=True)) is TransientFault
 
 
 def test_an_exception_around_a_client_s_own_is_looked_into() -> None:
-    """Python makes a SystemError of an error that a client raises while another one is set."""
     outer = SystemError("returned a result with an exception set")
     outer.__cause__ = KafkaException(KafkaError(KafkaError._FENCED))
     assert type(fault_of(outer)) is FencedFault
 
 
 def test_what_is_no_fault_of_the_cluster_is_not_translated() -> None:
-    """A mistake of the program must not be tried again for ever."""
     with pytest.raises(ValueError, match="mine"), translated("commit of t"):
         raise ValueError("mine")

@@ -90,7 +90,6 @@ def decided(topics: Topics, *, creates: bool = True, **more: Any) -> tuple[Any, 
 
 
 def test_it_is_created_with_the_partitions_and_replicas_of_the_original() -> None:
-    """Once; the put keeps key and partition."""
     topics = Topics()
     put, outcome = decided(topics)
     assert topics.created == [NEW]
@@ -101,7 +100,6 @@ def test_it_is_created_with_the_partitions_and_replicas_of_the_original() -> Non
 
 
 def test_it_keeps_and_accepts_what_the_original_does() -> None:
-    """Else a message that lives there would be deleted or refused here."""
     inherited = {
         "max.message.bytes": "5000000",
         "retention.ms": "-1",
@@ -135,7 +133,6 @@ def test_facts_say_how_a_record_lives(settings: dict[str, str], expected: TopicF
 
 
 def test_a_view_only_asks_whether_it_could_be_created() -> None:
-    """And says the same as the job."""
     topics = Topics()
     assert decided(topics, creates=False)[0].topic == THERE
     assert (topics.created, topics.validated) == ([], [NEW])
@@ -145,7 +142,6 @@ def test_a_view_only_asks_whether_it_could_be_created() -> None:
 def test_the_first_records_of_a_new_topic_have_a_time_with_which_it_keeps_them(
     *, creates: bool
 ) -> None:
-    """The topic is missing when they are decided, and keeps records like the original."""
     put, outcome = decided(Topics(settings={"retention.ms": "60000"}), creates=creates)
     assert (put.timestamp, dict(put.headers)["redrive.timestamp"]) == (1_000_000, b"5")
     assert "with the time of the put" in outcome["detail"]
@@ -164,7 +160,6 @@ def test_the_first_records_of_a_new_topic_have_a_time_with_which_it_keeps_them(
 def test_a_topic_that_can_not_be_created_is_a_failed_attempt(
     code: int, reason: str, *, creates: bool
 ) -> None:
-    """The reason says what the cluster said."""
     put, outcome = decided(Topics(refusal=code), creates=creates)
     assert put is None
     assert (outcome["result"], outcome["reason_name"]) == ("remains", reason)
@@ -172,6 +167,5 @@ def test_a_topic_that_can_not_be_created_is_a_failed_attempt(
 
 
 def test_the_settings_name_it() -> None:
-    """With the topic and the group in any order."""
     put, _ = decided(Topics(), group_topic="retry-{group}-{topic}")
     assert put.topic == "retry-billing-orders"

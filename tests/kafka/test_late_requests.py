@@ -82,7 +82,6 @@ def await_values(relayed: Relayed, topic: str, expected: list[bytes]) -> None:
 def test_a_late_copy_of_a_commit_ends_the_next_transaction_of_the_same_producer(
     relayed: Relayed,
 ) -> None:
-    """What brokers do: a record is committed of which nobody said so. The producer tells."""
     create(relayed, "harmed")
     producer = KafkaProducer(relayed.client, "harmed", "group")
     producer.initialise()
@@ -98,7 +97,6 @@ def test_a_late_copy_of_a_commit_ends_the_next_transaction_of_the_same_producer(
 
 
 def test_the_next_producer_of_the_id_is_safe_from_it(relayed: Relayed) -> None:
-    """The coordinator refuses the copy, whose epoch is older; the transaction can be aborted."""
     create(relayed, "safe")
     first, second = (KafkaProducer(relayed.client, "safe", "group") for _ in range(2))
     first.initialise()

@@ -36,7 +36,6 @@ def transactional(servers: str, name: str) -> Producer:
 def test_what_is_there_is_found_and_of_the_rest_it_is_told_why(
     kafka: KafkaClient, cluster: Cluster
 ) -> None:
-    """Committed ones; aborted, deleted, open ones and places that never were are told apart."""
     name = kafka.topic("jobs", partitions=2)
     letters = [
         {"value": b"v%d" % n, "key": b"k", "headers": [("n", b"%d" % n)], "timestamp_ms": 1000 + n}
@@ -118,7 +117,6 @@ def test_a_record_with_header_names_that_are_not_utf_8_is_read_by_every_reader(
 def test_an_answer_holds_what_there_is_room_for_and_the_first_at_least(
     kafka: KafkaClient, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rest is left out, and not told to be gone."""
     monkeypatch.setattr("redrive.kafka.facts.LARGEST_ANSWER", 250)
     name = kafka.topic("large")
     kafka.produce(name, [{"value": b"x" * size} for size in (100, 100, 100, 1000)])

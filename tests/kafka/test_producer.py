@@ -39,7 +39,6 @@ def producer(kafka: KafkaClient, small_topic: str) -> Iterator[KafkaProducer]:
 def test_a_refusal_without_a_report_keeps_the_transaction_from_being_committed(
     kafka: KafkaClient, producer: KafkaProducer, small_topic: str
 ) -> None:
-    """Nobody is told which record it was, but neither offsets nor records are committed."""
     # On partitions of their own: a broker refuses a batch whole.
     records = [
         SMALL._replace(topic=small_topic, partition=0),
@@ -73,7 +72,6 @@ def test_a_refusal_without_a_report_keeps_the_transaction_from_being_committed(
 def test_a_refusal_after_the_offsets_were_sent_keeps_it_from_being_committed_too(
     kafka: KafkaClient, producer: KafkaProducer, small_topic: str
 ) -> None:
-    """The client counts what was not delivered, whenever it comes to know of it."""
     producer.send_offsets({TopicPartition(small_topic, 0): 7})
     producer.produce([(0, LARGE._replace(topic=small_topic))], with_reports=False)
     assert not producer.commit().may_commit
@@ -84,7 +82,6 @@ def test_a_refusal_after_the_offsets_were_sent_keeps_it_from_being_committed_too
 def test_a_refusal_in_the_middle_of_produce_names_the_culprit_and_nobody_else(
     producer: KafkaProducer, small_topic: str
 ) -> None:
-    """What is handed over after it hears of a transaction in the wrong state: that is no news."""
     producer.produce([(0, LARGE._replace(topic=small_topic))])
     producer.flush()
     producer.produce([(1, SMALL._replace(topic=small_topic))])
@@ -97,7 +94,6 @@ def test_a_refusal_in_the_middle_of_produce_names_the_culprit_and_nobody_else(
 def test_a_producer_of_the_same_id_fences_an_older_one(
     kafka: KafkaClient, producer: KafkaProducer, small_topic: str
 ) -> None:
-    """What the older one left open is aborted, and it can commit nothing any more."""
     producer.produce([(0, SMALL._replace(topic=small_topic))])
     producer.flush()
     client = kafka.connection.librdkafka()
@@ -112,7 +108,6 @@ def test_a_producer_of_the_same_id_fences_an_older_one(
 def test_whoever_waits_for_stable_offsets_is_told_of_the_transaction_that_holds_them(
     producer: KafkaProducer, small_topic: str, bootstrap_servers: str
 ) -> None:
-    """Not only that time is over: if it stays so, the broker has to be looked at."""
     lane = TopicPartition(small_topic, 0)
     producer.produce([(0, SMALL._replace(topic=small_topic))])
     producer.flush()

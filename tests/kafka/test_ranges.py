@@ -22,7 +22,6 @@ from redrive.messages import OffsetRange, TopicPartition
 
 
 def test_each_range_is_read_whole_in_order_and_no_further(kafka: KafkaClient) -> None:
-    """Short, long and empty ones, from the middle of their partitions, with the same consumer."""
     name = kafka.topic("ranges", partitions=4)
     kafka.produce(
         name,
@@ -52,7 +51,6 @@ def test_each_range_is_read_whole_in_order_and_no_further(kafka: KafkaClient) ->
 def test_a_range_that_is_not_there_is_not_passed_over(
     kafka: KafkaClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others are read, and then it is said which is missing."""
     monkeypatch.setattr("redrive.kafka.records.SILENCE", 1.0)
     name = kafka.topic("ranges", partitions=2)
     kafka.produce(name, [{"value": b"x", "partition": 0}])
@@ -106,7 +104,6 @@ class Stored(NamedTuple):
 def test_no_run_of_a_partition_is_lost_if_the_client_takes_turns(
     lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client may give more of a partition behind records of another, in the same answer."""
     monkeypatch.setattr("redrive.kafka.records.Consumer", Interleaved)
     starts = {TopicPartition("turns", number): 0 for number in range(lanes)}
     runs = Readers(Connection(bootstrap_servers="nowhere")).read(starts, dict.fromkeys(starts, 5))

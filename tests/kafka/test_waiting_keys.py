@@ -29,7 +29,6 @@ def cluster(bootstrap_servers: str) -> Iterator[Cluster]:
 def test_parked_copies_wait_until_the_job_is_past_them_and_others_until_they_are_taken_away(
     kafka: KafkaClient, cluster: Cluster
 ) -> None:
-    """Every question sees what was written before it."""
     retry, remaining, group = kafka.topic("retry"), kafka.topic("remaining"), kafka.topic("job")
     question = WaitingQuestion(
         TopicPartition(retry, 0),
@@ -64,7 +63,6 @@ def test_parked_copies_wait_until_the_job_is_past_them_and_others_until_they_are
 def test_a_round_is_over_once_the_group_and_then_the_job_have_passed_it(
     kafka: KafkaClient, cluster: Cluster
 ) -> None:
-    """A dead letter that came back while the group was behind has to be read first."""
     target, letters, group, job = (kafka.topic(name) for name in ("orders", "DLQ", "group", "job"))
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
     for topic in (target, target, letters):

@@ -32,7 +32,6 @@ def waited(watch: Watch, ends: dict[TopicPartition, int], seconds: float) -> flo
 
 
 def test_a_record_that_arrives_ends_the_wait(kafka: KafkaClient, watch: Watch) -> None:
-    """On any of the partitions, and long before the time is over."""
     topic = kafka.topic(partitions=2)
     is_sent = threading.Event()
 
@@ -48,21 +47,18 @@ def test_a_record_that_arrives_ends_the_wait(kafka: KafkaClient, watch: Watch) -
 
 
 def test_a_record_that_is_already_there_ends_the_wait(kafka: KafkaClient, watch: Watch) -> None:
-    """What arrived between the look at the ends and the wait is not missed."""
     topic = kafka.topic()
     kafka.produce(topic, [{"value": b"known"}, {"value": b"news"}])
     assert waited(watch, {TopicPartition(topic, 0): 1}, LONG) < SOON
 
 
 def test_without_news_the_wait_ends_when_its_time_is_over(kafka: KafkaClient, watch: Watch) -> None:
-    """Records below the end are known, and wake nobody."""
     topic = kafka.topic()
     kafka.produce(topic, [{"value": b"known"}, {"value": b"known too"}])
     assert SHORT * 0.9 < waited(watch, {TopicPartition(topic, 0): 2}, SHORT) < SOON
 
 
 def test_a_wait_from_other_ends_looks_from_there(kafka: KafkaClient, watch: Watch) -> None:
-    """One watch serves all batches: each moves the ends, and may add partitions."""
     first, second = (
         TopicPartition(kafka.topic("first"), 0),
         TopicPartition(kafka.topic("second"), 0),
@@ -74,7 +70,6 @@ def test_a_wait_from_other_ends_looks_from_there(kafka: KafkaClient, watch: Watc
 
 
 def test_without_a_broker_a_wait_ends_too() -> None:
-    """The job goes on asking, and finds out by itself what is wrong."""
     watch = Watch(Connection(bootstrap_servers="localhost:1"))
     assert waited(watch, {TopicPartition("nowhere", 0): 0}, SHORT) < SOON
     watch.close()

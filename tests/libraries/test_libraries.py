@@ -52,7 +52,6 @@ def decided(
 
 @_named(VECTORS)
 def test_dead_letter_of_the_library_reads_as_what_failed(vector: Vector) -> None:
-    """Origin, error, group and whatever else is known from the program that made it."""
     view = read_view(octets(vector["key"]), octets(vector["value"]), headers_of(vector))
     actual = nested(view)
     for name, expected in vector["expect"].items():
@@ -61,7 +60,6 @@ def test_dead_letter_of_the_library_reads_as_what_failed(vector: Vector) -> None
 
 @_named(VECTORS)
 def test_retry_puts_the_record_that_failed_without_anything_of_the_library(vector: Vector) -> None:
-    """Key, value and headers are those of the original, each header once."""
     outputs, outcome = decided(vector, "ACTION(RETRY)", original_of(vector))
     assert outcome["result"] == "retried", outcome
     (put,) = written(outputs, vector["expect"]["origin"]["topic"])
@@ -76,7 +74,6 @@ POINTERS = [vector for vector in VECTORS if vector["expect"].get("pointer")]
 
 @_named(POINTERS)
 def test_pointer_keeps_what_the_library_says_where_headers_are_kept(vector: Vector) -> None:
-    """Behind the headers of the original; neither is there twice."""
     table = "ACTION(FWD) FWDQ(PARK) HEADER(YES)"
     outputs, _ = decided(vector, table, original_of(vector))
     (put,) = written(outputs, "PARK")
@@ -88,7 +85,6 @@ def test_pointer_keeps_what_the_library_says_where_headers_are_kept(vector: Vect
 
 @_named(POINTERS)
 def test_pointer_without_its_original_remains(vector: Vector) -> None:
-    """Nothing empty is put: only the original says whether the record was empty."""
     outputs, outcome = decided(vector, "ACTION(RETRY)", Gone("the original was deleted"))
     assert (outcome["result"], outcome["reason"]) == ("remains", 2033)
     assert not written(outputs, vector["expect"]["origin"]["topic"])

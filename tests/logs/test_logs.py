@@ -59,7 +59,6 @@ def summary(results: Mapping[tuple[str, int, str], int] | None = None, **more: A
 
 
 def test_a_batch_is_a_line_that_a_person_can_read(log: Callable[..., Path]) -> None:
-    """How many, how long, and what became of them."""
     path = log()
     LogObserver().batch(
         summary(
@@ -73,7 +72,6 @@ def test_a_batch_is_a_line_that_a_person_can_read(log: Callable[..., Path]) -> N
 
 
 def test_one_message_remains_and_two_remain(log: Callable[..., Path]) -> None:
-    """The verb agrees with its number."""
     path = log()
     observer = LogObserver(interval=0)
     observer.batch(summary({("orders", 0, "remains"): 1}))
@@ -82,7 +80,6 @@ def test_one_message_remains_and_two_remain(log: Callable[..., Path]) -> None:
 
 
 def test_a_batch_is_json_for_programs(log: Callable[..., Path]) -> None:
-    """Every number of the sentence is a member, with results by handler and rule."""
     path = log(LogFormat.JSON)
     LogObserver().batch(summary(rows=3))
     (entry,) = entries(path)
@@ -103,7 +100,6 @@ def test_a_batch_is_json_for_programs(log: Callable[..., Path]) -> None:
 
 
 def test_busy_batches_share_a_line(log: Callable[..., Path]) -> None:
-    """The first batch is told at once, those behind it together, at the latest at the end."""
     path = log()
     observer = LogObserver(interval=3600)
     for number in range(5):
@@ -119,7 +115,6 @@ def test_busy_batches_share_a_line(log: Callable[..., Path]) -> None:
 
 
 def test_a_line_that_was_held_back_comes_by_itself(log: Callable[..., Path]) -> None:
-    """What came together is told after the interval, without another batch."""
     path = log()
     observer = LogObserver(interval=0.05)
     observer.batch(summary())
@@ -131,7 +126,6 @@ def test_a_line_that_was_held_back_comes_by_itself(log: Callable[..., Path]) -> 
 
 
 def test_a_failure_names_rule_target_and_reason(log: Callable[..., Path]) -> None:
-    """What could not be put, where, and why, with the reason's name and number."""
     path = log()
     LogObserver(interval=0).batch(summary(failures={FULL: 1}))
     assert lines(path)[1] == (
@@ -141,7 +135,6 @@ def test_a_failure_names_rule_target_and_reason(log: Callable[..., Path]) -> Non
 
 
 def test_failures_that_differ_in_detail_only_share_a_line(log: Callable[..., Path]) -> None:
-    """Numbers in the broker's words change from batch to batch; the last ones are shown."""
     path = log(LogFormat.JSON)
     later = FULL._replace(detail="the queue holds 5003 messages")
     LogObserver(interval=0).batch(summary(failures={FULL: 1, later: 2}))
@@ -150,7 +143,6 @@ def test_failures_that_differ_in_detail_only_share_a_line(log: Callable[..., Pat
 
 
 def test_messages_without_a_header_are_reported_from_time_to_time(log: Callable[..., Path]) -> None:
-    """The first at once, later ones summed up, none forgotten at the end."""
     path = log(LogFormat.JSON)
     observer = LogObserver(interval=0)
     for _ in range(3):
@@ -161,7 +153,6 @@ def test_messages_without_a_header_are_reported_from_time_to_time(log: Callable[
 
 
 def test_a_refused_restart_says_why(log: Callable[..., Path]) -> None:
-    """Every finding is a line, and then that the job goes on."""
     path = log()
     error = ConfigurationError("1 error in the settings", hint="fix all", diagnostics=[FINDING])
     LogObserver().restart_refused(error)
@@ -176,7 +167,6 @@ def test_a_refused_restart_says_why(log: Callable[..., Path]) -> None:
 
 
 def test_the_level_keeps_lines_away(log: Callable[..., Path]) -> None:
-    """With level error warnings are not written, errors are."""
     path = log(level=LogLevel.ERROR)
     logger = logging.getLogger("redrive.test")
     log_findings(logger, [FINDING, Diagnostic(severity=Severity.WARNING, code="W", message="w")])
@@ -184,7 +174,6 @@ def test_the_level_keeps_lines_away(log: Callable[..., Path]) -> None:
 
 
 def test_configuring_again_replaces_the_log(log: Callable[..., Path]) -> None:
-    """A restart with other settings does not write every line twice."""
     log()
     path = log(LogFormat.JSON)
     logging.getLogger("redrive.test").info("once")
@@ -192,7 +181,6 @@ def test_configuring_again_replaces_the_log(log: Callable[..., Path]) -> None:
 
 
 def test_a_log_that_was_moved_away_goes_on_in_a_new_file(log: Callable[..., Path]) -> None:
-    """Rotation by renaming needs no restart."""
     path = log()
     logger = logging.getLogger("redrive.test")
     logger.info("before")
@@ -202,7 +190,6 @@ def test_a_log_that_was_moved_away_goes_on_in_a_new_file(log: Callable[..., Path
 
 
 def test_an_exception_keeps_its_trace(log: Callable[..., Path]) -> None:
-    """Both forms show the stack trace of a line that has one."""
     for form in LogFormat:
         path = log(form)
         try:
@@ -214,7 +201,6 @@ def test_an_exception_keeps_its_trace(log: Callable[..., Path]) -> None:
 
 
 def test_a_log_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
-    """The file, the reason, and what to do."""
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentFault, match="cannot be written") as caught:
         configure_logging(LogSettings(file=str(tmp_path / "file" / "redrive.log")))
@@ -226,5 +212,4 @@ def test_a_log_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None
     [(0, "message", "0 messages"), (1, "retry", "1 retry"), (2000, "retry", "2,000 retries")],
 )
 def test_numbers_agree_with_their_nouns(count: int, noun: str, words: str) -> None:
-    """One is singular, everything else plural."""
     assert counted(count, noun) == words

@@ -56,7 +56,6 @@ def entries(log: str) -> list[dict[str, Any]]:
 
 
 def test_whatever_a_process_and_its_children_print_is_a_line_of_the_log() -> None:
-    """To the last line, without secrets, and whatever the level of the log."""
     ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=False)
     assert (ended.returncode, ended.stdout) == (1, b"")
     lines = entries(ended.stderr.decode())
@@ -72,7 +71,6 @@ def test_whatever_a_process_and_its_children_print_is_a_line_of_the_log() -> Non
 def test_what_java_and_the_workers_of_a_job_print_is_json_too(
     tmp_path: Path, kafka: KafkaClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Java tells where it has options from, and a worker calls a function that prints."""
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", os.environ.get("JAVA_TOOL_OPTIONS", "-Dtold=yes"))
     dlq, target = kafka.topic("dlq"), kafka.topic("target")

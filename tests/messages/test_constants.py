@@ -16,13 +16,11 @@ def test_family_sizes() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_names_carry_their_family(family: str) -> None:
-    """Every name begins with its family, and the family is found from the name."""
     assert all(constant_family(name) == family for name in FAMILIES[family])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_value_and_name_agree(family: str) -> None:
-    """The preferred name of a value has that value."""
     for name, value in FAMILIES[family].items():
         assert constant_value(name) == value
         preferred = constant_name(family, value)
@@ -78,19 +76,16 @@ def test_preferred_name(family: str, value: int, name: str | None) -> None:
 
 
 def test_reason_name_looks_in_both_families() -> None:
-    """A dead letter's reason is named as a reason code, else as feedback, else as a number."""
     assert reason_name(2053) == "MQRC_Q_FULL"
     assert reason_name(265) == "MQFB_APPL_CANNOT_BE_STARTED"
     assert reason_name(77) == "77"
 
 
 def test_names_are_sorted_by_family() -> None:
-    """Names of the families asked for come sorted, all of them when none is asked for."""
     names = constant_names("MQMT", "MQPER")
     assert names == sorted({*FAMILIES["MQMT"], *FAMILIES["MQPER"]})
     assert len(constant_names()) == sum(map(len, FAMILIES.values()))
 
 
 def test_unknown_prefix_has_no_family() -> None:
-    """A name outside the five families has none."""
     assert constant_family("MQRO_NONE") is None

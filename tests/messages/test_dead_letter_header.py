@@ -82,7 +82,6 @@ def test_declared_ccsid_that_cannot_be(ccsid: int) -> None:
 
 
 def test_declared_ccsid_reads_accents() -> None:
-    """Characters beyond the object names are read in the declared character set."""
     text = "Zürich"
     for ccsid in (819, 850, 1208, 1140):
         data = encode_header(
@@ -114,7 +113,6 @@ def test_padding(raw: bytes, name: str) -> None:
 
 @given(valid_headers, ccsids)
 def test_decoded_header_encodes_to_the_same_bytes(data: bytes, ccsid: int) -> None:
-    """Encoding what was decoded gives the same bytes, whatever a valid header contains."""
     assert encode_header(decoded(data + b"body", ccsid)) == data
 
 
@@ -122,7 +120,6 @@ def test_decoded_header_encodes_to_the_same_bytes(data: bytes, ccsid: int) -> No
 def test_changed_field_changes_its_bytes_only(
     data: bytes, ccsid: int, reason: int, queue: str
 ) -> None:
-    """A changed header reads back as changed, and all other bytes stay."""
     header = replace(decoded(data, ccsid), reason=reason, dest_q_name=queue)
     written = encode_header(header)
     assert decoded(written, ccsid) == header
@@ -131,7 +128,6 @@ def test_changed_field_changes_its_bytes_only(
 
 @given(headers_of_names)
 def test_header_made_from_values(header: DeadLetterHeader) -> None:
-    """A header without a source reads back as it was written, in every representation."""
     data = encode_header(header)
     assert len(data) == MQDLH_LENGTH
     assert decoded(data, header.representation.ccsid) == header
@@ -185,7 +181,6 @@ def test_specimen_that_is_cut() -> None:
 
 
 def test_reading_a_header_of_unknown_version() -> None:
-    """Where the version does not show the byte order, the declared encoding does."""
     data = b"DLH " + (2).to_bytes(4, "big") + (2053).to_bytes(4, "big")
     assert read_header_fields(data, encoding=273)["Reason"] == 2053
     assert read_header_fields(data[:10], encoding=273) == {"StrucId": "DLH ", "Version": 2}

@@ -112,7 +112,6 @@ def test_header_form() -> None:
 
 
 def test_keywords_come_from_their_fields() -> None:
-    """Each keyword of the descriptor reads its own field, the original putter's name included."""
     headers = mqmd(
         ApplIdentityData="a",
         PutApplName="b",
@@ -137,7 +136,6 @@ def test_keywords_come_from_their_fields() -> None:
 
 @pytest.mark.parametrize("declared", ["MQSTR", "", "MQXMIT"])
 def test_format_is_not_required(declared: str) -> None:
-    """The bytes make the header valid; a descriptor that says otherwise gets a warning."""
     profile = decode_dead_letter(ASCII_LITTLE, mqmd(Format=declared))
     assert profile.scheme == "mqdlh"
     assert repr(declared) in profile.warning
@@ -173,7 +171,6 @@ def test_no_valid_header(value: bytes | None, headers: Headers, problem: str) ->
 
 
 def test_headers_are_outside_a_binary_header() -> None:
-    """Whoever adds headers leaves the body alone, so they are read and removed first."""
     headers = [*DESCRIPTOR, *HEADER_FORM]
     outer = decode_dead_letter(ASCII_LITTLE + b"x", headers)
     assert outer.scheme == "redrive"
@@ -183,7 +180,6 @@ def test_headers_are_outside_a_binary_header() -> None:
 
 
 def test_invalid_headers_do_not_hide_a_binary_header() -> None:
-    """A form that is not valid is passed over if the next one is."""
     assert decode_dead_letter(ASCII_LITTLE, [("mqdlh.Reason", b"x")]).scheme == "mqdlh"
 
 
@@ -210,7 +206,6 @@ def test_other_ecosystems(headers: Headers, scheme: str, reason: int, program: s
 
 
 def test_long_topic_name_is_kept_whole() -> None:
-    """A topic may have a longer name than a queue, and retrying it must find it."""
     topic = "t" * 249
     profile = decode_dead_letter(b"", [("__connect.errors.topic", topic.encode())])
     assert profile.fields["DESTQ"] == topic
@@ -220,7 +215,6 @@ def test_long_topic_name_is_kept_whole() -> None:
 def test_batches_are_decoded_as_single_messages(
     rows: list[tuple[bytes | None, Headers]], *, has_one_layout: bool
 ) -> None:
-    """The profile of each record of a batch is that of the message by itself."""
     if has_one_layout:
         names = [name for _, headers in rows[:1] for name, _ in headers]
         raws = [[raw for _, raw in headers] + [None] * len(names) for _, headers in rows]
@@ -258,7 +252,6 @@ def test_memory_is_bounded(batches: list[list[tuple[bytes | None, Headers]]], li
 
 
 def test_date_and_body_make_no_profile() -> None:
-    """Messages that differ in date, time, body or other headers share one profile."""
     values = [encode_header(replace(SAMPLE, put_time=f"{i:08}")) + b"x" * i for i in range(50)]
     headers = [[*DESCRIPTOR, *mqmd(MsgId=f"{i:048x}")] for i in range(50)]
     codes, profiles = DeadLetterDecoder().decode(
@@ -298,7 +291,6 @@ def test_binary_header_removed(header: DeadLetterHeader, body: bytes, headers: H
 
 
 def test_removal_byte_for_byte() -> None:
-    """Order, repeated names, nulls and foreign headers stay as they are around the three fields."""
     headers: Headers = [
         ("trace", b"1"),
         *DESCRIPTOR,
@@ -333,7 +325,6 @@ def test_header_form_removed() -> None:
 
 
 def test_message_dead_lettered_twice_in_headers() -> None:
-    """Of two sets of headers the last is the outer one: it is read, and it alone is removed."""
     first, second = SAMPLE, replace(SAMPLE, reason=2085, dest_q_name="OTHER")
     once = add_header(first, b"x", [("a", b"1")], form=Form.HEADERS)
     twice = add_header(second, *once, form=Form.HEADERS)
@@ -355,7 +346,6 @@ dead_letters = st.builds(
 def test_header_put_on_is_read_back(
     sample: tuple[DeadLetterHeader, bytes | None, Headers], form: Form
 ) -> None:
-    """What was put on is what is read, whatever the message, and its arguments stay."""
     header, value, headers = sample
     before = list(headers)
     written = add_header(header, value, headers, form=form)
@@ -367,7 +357,6 @@ def test_header_put_on_is_read_back(
 def test_dead_lettering_and_removing(
     sample: tuple[DeadLetterHeader, bytes | None, Headers], queue: str, reason: int, form: Form
 ) -> None:
-    """Putting a new header on a message and taking it away gives the message back."""
     shape, value, headers = sample
     header = new_header(headers, reason=reason, queue=queue, queue_manager="QM1", timestamp=0)
     header = replace(header, representation=shape.representation)
@@ -383,7 +372,6 @@ def test_dead_lettering_and_removing(
 
 
 def test_binary_form_describes_the_header() -> None:
-    """In front of a body the header takes the place of the body in the message descriptor."""
     header = replace(SAMPLE, representation=Representation("big", 500))
     value, headers = add_header(header, b"x", mqmd(Format="MQSTR", MsgId="00"), form=Form.BINARY)
     assert value == encode_header(header) + b"x"

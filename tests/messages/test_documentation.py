@@ -20,7 +20,6 @@ def test_examples_run() -> None:
 
 
 def test_reasons_of_exceptions_are_complete() -> None:
-    """The page names every exception with the reason that it gets."""
     written = {
         exception: reason
         for exceptions, code, reason in re.findall(

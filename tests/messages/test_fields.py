@@ -40,7 +40,6 @@ def test_missing_fields_have_their_default() -> None:
 
 
 def test_last_of_repeated_headers_counts() -> None:
-    """As with Kafka's lastHeader, the last header of a name is the one that counts."""
     assert mqmd_fields([*mqmd(MsgType=1), *mqmd(MsgType=8)])["MsgType"] == 8
 
 
@@ -117,7 +116,6 @@ def test_setting_fields(headers: Headers, text: str, number: int) -> None:
 
 
 def test_setting_fields_in_place() -> None:
-    """A header is replaced where it stands, each time it occurs; what says so already stays."""
     headers = [
         ("a", b"1"),
         *mqmd(Format="MQDEAD"),
@@ -137,7 +135,6 @@ def test_setting_fields_in_place() -> None:
 
 
 def test_default_is_not_appended() -> None:
-    """A field that is to have its default gets no header if it has none."""
     wanted = mqmd_headers({"Format": "", "Encoding": 0})
     assert with_mqmd_headers([("a", b"1")], wanted) == [("a", b"1")]
     assert with_mqmd_headers([], mqmd_headers({"Format": "0"})) == mqmd(Format="0")

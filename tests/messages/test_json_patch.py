@@ -50,7 +50,6 @@ def patched(document: Any, *operations: dict[str, Any]) -> Any:
 def test_an_operation_changes_what_the_rfc_says(
     before: object, operation: dict[str, Any], after: object
 ) -> None:
-    """The examples of its appendix, and the edges of arrays and of the whole value."""
     assert patched(before, operation) == after
 
 
@@ -80,7 +79,6 @@ def test_an_operation_changes_what_the_rfc_says(
 def test_a_patch_that_does_not_apply_says_why(
     value: bytes | None, operation: dict[str, Any], problem: str
 ) -> None:
-    """Nor does one to a value that would lose something on the way."""
     with pytest.raises(ValueError, match=problem):
         JsonPatch.of([operation]).applied(value)
 
@@ -105,21 +103,18 @@ def test_a_patch_that_does_not_apply_says_why(
     ],
 )
 def test_what_is_no_patch_is_refused_before_it_is_applied(document: object, problem: str) -> None:
-    """With the number of the operation."""
     with pytest.raises(ValueError, match=problem):
         JsonPatch.of(document)
 
 
 @given(values)
 def test_a_value_survives_reading_and_writing(value: object) -> None:
-    """Also indented, as an editor shows it."""
     for indent in (None, 2):
         assert read_json(write_json(value, indent=indent)) == value
 
 
 @given(values, values)
 def test_what_is_added_and_removed_again_changes_nothing(value: object, more: object) -> None:
-    """Any value, beside any other."""
     patch = JsonPatch.of([{"op": "add", "path": "/0/new", "value": more}])
     back = JsonPatch.of([{"op": "remove", "path": "/0/new"}])
     before = write_json([{"old": value}])
@@ -127,7 +122,6 @@ def test_what_is_added_and_removed_again_changes_nothing(value: object, more: ob
 
 
 def test_a_patch_is_the_same_for_each_message() -> None:
-    """Later operations change the value that an earlier one added, and not the patch."""
     patch = JsonPatch.of([
         {"op": "add", "path": "/a", "value": []}, {"op": "add", "path": "/a/-", "value": 1}
     ])  # fmt: skip

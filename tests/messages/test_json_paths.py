@@ -39,7 +39,6 @@ def test_a_path_leads_to_a_value_as_text(path: str, text: str | None) -> None:
     "path", ["", "a.b", "$a", "$.", "$.a[*]", "$..a", "$[-1]", "$['a", "$.a b"]
 )
 def test_what_is_no_path_is_refused(path: str) -> None:
-    """Wildcards, filters and descents are no singular queries."""
     with pytest.raises(ValueError, match=r"begin|neither"):
         JsonPath.of(path)
 
@@ -53,7 +52,6 @@ _JSON: Any = st.recursive(
 
 @given(_JSON, st.lists(st.integers(0, 3) | st.text(max_size=3), max_size=3))
 def test_any_path_finds_what_plain_indexing_finds(document: Any, steps: list[str | int]) -> None:
-    """The path written from any steps leads where the steps lead."""
     written = "".join(
         f"[{step}]"
         if isinstance(step, int)

@@ -25,7 +25,6 @@ VALUES = st.none() | st.sampled_from([b"q:0:1", b"q:0:2", b"12", b"0123456789abc
 def test_a_reader_tells_of_many_records_what_each_of_them_tells(
     drawn: tuple[list[str], list[list[bytes | None]]],
 ) -> None:
-    """Wherever Redrive's headers stand among others, and however often; in any order, and twice."""
     names, rows = drawn
     every = [list(zip(names, row, strict=True)) for row in rows]
     for reader in (own.OwnHeadersReader(every, names), own.OwnHeadersReader(every, None)):

@@ -51,7 +51,6 @@ def test_missing_column() -> None:
 
 @given(headers=st.lists(message_headers, min_size=1), repeat=st.booleans())
 def test_grid_is_the_headers_by_name(headers: list[Headers], *, repeat: bool) -> None:
-    """Headers with one layout are a grid of their names and values; others have none."""
     headers = headers[:1] * 3 if repeat else headers
     layouts = {tuple(name for name, _ in pairs) for pairs in headers}
     records = Records([], [], headers, [], [])

@@ -39,7 +39,6 @@ def test_body_length() -> None:
 
 
 def test_packed_size_follows_what_can_be_compressed() -> None:
-    """As large as the record where nothing can, headers included; small where all is alike."""
     noise = Random(1).randbytes
     key, value, headers = noise(1_000), noise(100_000), [("name", noise(1_000))]
     size = wire_size(key, value, list(headers))

@@ -202,7 +202,6 @@ def document_of(case: Case, *, fires: bool) -> dict[str, Any]:
 
 
 def test_alerts_fire_for_these_series_and_for_no_others(tmp_path: Path) -> None:
-    """With those for which they fire, and without them."""
     tests = tmp_path / "tests.yml"
     tests.write_text(
         yaml.safe_dump(

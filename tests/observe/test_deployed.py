@@ -63,7 +63,6 @@ def known(observer: MetricsObserver) -> dict[str, frozenset[str]]:
 
 
 def test_every_expression_asks_for_what_is_exported(known: dict[str, frozenset[str]]) -> None:
-    """Metrics by their names, and of them labels that they have."""
     for place, expression in expressions():
         labels: set[str] = set()
         for part in visited(expression):
@@ -79,7 +78,6 @@ def test_every_expression_asks_for_what_is_exported(known: dict[str, frozenset[s
 
 
 def test_counters_are_asked_for_their_rate_only() -> None:
-    """Their value says when the process started, and nothing else."""
     for place, expression in expressions():
         counters = re.findall(r"redrive_\w+(?:_total|_bucket)\b", expression)
         rates = re.findall(r"(?:rate|increase)\(redrive_\w+(?:_total|_bucket)\b", expression)
@@ -87,7 +85,6 @@ def test_counters_are_asked_for_their_rate_only() -> None:
 
 
 def test_the_dashboard_shows_every_metric(known: dict[str, frozenset[str]]) -> None:
-    """None is exported that nobody would look at."""
     shown = {
         part.name
         for panel in PANELS
@@ -100,7 +97,6 @@ def test_the_dashboard_shows_every_metric(known: dict[str, frozenset[str]]) -> N
 
 
 def test_an_alert_says_what_is_wrong_and_what_to_do(known: dict[str, frozenset[str]]) -> None:
-    """Each has a bound that lasts, a severity, and names only labels that its answer has."""
     assert len({alert["alert"] for alert in ALERTS}) == len(ALERTS)
     for alert in ALERTS:
         assert set(alert) == {"alert", "expr", "for", "labels", "annotations"}
@@ -130,7 +126,6 @@ def test_an_alert_says_what_is_wrong_and_what_to_do(known: dict[str, frozenset[s
 
 
 def test_the_alerts_of_the_reference_are_there() -> None:
-    """What an operator has to hear of without looking."""
     assert {alert["alert"] for alert in ALERTS} >= {
         "RedriveDown", "RedriveStalled", "RedriveRemainingTooLong", "RedriveMessagesExpire",
         "RedriveTargetFails", "RedriveBreakerOpen",
@@ -138,7 +133,6 @@ def test_the_alerts_of_the_reference_are_there() -> None:
 
 
 def test_a_panel_stands_beside_others_and_on_none() -> None:
-    """Every panel has an id of its own, a title, a text, a data source and room."""
     taken: set[tuple[int, int]] = set()
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
     for panel in DASHBOARD["panels"]:
@@ -160,14 +154,12 @@ def test_a_panel_stands_beside_others_and_on_none() -> None:
 
 
 def test_variables_of_the_dashboard_are_all_defined() -> None:
-    """Those that expressions use, and those of Grafana itself."""
     defined = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
     used = set(re.findall(r"\$\{?(\w+)", json.dumps(DASHBOARD["panels"])))
     assert used - {"__rate_interval"} <= defined
 
 
 def test_the_rules_are_rules_to_prometheus(observer: MetricsObserver) -> None:
-    """One group with a name; also in the judgement of promtool."""
     (group,) = yaml.safe_load(RULES.read_text())["groups"]
     assert set(group) == {"name", "rules"}
     promtool = program("promtool")

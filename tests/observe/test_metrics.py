@@ -58,7 +58,6 @@ def values(observer: MetricsObserver) -> dict[tuple[str, tuple[str, ...]], float
 
 
 def test_the_documentation_lists_every_metric(observer: MetricsObserver) -> None:
-    """With its type and its labels, and none that does not exist."""
     rows = re.findall(
         r"^\| `(redrive_\w+)` \| (\w+) \| (.*?) ?\| \S", REFERENCE.read_text(), re.MULTILINE
     )
@@ -70,7 +69,6 @@ def test_the_documentation_lists_every_metric(observer: MetricsObserver) -> None
 
 
 def test_the_documented_bounds_are_those_of_the_program() -> None:
-    """How many series are counted apart, as the reference says."""
     said = " ".join(REFERENCE.read_text().split())
     assert f"Beyond {MOST_SERIES:,} combinations of handler, rule, result and reason" in said
     assert f"beyond {MOST_TARGETS:,} combinations of handler, target and reason" in said
@@ -88,7 +86,6 @@ def test_names_follow_the_conventions_of_prometheus(observer: MetricsObserver) -
 
 
 def test_what_a_batch_did_is_what_is_exported(observer: MetricsObserver) -> None:
-    """Every number that the job tells is found again, under the labels of the documentation."""
     shown = values(observer)
     full = reason_name(2053)
     assert {key: value for key, value in shown.items() if key[0] == "redrive_inputs_total"} == {
@@ -144,7 +141,6 @@ def test_a_reader_may_ask_for_one_metric_by_its_name(observer: MetricsObserver) 
 
 
 def test_counters_grow_from_batch_to_batch(observer: MetricsObserver) -> None:
-    """What the same batch did twice counts twice."""
     of_ledger = {"redrive_dead_letters_total", "redrive_repeated_dead_letters_total"}
     before = values(observer)
     observer.emitted(emitted())
@@ -158,7 +154,6 @@ def test_counters_grow_from_batch_to_batch(observer: MetricsObserver) -> None:
 
 
 def test_two_jobs_in_one_process_share_nothing(configuration: JobConfiguration) -> None:
-    """Each has a registry of its own."""
     first, second = MetricsObserver(configuration), MetricsObserver(configuration)
     first.emitted(emitted())
     assert values(first)["redrive_spark_rows_total", ()] == 12
@@ -166,7 +161,6 @@ def test_two_jobs_in_one_process_share_nothing(configuration: JobConfiguration) 
 
 
 def test_a_stall_counts_once_however_long_it_lasts(observer: MetricsObserver) -> None:
-    """And the next one counts again."""
     activities = (Activity.STALLED, Activity.STALLED, Activity.RUNNING, Activity.STALLED)
     for activity in activities:
         observer.supervised(state(activity, since=30))
@@ -179,7 +173,6 @@ def test_a_stall_counts_once_however_long_it_lasts(observer: MetricsObserver) ->
 
 
 def test_an_alarm_that_is_over_is_shown_with_nothing(observer: MetricsObserver) -> None:
-    """An alert on it ends."""
     assert values(observer)["redrive_open_breakers", ("orders",)] == 1
     observer.supervised(replace(state(Activity.RUNNING), breakers=()))
     assert values(observer)["redrive_open_breakers", ("orders",)] == 0
@@ -188,7 +181,6 @@ def test_an_alarm_that_is_over_is_shown_with_nothing(observer: MetricsObserver) 
 def test_what_messages_say_makes_no_end_of_series(
     configuration: JobConfiguration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From a number on they are counted together, and none is lost."""
     most_targets, most_series = 20, 30
     monkeypatch.setattr("redrive.observe.observer.MOST_TARGETS", most_targets)
     monkeypatch.setattr("redrive.observe.observer.MOST_SERIES", most_series)
@@ -214,7 +206,6 @@ def test_what_messages_say_makes_no_end_of_series(
 
 
 def test_causes_beyond_a_number_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the earliest time of each is kept."""
     monkeypatch.setattr("redrive.observe.waiting.MOST_CAUSES", 3)
     observer = MetricsObserver(job_of(handled("orders.dlq", name="orders")))
     for first in (200.0, 100.0, 300.0):
@@ -236,7 +227,6 @@ def test_causes_beyond_a_number_are_counted_together(monkeypatch: pytest.MonkeyP
 
 
 def test_a_handler_that_is_gone_is_not_shown_any_more(observer: MetricsObserver) -> None:
-    """A restart may take one away; the others keep their series."""
     observer.metrics.waiting.show_open(["bills"], {("bills", State.PARKED): Standing(2, 0, 0.0, 1)})
     observer.metrics.waiting.show_handlers({"bills": HandlerState.WAITING})
     shown = values(observer)

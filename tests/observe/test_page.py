@@ -51,7 +51,6 @@ def get(page: Page) -> Get:
 
 
 def test_prometheus_can_read_the_metrics(get: Get, observer: MetricsObserver) -> None:
-    """In its text format, with every family of the registry."""
     status, body = get("/metrics")
     names = {family.name for family in text_string_to_metric_families(body.decode())}
     assert status == 200
@@ -60,7 +59,6 @@ def test_prometheus_can_read_the_metrics(get: Get, observer: MetricsObserver) ->
 
 
 def test_other_paths_are_not_found(get: Get) -> None:
-    """And say which there are."""
     status, body = get("/")
     assert status == 404
     assert b"/healthz" in body
@@ -78,7 +76,6 @@ def test_other_paths_are_not_found(get: Get) -> None:
 def test_each_check_has_its_own_rule(
     get: Get, observer: MetricsObserver, activity: Activity, live: int, ready: int, well: int
 ) -> None:
-    """A stall, as by a broker that is away, asks for no restart; only a running job is ready."""
     observer.supervised(state(activity, since=90))
     answers = [get(path) for path in ("/livez", "/readyz", "/healthz")]
     assert [status for status, _ in answers] == [live, ready, well]
@@ -98,7 +95,6 @@ def test_each_check_has_its_own_rule(
 def test_a_job_that_says_nothing_passes_no_check(
     get: Get, observer: MetricsObserver, path: str
 ) -> None:
-    """Its watch hangs, so nothing but a restart would end it."""
     observer.supervised(state(Activity.RUNNING, age=90))
     status, body = get(path)
     assert status == 503
@@ -108,14 +104,12 @@ def test_a_job_that_says_nothing_passes_no_check(
 def test_a_job_that_has_not_started_is_live_and_nothing_else(
     configuration: JobConfiguration,
 ) -> None:
-    """A restart would only begin the start again."""
     health = MetricsObserver(configuration).health
     assert (health.is_live, health.is_ready, health.is_well) == (True, False, False)
     assert health.state == "starting"
 
 
 def test_a_port_that_is_taken_is_an_error_of_the_settings(observer: MetricsObserver) -> None:
-    """With the address and what to do."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}"
         with pytest.raises(ConfigurationError, match="address already in use") as error:
@@ -125,7 +119,6 @@ def test_a_port_that_is_taken_is_an_error_of_the_settings(observer: MetricsObser
 
 
 def test_an_address_of_another_machine_is_an_error_too(observer: MetricsObserver) -> None:
-    """One of a range that belongs to nobody."""
     with pytest.raises(ConfigurationError, match="cannot be bound"):
         page_of(observer, "192.0.2.1:9464")
 
@@ -133,7 +126,6 @@ def test_an_address_of_another_machine_is_an_error_too(observer: MetricsObserver
 def test_nobody_who_reads_slowly_keeps_the_job_from_ending(
     observer: MetricsObserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that sends half a question is left behind, and its port is free at once."""
     monkeypatch.setattr("redrive.observe.observation._Handler.timeout", PATIENCE)
     page = page_of(observer)
     page.start()
@@ -147,7 +139,6 @@ def test_nobody_who_reads_slowly_keeps_the_job_from_ending(
 
 
 def test_a_page_that_never_began_can_be_closed(observer: MetricsObserver) -> None:
-    """The job may fail to start between taking the address and answering."""
     page = page_of(observer)
     page.close()
     page_of(observer, f"127.0.0.1:{page.port}").close()

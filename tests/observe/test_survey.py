@@ -83,7 +83,6 @@ def at(world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, seconds: float) 
 def test_what_will_be_deleted_is_told_once_an_hour(
     configuration: JobConfiguration, world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And at once when it happens again; the metrics show it all the time."""
     at(world, monkeypatch, 0)
     survey, observer, control = survey_of(configuration)
     counts = []
@@ -111,7 +110,6 @@ def test_what_will_be_deleted_is_told_once_an_hour(
 def test_without_an_answer_the_last_one_stands_with_its_time(
     configuration: JobConfiguration, world: SimpleNamespace
 ) -> None:
-    """A broker that is away ends nothing and makes nothing zero."""
     survey, observer, control = survey_of(configuration)
     survey.look()
     before = values(observer)
@@ -131,7 +129,6 @@ def test_without_an_answer_the_last_one_stands_with_its_time(
 def test_a_ledger_that_does_not_answer_keeps_no_figure_of_the_broker(
     configuration: JobConfiguration, world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each has its own thread, and asks again soon after a question without an answer."""
     monkeypatch.setattr("redrive.observe.observation._FIRST", 0.01)
     monkeypatch.setattr("redrive.observe.observation._AGE", 0.01)
     monkeypatch.setattr("redrive.observe.observation._SOON", 0.01)
@@ -162,7 +159,6 @@ def test_a_ledger_that_does_not_answer_keeps_no_figure_of_the_broker(
 def test_a_handler_that_lost_its_place_is_stopped_though_nothing_waits(
     configuration: JobConfiguration, world: SimpleNamespace
 ) -> None:
-    """As a topic that was recreated may be empty; the job says so."""
     survey, observer, _ = survey_of(configuration)
     figures = []
     for stopped in ({}, {"orders.dlq": "it was recreated"}, {}):
@@ -175,7 +171,6 @@ def test_a_handler_that_lost_its_place_is_stopped_though_nothing_waits(
 def test_shares_that_nobody_has_are_counted_until_somebody_has_them(
     configuration: JobConfiguration, world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every instance counts them."""
     answers: list[list[Share]] = [[], [Share(2, 3), Share(3, 3)], []]
     monkeypatch.setattr("redrive.observe.observation.vacant_shares", lambda *_: answers.pop(0))
     survey, observer, _ = survey_of(replace(configuration, share=Share(1, 3)))
@@ -239,7 +234,6 @@ def test_repeated_dead_letters_are_those_since_the_job_began(
 def test_an_acknowledgement_counts_until_it_ends_though_no_outcome_comes(
     configuration: JobConfiguration, world: SimpleNamespace
 ) -> None:
-    """The messages still count as remaining."""
     now = time.time()
     minute = int(now * 1000) - 60_000
     outcomes = [
@@ -280,7 +274,6 @@ def test_an_acknowledgement_counts_until_it_ends_though_no_outcome_comes(
 def test_the_ledger_is_late_until_it_has_what_the_job_did(
     configuration: JobConfiguration, world: SimpleNamespace
 ) -> None:
-    """Counted from the first batch that it lacks."""
     survey, observer, _ = survey_of(configuration)
     assert values(observer)["redrive_ledger_delay_seconds", ()] == 0
     now = int(time.time() * 1000)
@@ -298,7 +291,6 @@ def test_the_ledger_is_late_until_it_has_what_the_job_did(
 def test_a_survey_ends_although_the_broker_does_not_answer(
     configuration: JobConfiguration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The question is left behind."""
     monkeypatch.setattr("redrive.observe.observation._FIRST", 0.0)
     asked, go_on = Event(), Event()
 

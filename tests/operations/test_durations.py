@@ -35,7 +35,6 @@ def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None
 
 @given(st.integers(1, 999_999), st.sampled_from("smhdw"))
 def test_a_span_counts_back_from_now_or_on_from_it(number: int, unit: str) -> None:
-    """Seconds, minutes, hours, days and weeks."""
     units = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
     for parsed, direction in ((parse_since, -1), (parse_until, 1)):
         try:
@@ -48,7 +47,6 @@ def test_a_span_counts_back_from_now_or_on_from_it(number: int, unit: str) -> No
 
 
 def test_an_end_is_a_time_to_come() -> None:
-    """A date that is over is refused."""
     assert parse_until("2026-02-01", NOW) == datetime(2026, 2, 1, tzinfo=UTC)
     with pytest.raises(ValueError, match="2026-01-31 is in the past"):
         parse_until("2026-01-31", NOW)
@@ -63,6 +61,5 @@ def test_a_time_that_is_shown_can_be_asked_for(time: datetime) -> None:
 
 @pytest.mark.parametrize("text", ["", "yesterday", "10", "10y", "-5m", "2026-13-01"])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    """The caller says what would be right."""
     with pytest.raises(ValueError, match=r".+"):
         parse_since(text, NOW)

@@ -22,21 +22,18 @@ class Files:
 
 
 def test_a_change_is_asked_for_once() -> None:
-    """However long it stays, and whether or not the job took it."""
     files = Files()
     files.become(b"old", b"new", b"new", b"new", b"new")
     assert files.asked == [b"new"]
 
 
 def test_files_that_still_change_are_waited_for() -> None:
-    """Of what is written in steps the last state counts, and none if all is as before."""
     files = Files()
     files.become(b"a", b"b", b"old", b"old", b"c", b"d", b"d")
     assert files.asked == [b"d"]
 
 
 def test_going_back_is_a_change_too() -> None:
-    """After a refusal the old content ends it."""
     files = Files()
     files.become(b"broken", b"broken", b"old", b"old")
     assert files.asked == [b"broken", b"old"]

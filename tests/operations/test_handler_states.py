@@ -16,7 +16,6 @@ RUNNING, STOPPED = HandlerState.RUNNING, HandlerState.STOPPED
 
 
 def test_a_handler_that_does_not_move_is_stopped_whatever_others_do() -> None:
-    """It runs again once it moves; one whose topic is missing waits."""
     job = job_of(
         handled("orders.dlq", name="orders"),
         handled("bills.dlq", name="bills"),
@@ -39,7 +38,6 @@ def test_a_handler_that_does_not_move_is_stopped_whatever_others_do() -> None:
 
 
 def test_markers_and_partitions_without_a_leader() -> None:
-    """Markers of transactions are no work; without a leader nothing can be handled."""
     job = job_of(handled("orders.dlq", name="orders"), stalled_after=60.0)
 
     class Markers(KnownTopics):

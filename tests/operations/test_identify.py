@@ -83,7 +83,6 @@ def test_each_scheme_in_a_mixed_topic_gets_its_name() -> None:
 def test_the_first_table_has_no_error_whatever_was_found(
     rows: list[tuple[tuple[bytes | None, Headers], bytes | None]],
 ) -> None:
-    """Names come from outside; none of them breaks the table, and nothing is discarded."""
     records = [stored(n, key, *message) for n, (message, key) in enumerate(rows)]
     identification = identified("dlq", records, KNOWN)
     assert (
@@ -131,7 +130,6 @@ DRAFTS: list[tuple[bytes, Headers, dict[str, Any]]] = [
 def test_draft_of_a_scheme_reads_the_message_it_is_made_of(
     value: bytes, headers: Headers, expected: dict[str, Any], tmp_path: Path
 ) -> None:
-    """It is valid settings; what only looked like a known scheme has a name of its own then."""
     assert read_view(b"k", value, headers).scheme is None
     identification = identified("orders.dlq", [stored(0, b"k", value, headers)], KNOWN)
     path = write_settings(tmp_path, "orders.dlq", more=identification.schemes["none"].draft)
@@ -151,7 +149,6 @@ def test_draft_of_a_scheme_reads_the_message_it_is_made_of(
 def test_nothing_in_a_message_makes_drafting_raise(
     value: bytes, headers: list[tuple[str, bytes]]
 ) -> None:
-    """What says nothing of an error has no draft."""
     drafted_scheme("t", value, [*headers])
     assert not drafted_scheme("t", b'{"order": {"offset": 1}}', [("content-type", b"json")])
 
@@ -208,7 +205,6 @@ def claim_of(text: str, line: int) -> list[int]:
 
 @pytest.mark.parametrize("fail", [*SCHEMES, karafka], ids=lambda fail: fail.__name__)
 def test_engine_does_what_the_comments_of_a_starter_table_claim(fail: Any) -> None:
-    """Exactly the rounds and the delays, then the message remains; unknown classes have none."""
     text = starter(fail, [*chain.from_iterable(CLASSES.values())])
     table = parse(text).required()
     names_class = fail.__name__ not in {"smallrye", "share_group", "karafka"}
@@ -231,7 +227,6 @@ def test_engine_does_what_the_comments_of_a_starter_table_claim(fail: Any) -> No
 
 
 def test_starter_table_of_mq_retries_what_may_pass() -> None:
-    """A full queue, and not a name that nobody knows; the comments say how often."""
     headers = [
         new_header([], reason=reason, queue="Q", queue_manager="", timestamp=0)
         for reason in (2053, 2085, 2110)
@@ -268,7 +263,6 @@ def test_starter_table_of_mq_retries_what_may_pass() -> None:
 
 
 def test_starter_table_of_a_mixed_topic_puts_nothing_that_nobody_knows() -> None:
-    """Hundreds of dead letters of all schemes: only those whose class passes have a round."""
     mq = new_header([], reason=2053, queue="Q", queue_manager="", timestamp=0)
     kinds = [(b"v", headers) for headers in MORE.values()] + [(encode_header(mq), [])]
     text = first_table(
@@ -279,7 +273,6 @@ def test_starter_table_of_a_mixed_topic_puts_nothing_that_nobody_knows() -> None
 
 
 def test_starter_table_of_an_unknown_topic_says_that_no_rule_applies() -> None:
-    """Nothing is retried, and no comment says so."""
     text = first_table(identified("dlq", [stored(0, b"k", b"v", [("x", b"y")])], KNOWN))
     assert "No rule applies to messages of no scheme" in text
     assert "attempt" not in text
@@ -288,13 +281,11 @@ def test_starter_table_of_an_unknown_topic_says_that_no_rule_applies() -> None:
 
 @pytest.mark.parametrize("outlook", CLASSES)
 def test_outlook_of_classes_of_several_languages(outlook: Outlook) -> None:
-    """By the simple name, and exactly: what only ends like it is unknown."""
     assert {outlook_of(error) for error in CLASSES[outlook]} == {outlook}
     assert not PASSING & STAYING
 
 
 def test_the_first_table_offers_rounds_for_the_group_that_failed() -> None:
-    """As a comment: the rule itself would put messages where nobody reads yet."""
     headers: Headers = [
         ("__connect.errors.topic", b"orders"),
         ("__connect.errors.connector.name", b"sink"),
@@ -307,5 +298,4 @@ def test_the_first_table_offers_rounds_for_the_group_that_failed() -> None:
 
 
 def test_an_empty_topic_has_a_table_too() -> None:
-    """It has the rule for all that comes."""
     assert parse(first_table(identified("dlq", [], KNOWN))).table is not None

@@ -25,13 +25,11 @@ def blocks(language: str) -> list[str]:
 
 
 def test_every_table_of_the_page_is_right() -> None:
-    """None of them has an error."""
     for table in blocks("rules"):
         assert parse(table).table is not None
 
 
 def test_the_schemes_of_the_page_read_what_it_shows(folder: Path) -> None:
-    """All of its schemes together: the envelope, the headers, and what is assumed."""
     Path("tickets.rul").write_text(RULES)
     Path("fix.json").write_text(blocks("json")[0])
     Path("redrive.toml").write_text("\n".join(blocks("toml")))
@@ -64,7 +62,6 @@ def test_the_schemes_of_the_page_read_what_it_shows(folder: Path) -> None:
 
 
 def test_the_patch_of_the_page_changes_what_it_shows() -> None:
-    """Of a message that it is for; another stays as it is."""
     patch = PatchValue(JsonPatch.of(orjson.loads(blocks("json")[0])))
     edit = Edit((SetHeader("fixed", b"4711"), patch))
     before = Content(b'{"order":17,"currency":"EU"}', [("trace", b"1")])

@@ -17,7 +17,6 @@ __all__ = ["small_job"]
 
 
 def test_a_changed_table_looks_again_at_the_next_start(small_job: SmallJob) -> None:
-    """The same table never does; of a handler that has not decided yet nothing is said."""
     job = small_job.configuration
     assert next_looks(job) == {}
     [handler] = job.handlers

@@ -129,7 +129,6 @@ class Old:
 
 
 def test_a_plan_whose_messages_a_table_placed_long_ago_puts_none_of_them_again() -> None:
-    """Copies and tombstones are cleaned away; the outcomes tell, and so does the plan's status."""
     old = Old(5)
     plan = old.plan("p", range(5))
     old.run(PLACES)
@@ -143,7 +142,6 @@ def test_a_plan_whose_messages_a_table_placed_long_ago_puts_none_of_them_again()
 
 
 def test_a_plan_of_another_cluster_is_refused() -> None:
-    """Its offsets would mean other messages; a plan that does not tell its cluster is applied."""
     old = Old(2)
     plan = old.plan("p", range(2))
     with pytest.raises(UsageError, match="made on the cluster elsewhere"):
@@ -156,7 +154,6 @@ def test_a_plan_of_another_cluster_is_refused() -> None:
 
 
 def test_what_waits_for_its_next_attempt_is_not_restored() -> None:
-    """A table parked it, and the tombstone is gone: it has no copy, and is not lost."""
     old = Old(3)
     old.lose_copies()
     for lane, *_, record in list(old.cluster.visible(OUTCOMES)):
@@ -171,7 +168,6 @@ def test_what_waits_for_its_next_attempt_is_not_restored() -> None:
 
 
 def test_what_remains_and_lost_its_copy_is_still_restored() -> None:
-    """Nothing was placed: every message of the plan is put, once."""
     old = Old(4)
     old.lose_copies()
     replay = old.apply(old.plan("p", range(4)))
@@ -221,7 +217,6 @@ def test_a_plan_that_is_applied_again_after_its_instructions_were_purged_puts_no
 
 
 def test_plans_that_restore_one_message_at_the_same_time_put_it_once() -> None:
-    """Between look and write of one plan the other is applied, carried out, purged and cleaned."""
     old = Old(2)
     old.lose_copies()
     chunks = Instructions._every_chunk
@@ -268,7 +263,6 @@ STEPS: dict[str, Step] = {
 def test_no_message_is_put_twice_whatever_passes_between_plan_and_instruction(
     steps: list[str],
 ) -> None:
-    """Plans, tables, days and purges in any order; each message ends once in the end."""
     old = Old(4)
     for step in steps:
         STEPS[step](old)
@@ -280,7 +274,6 @@ def test_no_message_is_put_twice_whatever_passes_between_plan_and_instruction(
 
 @pytest.mark.parametrize("kept", [0, 4])
 def test_a_plan_is_refused_where_outcomes_can_not_answer_for_its_messages(kept: int) -> None:
-    """Their copies are gone, and so are outcomes: nothing is guessed."""
     old = Old(4)
     old.run(PLACES)
     old.clean()
@@ -302,7 +295,6 @@ def test_a_plan_is_refused_where_outcomes_can_not_answer_for_its_messages(kept: 
 
 
 def test_a_restored_instruction_is_skipped_where_outcomes_since_are_gone() -> None:
-    """Another one may have placed the message: the job does not guess either."""
     old = Old(2)
     old.lose_copies()
     old.apply(old.plan("p", range(2)))

@@ -19,7 +19,6 @@ from redrive.operations.process import PidFile, check_directory, free_directory,
 
 
 def test_the_pid_file_names_the_process_as_long_as_it_runs(job: JobConfiguration) -> None:
-    """Before and after nobody owns it."""
     file = PidFile(job.directory, job.share)
     assert file.owner() is None
     with PidFile.held(job):
@@ -29,7 +28,6 @@ def test_the_pid_file_names_the_process_as_long_as_it_runs(job: JobConfiguration
 
 
 def test_what_a_killed_process_left_is_no_obstacle(job: JobConfiguration) -> None:
-    """Its number may belong to some other process by now; the lock went with it."""
     path = PidFile(job.directory, job.share).path
     path.write_text("1\n")
     assert PidFile(job.directory, job.share).owner() is None
@@ -71,7 +69,6 @@ def test_askers_never_take_each_other_for_the_owner(job: JobConfiguration) -> No
 
 
 def test_a_number_that_is_gone_owns_nothing(job: JobConfiguration) -> None:
-    """Also while a child of the dead process has inherited its lock."""
     with PidFile.held(job) as file:
         with subprocess.Popen([sys.executable, "-c", ""]) as process:
             process.wait()
@@ -80,7 +77,6 @@ def test_a_number_that_is_gone_owns_nothing(job: JobConfiguration) -> None:
 
 
 def test_a_second_process_is_refused(job: JobConfiguration) -> None:
-    """The error names the first one, which keeps its file."""
     with PidFile.held(job) as first:
         with (
             pytest.raises(AlreadyRunningError, match=f"process {os.getpid()} already runs"),
@@ -91,14 +87,12 @@ def test_a_second_process_is_refused(job: JobConfiguration) -> None:
 
 
 def test_another_share_has_its_own_pid_file(tmp_path: Path) -> None:
-    """Instances of one application may use one folder."""
     first, second = (PidFile(tmp_path, Share(number, 2)) for number in (1, 2))
     assert first.path != second.path
     assert first.path.name == "redrive-1-of-2.pid"
 
 
 def test_a_job_that_takes_over_gets_the_pid_file(job: JobConfiguration) -> None:
-    """The older process, which ends once it is fenced, leaves the newer one's file alone."""
     job = replace(job, on_conflict=Conflict.TAKE_OVER)
     with PidFile.held(job) as newer_later, PidFile.held(job) as newer:
         newer_later._release()
@@ -108,7 +102,6 @@ def test_a_job_that_takes_over_gets_the_pid_file(job: JobConfiguration) -> None:
 
 
 def test_each_of_several_instances_has_a_folder_of_its_own(job: JobConfiguration) -> None:
-    """The first has the job's; a folder is free again once its process ends."""
     folder = job.directory
     with free_directory(folder) as first:
         with free_directory(folder) as second, free_directory(folder) as third:
@@ -120,7 +113,6 @@ def test_each_of_several_instances_has_a_folder_of_its_own(job: JobConfiguration
 
 
 def test_a_folder_is_made_or_its_fault_is_told(tmp_path: Path) -> None:
-    """Parents are made too; a file in the way is named."""
     check_directory(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()
     (tmp_path / "file").write_text("")
@@ -139,7 +131,6 @@ def test_signals_become_requests() -> None:
 
 
 def test_without_settings_to_read_again_hangup_stops() -> None:
-    """And what comes while the process ends is ignored."""
     before = signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGTERM)
     asked: list[str] = []
     try:
@@ -164,7 +155,6 @@ with handling_signals(lambda name: os._exit(7), None):
 
 
 def test_a_signal_is_heard_while_a_client_keeps_the_main_thread() -> None:
-    """Python runs no signal handler in a call that does not come back."""
     with subprocess.Popen(
         [sys.executable, "-c", _KEPT_BY_A_CLIENT], stdout=subprocess.PIPE, text=True
     ) as process:

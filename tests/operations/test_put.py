@@ -11,7 +11,6 @@ from redrive.operations.put import NewMessage
 
 
 def test_names_fields_and_properties_are_headers() -> None:
-    """In this order; numbers of the message descriptor by their symbolic names too."""
     message = NewMessage(
         queue="PAY",
         queue_manager="QM2",
@@ -38,7 +37,6 @@ def test_names_fields_and_properties_are_headers() -> None:
 
 
 def test_what_is_not_said_is_left_to_the_queue() -> None:
-    """No queue manager, no expiry, and persistence as the queue is defined."""
     assert NewMessage(queue="PAY").headers() == [
         ("redrive.oq", b"PAY"),
         ("JMS_IBM_MQMD_Persistence", b"2"),
@@ -68,7 +66,6 @@ def test_what_is_not_said_is_left_to_the_queue() -> None:
 def test_the_put_makes_the_context_that_the_application_does_not_set(
     given: list[tuple[str, str]], options: dict[str, Any], expected: dict[str, bytes | None]
 ) -> None:
-    """Each field stands in the headers once, if at all."""
     properties = [(f"JMS_IBM_MQMD_{name}", value) for name, value in given]
     message = NewMessage(queue="Q", user="a-very-long-user", properties=properties, **options)
     headers = message.headers()
@@ -87,7 +84,6 @@ def test_the_put_makes_the_context_that_the_application_does_not_set(
     ],
 )
 def test_a_property_that_is_wrong_is_refused(name: str, value: str, said: str) -> None:
-    """The error names it."""
     with pytest.raises(UsageError, match=said):
         NewMessage(queue="PAY", properties=[(name, value)]).headers()
 
@@ -106,7 +102,6 @@ def test_a_property_that_is_wrong_is_refused(name: str, value: str, said: str) -
 def test_reports_that_nobody_makes_are_told(
     report: int, reply_to: str, expected: list[str]
 ) -> None:
-    """Of delivery and of activity, and all of them if there is no queue to which they would go."""
     fields = {"Report": str(report), "ReplyToQ": reply_to}
     properties = [(f"JMS_IBM_MQMD_{name}", value) for name, value in fields.items()]
     said = NewMessage(queue="Q", properties=properties).reports_in_vain()

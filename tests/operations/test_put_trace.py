@@ -39,7 +39,6 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_topic_that_the_cluster_lacks_is_told(traced: Any) -> None:
-    """The queue is defined and was not created: the message would be a dead letter."""
     trace = traced(Q=MISSING)
     assert (trace.end, trace.final) == ("on a dead-letter queue", "DLQ@QM1")
     assert (trace.problem.code, trace.assumed) == (2085, ())
@@ -52,7 +51,6 @@ def test_a_record_that_the_topic_refuses_is_told(traced: Any) -> None:
 
 
 def test_the_rights_of_who_puts_do_not_count(traced: Any) -> None:
-    """An application may write to the intake only; the job writes to the queue."""
     assert traced(Q=TopicFacts(may_write=False)).is_good
 
 
@@ -92,7 +90,6 @@ def test_a_stopped_channel_is_foreseen(
     channel: tuple[str, str],
     end: str,
 ) -> None:
-    """Wherever the message has to wait for it; the answer names it, and how to start it."""
     topology = read_topology(sources).topology
     assert topology is not None
     at, queue, queue_manager = names

@@ -32,7 +32,6 @@ def view_of(key: bytes | None, value: bytes | None, headers: Headers) -> RecordV
 
 
 def test_numbers_in_bytes_are_told_as_numbers() -> None:
-    """By the scheme's encoding, never by the look of the bytes; what can't be read is odd."""
     shown = view_of(b"k", b'{"a":1}', SPRING)
     assert [header.number for header in shown.headers] == [
         None, None, 2, int.from_bytes(b"12345678", "big"), None, None, None,
@@ -52,7 +51,6 @@ def test_numbers_in_bytes_are_told_as_numbers() -> None:
 @settings(max_examples=50)
 @given(messages, st.none() | st.binary(max_size=5))
 def test_any_record_can_be_shown(message: tuple[bytes | None, Headers], key: bytes | None) -> None:
-    """Every header has its line, and nothing in it does anything to a terminal."""
     value, headers = message
     text = "\n".join(lines(view_of(key, value, headers)))
     assert f"{len(headers)} headers" in text
@@ -65,14 +63,12 @@ def test_any_record_can_be_shown(message: tuple[bytes | None, Headers], key: byt
 
 @pytest.mark.parametrize("place", ["", "orders", "orders:1", "orders:x:1", "or ders:0:1", "a:0:-1"])
 def test_what_is_no_place_is_a_usage_error(place: str) -> None:
-    """The hint shows one."""
     with pytest.raises(UsageError) as refused:
         record_place(place)
     assert "topic:partition:offset" in refused.value.hint
 
 
 def test_a_place_is_topic_partition_and_offset() -> None:
-    """As identities are written."""
     assert record_place("a.b-c_d:3:42") == (TopicPartition("a.b-c_d", 3), 42)
 
 

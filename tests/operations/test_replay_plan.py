@@ -132,7 +132,6 @@ pytestmark = pytest.mark.usefixtures("live")
 
 
 def test_a_plan_counts_by_reason_exception_group_and_target() -> None:
-    """With an example each, bytes, and how long it takes at its rate."""
     columns = {"error_class": "a.B", "consumer_group": "billing"}
     rows = [row(1), row(2, **columns), row(3, field_destq="BILLS", field_reason=2051)]
     plan = planned(rows, replace(ORIGINAL, rate=2))
@@ -152,7 +151,6 @@ def test_a_plan_counts_by_reason_exception_group_and_target() -> None:
 
 
 def test_a_plan_for_groups_names_their_topics_and_leaves_out_the_others() -> None:
-    """What names no group is told; a connector has the group that Connect gives it."""
     rows = [
         row(1, consumer_group="billing"),
         row(2, consumer_group="connect-sink", form="connect"),
@@ -185,20 +183,17 @@ def test_a_plan_for_groups_names_their_topics_and_leaves_out_the_others() -> Non
 def test_a_plan_warns_of_what_would_go_wrong(
     members: dict[str, Any], queues: Queues, expected: dict[str, int]
 ) -> None:
-    """Each with the number of messages that it is about."""
     assert codes(planned([row(n, **members) for n in range(3)], ORIGINAL, queues)) == expected
 
 
 @pytest.mark.parametrize("to", [To.DISCARD, To.REMAIN])
 def test_what_is_put_nowhere_is_not_put_twice_nor_out_of_order(to: To) -> None:
-    """So there is nothing to know before but how many."""
     assert (
         codes(planned([row(n, replays=2, message_key=b"k") for n in range(3)], Order(to=to))) == {}
     )
 
 
 def test_a_plan_by_the_rules_tells_which_rule_decides() -> None:
-    """As the table is now, and that it is the one that left them."""
     rows = [row(1), row(2, field_reason=2051), row(3, field_reason=9)]
     plan = planned(rows, Order(to=To.RULES))
     assert {part.name for part in plan.targets} == {
@@ -211,7 +206,6 @@ def test_a_plan_by_the_rules_tells_which_rule_decides() -> None:
 def test_a_plan_to_try_parked_messages_tells_where_their_next_attempt_goes(
     live: dict[bytes, int],
 ) -> None:
-    """By the rule whose turn it is, and whether the target takes it now."""
     live.clear()  # parked messages have no remaining copy
     table = parse(job().handlers[0].rules, name="").required()
     columns = {"table_hash": table.hash[:16], "result": "parked"}
@@ -231,7 +225,6 @@ def test_a_plan_to_try_parked_messages_tells_where_their_next_attempt_goes(
 
 
 def test_a_plan_by_the_rules_warns_if_the_job_decides_by_another_table() -> None:
-    """The file was changed and the job not restarted; before its first start nothing decides."""
     rows, order = [row(1), row(2)], Order(to=To.RULES)
     same = meaning_of(job().handlers[0], job())
     assert codes(planned(rows, order, entries={"table/dlq/0": {"table": same}})) == {}
@@ -244,7 +237,6 @@ def test_a_plan_by_the_rules_warns_if_the_job_decides_by_another_table() -> None
 def test_a_plan_leaves_out_what_is_gone_and_fetches_what_lost_its_copy(
     live: dict[bytes, int],
 ) -> None:
-    """The topic knows better than the ledger, which may be late."""
     live[b"dlq:0:3"] = TAKEN_AWAY
     for lost in (0, 1, 2, 25, 27):
         del live[f"dlq:0:{lost}".encode()]
@@ -262,7 +254,6 @@ def test_a_plan_leaves_out_what_is_gone_and_fetches_what_lost_its_copy(
 def test_a_topic_made_anew_does_not_have_the_messages_of_the_one_before(
     live: dict[bytes, int],
 ) -> None:
-    """The record at their offset is another one: what lost its copy is gone."""
     live.clear()
     live[b"dlq~2:0:9"] = 1
     rows = [row(25), row(9, origin="dlq~2:0:9"), row(60, origin="dlq~2:0:60")]
@@ -280,7 +271,6 @@ def test_a_plan_says_which_messages_have_no_dead_letter_header() -> None:
 
 
 def test_messages_of_another_handler_are_left_out() -> None:
-    """Such as those that a queue manager keeps, or of a handler that was taken out."""
     plan = planned([row(1), row(2, handler="QM1--x")], ORIGINAL)
     assert plan.count == 1
     assert "QM1--x" in plan.notes[0]
@@ -299,7 +289,6 @@ def test_a_plan_is_read_as_it_was_written(
     to: To,
     rate: float | None,
 ) -> None:
-    """What is applied is what was planned."""
     path = tmp_path_factory.mktemp("plan") / "plan.json"
     order = Order(to=to, target=Names(queue="Q", queue_manager="M"), rate=rate)
     messages = {"dlq": {place: sorted(offsets) for place, offsets in places.items()}}
@@ -316,7 +305,6 @@ def test_a_plan_is_read_as_it_was_written(
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"redrive_plan": 2}'])
 def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
-    """With a hint how to make one."""
     path = tmp_path / "plan.json"
     path.write_text(text)
     with pytest.raises(UsageError, match="is not a replay plan") as refused:
@@ -329,7 +317,6 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_targets_and_rates_are_read_as_people_write_them() -> None:
-    """And what is none is refused with a hint."""
     assert parse_target("original")[0] is To.ORIGINAL
     assert parse_target("group")[0] is To.GROUP
     assert parse_target("rules")[0] is To.RULES

@@ -40,7 +40,6 @@ def on_hangup() -> Iterator[Callable[[Callable[[], object]], None]]:
 def test_answers_are_counted_and_read_by_others(
     job: JobConfiguration, record: RestartRecord
 ) -> None:
-    """Two answers that say the same are two answers."""
     reader = RestartRecord(job.directory, job.share)
     assert reader.read() is None
     record.write(None)
@@ -49,7 +48,6 @@ def test_answers_are_counted_and_read_by_others(
 
 
 def test_a_refusal_comes_with_every_finding(record: RestartRecord) -> None:
-    """Whoever asked sees what the job saw."""
     finding = Diagnostic(
         severity=Severity.ERROR, code="BAD", message="it is wrong", file="a.rul", line=3
     )
@@ -61,7 +59,6 @@ def test_a_refusal_comes_with_every_finding(record: RestartRecord) -> None:
 
 
 def test_what_an_earlier_process_left_is_forgotten(record: RestartRecord) -> None:
-    """Also if it left nothing."""
     record.forget()
     record.write(None)
     record.forget()
@@ -70,7 +67,6 @@ def test_what_an_earlier_process_left_is_forgotten(record: RestartRecord) -> Non
 
 @pytest.mark.parametrize("text", ["", "{}", '{"number": 1, "restarted": true}'])
 def test_a_record_of_another_version_is_no_answer(record: RestartRecord, text: str) -> None:
-    """It is passed over, as a missing one is."""
     record.path.write_text(text)
     assert record.read() is None
 
@@ -82,7 +78,6 @@ def test_a_job_that_answers_is_heard(
     on_hangup: Callable[[Callable[[], object]], None],
     refusal: RedriveError | None,
 ) -> None:
-    """An answer to an earlier request is not taken for the answer to this one."""
     record.write(RedriveError("earlier"))
     on_hangup(lambda: record.write(refusal))
     with PidFile.held(job):
@@ -92,7 +87,6 @@ def test_a_job_that_answers_is_heard(
 
 
 def test_without_a_process_there_is_nobody_to_ask(job: JobConfiguration) -> None:
-    """The folder is named, as the job may have been started with another one."""
     with pytest.raises(EnvironmentFault, match=f"no job runs in {job.directory}"):
         restart(job, timeout=0)
 
@@ -100,7 +94,6 @@ def test_without_a_process_there_is_nobody_to_ask(job: JobConfiguration) -> None
 def test_a_job_that_does_not_answer_is_not_waited_for_longer_than_asked(
     job: JobConfiguration, on_hangup: Callable[[Callable[[], object]], None]
 ) -> None:
-    """The error says how long it was."""
     on_hangup(lambda: None)
     with PidFile.held(job), pytest.raises(EnvironmentFault, match="has not answered within 1 s"):
         restart(job, timeout=1)
@@ -109,7 +102,6 @@ def test_a_job_that_does_not_answer_is_not_waited_for_longer_than_asked(
 def test_a_job_that_ends_meanwhile_is_told(
     job: JobConfiguration, on_hangup: Callable[[Callable[[], object]], None]
 ) -> None:
-    """It is no use to wait on."""
     with PidFile.held(job) as file:
         on_hangup(file._release)
         with pytest.raises(EnvironmentFault, match="the job ended"):

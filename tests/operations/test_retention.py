@@ -62,7 +62,6 @@ AGES = st.lists(st.integers(0, int(400 * HOUR)), max_size=8).map(
 def test_a_message_counts_if_its_topic_deletes_it_within_the_time(
     partitions: list[list[float]], committed: list[int], retention: float, alarm: float
 ) -> None:
-    """Of those that are not read yet; of a short retention in the second half of their life."""
     records = {
         TopicPartition(DLQ, number): [NOW - age for age in ages]
         for number, ages in enumerate(partitions)
@@ -91,7 +90,6 @@ def test_a_message_counts_if_its_topic_deletes_it_within_the_time(
 
 
 def test_only_what_is_deleted_for_its_age_expires() -> None:
-    """Not on compacted topics, nor on those that keep records for ever or tell nobody."""
     old = [NOW - 1000 * HOUR]
     lanes = {TopicPartition(topic, 0): old for topic in (DLQ, RETRY, REMAINING)}
     settings = {RETRY: {"retention.ms": "-1"}, REMAINING: kept(1, "compact")}
@@ -105,7 +103,6 @@ def test_only_what_is_deleted_for_its_age_expires() -> None:
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 def test_parked_and_remaining_messages_expire_too_where_topics_were_changed(policy: str) -> None:
-    """An operator may have given a topic of the job's own a retention."""
     lanes = {TopicPartition(topic, 0): [NOW - 99 * HOUR] for topic in (RETRY, REMAINING)}
     by_topic = found_by(topics_of(lanes, dict.fromkeys((RETRY, REMAINING), kept(100, policy))))
     for waiting in by_topic.values():
@@ -117,7 +114,6 @@ def test_parked_and_remaining_messages_expire_too_where_topics_were_changed(poli
 
 
 def test_a_real_broker_says_what_expires(kafka: KafkaClient) -> None:
-    """Retention, timestamps and offsets are Kafka's own."""
     dlq = kafka.topic("dlq", config={"retention.ms": str(10 * 86_400_000)})
     now = time.time()
     days = (9.9, 9.5, 2.0, 0.0)
@@ -148,7 +144,6 @@ def test_nothing_is_asked_for_without_an_alarm() -> None:
 
 
 def test_a_job_that_begins_at_the_end_has_no_backlog() -> None:
-    """Unless it has been there before."""
     lane = TopicPartition(DLQ, 0)
     topics = topics_of({lane: [NOW - 99 * HOUR] * 3}, {DLQ: kept(100)})
     assert found_by(topics, job(starting_offsets="latest"))[DLQ].messages == 0
@@ -157,7 +152,6 @@ def test_a_job_that_begins_at_the_end_has_no_backlog() -> None:
 
 
 def test_that_the_first_cannot_be_read_hides_nothing() -> None:
-    """The number is told all the same."""
     topics = topics_of({TopicPartition(DLQ, 0): [NOW - 99 * HOUR]}, {DLQ: kept(100)})
     waiting = found_by(replace(topics, is_silent=True))[DLQ]
     assert (waiting.expiring, waiting.first) == (1, None)

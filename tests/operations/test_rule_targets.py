@@ -29,7 +29,6 @@ TOPICS = {
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_rules_are_told_what_their_topics_do_with_old_records(*, keeps: bool) -> None:
-    """Only those that name a topic, and that deletion only if puts keep their timestamps."""
     table = parse(TABLE).required()
     assert known_topics(table) == {*TOPICS}
     diagnostics = check_lives(table, TABLE, {**TOPICS, "other": MISSING}, keeps=keeps, name="t.rul")

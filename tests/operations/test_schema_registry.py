@@ -143,7 +143,6 @@ def registry(url: str) -> SchemaRegistry:
 
 @pytest.mark.parametrize("is_certified", [True, False])
 def test_a_registry_may_require_a_certificate(*, is_certified: bool) -> None:
-    """It answers the client that has one, with an encrypted key, and no other."""
     context = ssl.create_default_context(
         ssl.Purpose.CLIENT_AUTH, cafile=CERTIFICATES / "authority.pem"
     )
@@ -219,7 +218,6 @@ _order = st.fixed_dictionaries(
 
 @given(order=_order)
 def test_avro_is_told_as_json(registry: SchemaRegistry, order: dict[str, Any]) -> None:
-    """By a schema that refers to another one; bytes are hexadecimal digits."""
     decoded = registry.decoded(avro(order))
     assert decoded is not None
     assert (decoded.schema, decoded.kind, decoded.problem) == (1, "AVRO", "")
@@ -227,14 +225,12 @@ def test_avro_is_told_as_json(registry: SchemaRegistry, order: dict[str, Any]) -
 
 
 def test_json_schema_is_json_behind_an_id(registry: SchemaRegistry) -> None:
-    """With indents."""
     decoded = registry.decoded(written(2, b'{"a":1}'))
     assert decoded is not None
     assert (decoded.kind, decoded.text) == ("JSON", '{\n  "a": 1\n}')
 
 
 def test_protobuf_is_read_by_the_index_of_its_message(registry: SchemaRegistry) -> None:
-    """A nested message of a file that imports another one and one of the library's."""
     at = timestamp_pb2.Timestamp(seconds=1_767_225_600).SerializeToString()
     money = b"\x08\x96\x01"
     line = b"\x0a\x03A-1" + b"\x12\x03" + money + b"\x1a" + bytes([len(at)]) + at
@@ -253,14 +249,12 @@ def test_protobuf_is_read_by_the_index_of_its_message(registry: SchemaRegistry) 
 
 @given(schema=st.integers(1, 6), payload=st.binary(min_size=1, max_size=40))
 def test_no_body_makes_reading_raise(registry: SchemaRegistry, schema: int, payload: bytes) -> None:
-    """What does not fit is told, and shown as it is."""
     decoded = registry.decoded(written(schema, payload))
     assert decoded is not None
     assert bool(decoded.text) is not bool(decoded.problem)
 
 
 def test_what_has_no_schema_is_left_alone(registry: SchemaRegistry) -> None:
-    """Nothing is asked for a text, or for nothing."""
     for body in (None, b"", b"\0", b'{"a": 1}', b"\0\0\0\0\1"):
         assert registry.decoded(body) is None
 
@@ -277,7 +271,6 @@ def test_what_has_no_schema_is_left_alone(registry: SchemaRegistry) -> None:
 def test_what_the_registry_refuses_is_told(
     url: str, schema: int, password: str, problem: str
 ) -> None:
-    """No schema, a kind that nobody reads, another server, a wrong password."""
     registry = SchemaRegistry(RegistryAccess(url=url, username=USER, password=password))
     decoded = registry.decoded(written(schema, b"x"))
     assert decoded is not None
@@ -286,7 +279,6 @@ def test_what_the_registry_refuses_is_told(
 
 
 def test_a_registry_that_is_not_there_is_told() -> None:
-    """The body is shown all the same."""
     nobody = SchemaRegistry(RegistryAccess(url="http://127.0.0.1:1"))
     stored = StoredRecord(TopicPartition("dlq", 0), 7, 0, b"k", written(1, b"xyz"), [])
     shown = "\n".join(record.lines(RecordView.of(stored, KNOWN, registry=nobody)))
@@ -297,7 +289,6 @@ def test_a_registry_that_is_not_there_is_told() -> None:
 def test_a_library_that_is_missing_is_told(
     registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what installs it."""
     monkeypatch.setitem(__import__("sys").modules, "fastavro", None)
     decoded = registry.decoded(avro({"id": 1, "to": {"city": ""}, "raw": b"", "note": None}))
     assert decoded is not None

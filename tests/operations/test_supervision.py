@@ -30,7 +30,6 @@ OPEN = BreakerState("orders.dlq", 2, "orders", "billing", "open", NOW - 60, "20 
 
 @pytest.mark.parametrize("state", [RUNNING, STALLED, replace(RUNNING, breakers=(OPEN,))])
 def test_what_was_written_is_read(tmp_path: Path, state: SupervisionState) -> None:
-    """A state survives the file, folder and all."""
     path = tmp_path / "1-of-1" / "supervision.json"
     write(path, state)
     assert read(path) == state
@@ -41,8 +40,6 @@ def test_what_was_written_is_read(tmp_path: Path, state: SupervisionState) -> No
 def test_on_a_full_disk_the_file_is_written_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
-    """Why the job stands still is told where there is room for no other file."""
-
     def refuse(path: Path, _: bytes) -> None:
         path.touch()  # a name may find its place though no byte does
         raise OSError(error, os.strerror(error), str(path))
@@ -57,7 +54,6 @@ def test_on_a_full_disk_the_file_is_written_over(
 
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"state": "odd"}', '{"state": "running"}'])
 def test_what_cannot_be_understood_is_nothing(tmp_path: Path, text: str | None) -> None:
-    """A missing file, and one of another version, say nothing."""
     path = tmp_path / "supervision.json"
     if text is not None:
         path.write_text(text)
@@ -65,7 +61,6 @@ def test_what_cannot_be_understood_is_nothing(tmp_path: Path, text: str | None) 
 
 
 def test_a_stall_is_told_with_time_place_and_cause() -> None:
-    """One line has all that an operator needs."""
     assert STALLED.describe(NOW) == (
         "stalled since 12:03:05 UTC (4 min 2 s), orders.dlq:2 at step commit, "
         "because the coordinator gave no answer"
@@ -73,21 +68,18 @@ def test_a_stall_is_told_with_time_place_and_cause() -> None:
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    """No empty parts, no dangling commas."""
     assert RUNNING.describe(NOW) == "running"
     assert replace(RUNNING, step="commit").describe(NOW) == "running, at step commit"
     assert replace(RUNNING, cause="it is early").describe(NOW) == "running, because it is early"
 
 
 def test_a_state_that_began_on_another_day_tells_the_date() -> None:
-    """The hour alone would mislead."""
     assert "since 2026-03-01 12:07:07 UTC (1 d)" in replace(STALLED, since=NOW - 86400).describe(
         NOW
     )
 
 
 def test_a_process_that_is_gone_is_dead() -> None:
-    """Its last words do not count, however young they are."""
     gone = ended_process()
     state = replace(RUNNING, pid=gone)
     assert state.is_dead(NOW)
@@ -96,7 +88,6 @@ def test_a_process_that_is_gone_is_dead() -> None:
 
 @pytest.mark.parametrize(("age", "is_dead"), [(59, False), (61, True)])
 def test_a_process_that_is_silent_for_a_minute_is_dead(age: float, *, is_dead: bool) -> None:
-    """A process that exists and hangs is no better than one that is gone."""
     state = replace(RUNNING, time=NOW - age)
     assert state.is_dead(NOW) is is_dead
     assert state.describe(NOW).startswith("dead since 12:06:06 UTC (1 min 1 s)") is is_dead
@@ -120,7 +111,6 @@ def test_a_process_that_is_silent_for_a_minute_is_dead(age: float, *, is_dead: b
 def test_what_is_wrong_with_a_job(
     state: SupervisionState | None, instances: tuple[str, ...] | None, problem: str
 ) -> None:
-    """A stall says more than a broker that is away; one's own words more than the broker's."""
     problem_found = problem_of(state, instances, NOW)
     assert problem_found.startswith(problem)
     assert bool(problem_found) is bool(problem)

@@ -39,7 +39,6 @@ BOUND = topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2, bindings_yaml=BINDINGS)
 
 
 def test_every_topic_of_the_definitions_is_missing_on_an_empty_cluster() -> None:
-    """Intakes, queues and transmission queues; aliases keep no messages."""
     plan = plan_topics(topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2), {}, partitions=2)
     purposes = {topic.topic: topic.purpose for topic in plan.missing}
     assert (
@@ -77,7 +76,6 @@ def test_a_topic_takes_the_longest_body_with_its_headers_and_keeps_it() -> None:
 
 
 def test_a_topic_that_would_lose_or_refuse_messages_differs() -> None:
-    """What is kept for a week only, or too small, is told; what takes more is as it should be."""
     good = {"retention.ms": "-1", "max.message.bytes": "99999999"}
     bad = {"retention.ms": "604800000", "max.message.bytes": "1000"}
     existing = {"QM1--ORDERS": FoundTopic(3, bad), "QM1--QM2": FoundTopic(1, good)}
@@ -94,7 +92,6 @@ def test_a_topic_that_would_lose_or_refuse_messages_differs() -> None:
 
 
 def test_topics_of_queues_that_are_gone_are_listed() -> None:
-    """Only those named after a manager of the topology; those of others are nobody's business."""
     names = ("QM1--OLD", "QM1--X--redrive-to-QM9", "QM9--OLD", "orders", "redrive-app-control")
     existing = {name: FoundTopic(1, {}) for name in names}
     plan = plan_topics(topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2), existing, partitions=1)
@@ -103,7 +100,6 @@ def test_topics_of_queues_that_are_gone_are_listed() -> None:
 
 
 def test_a_binding_to_a_missing_topic_is_a_problem_at_its_line() -> None:
-    """A bound topic exists by definition; creating it would hide that its name is wrong."""
     (problem,) = plan_topics(BOUND, {}, partitions=1).problems
     assert (problem.file, problem.line) == (str(Path("bindings.yaml")), 2)
     assert "PAY@QM2 is bound to topic payments" in problem.message
@@ -111,7 +107,6 @@ def test_a_binding_to_a_missing_topic_is_a_problem_at_its_line() -> None:
 
 
 def test_a_binding_to_the_default_topic_says_nothing_about_who_creates_it() -> None:
-    """The topic has the name that the queue would have anyway, so it is created."""
     bindings = b"kind: bindings\nqueue_managers: {QM2: {queues: {PAY: {topic: QM2--PAY}}}}\n"
     plan = plan_topics(topology_of(QM2_mqsc=QM2, bindings_yaml=bindings), {}, partitions=1)
     assert plan.problems == ()

@@ -16,7 +16,6 @@ from redrive.outcomes.history import Archive, History
 def test_a_message_is_found_where_a_broker_leads_a_partition(
     small_job: SmallJob, without_leader: Callable[..., None]
 ) -> None:
-    """The dead letter while that can be read, else its copy; without either that is said."""
     header = DeadLetterHeader(reason=2053, dest_q_name="NOWHERE", format="MQSTR")
     identity = small_job.identity
     small_job.kafka.produce(

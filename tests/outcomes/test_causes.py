@@ -30,7 +30,6 @@ CAUSES = [
 
 
 def test_each_dead_letter_counts_once_wherever_the_counts_are_cut(tmp_path: Path) -> None:
-    """Later outcomes and puts don't; what came between two counts is in the second one."""
     plain = {
         "handler": "orders", "form": "headers", "error_class": None, "consumer_group": None,
         "fields": {"REASON": 2085, "DESTQ": "orders"},
@@ -78,7 +77,6 @@ REPEATS: list[dict[str, Any]] = [
 
 
 def test_each_repeated_dead_letter_counts_once_wherever_the_counts_are_cut(tmp_path: Path) -> None:
-    """Another group, a retry, a forward and a later attempt don't repeat anything."""
     written = rows(
         [outcome(number, **{**_FAILED, **story}) for number, story in enumerate(REPEATS)]
     )
@@ -101,7 +99,6 @@ def test_each_repeated_dead_letter_counts_once_wherever_the_counts_are_cut(tmp_p
 
 
 def test_dead_letter_from_before_the_job_does_not_count_but_is_repeated(tmp_path: Path) -> None:
-    """For a day."""
     hour = 3_600_000
     outcomes = [
         outcome(number, **{**_FAILED, "failed_record": failed, "time": START + hours * hour})

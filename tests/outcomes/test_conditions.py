@@ -85,7 +85,6 @@ _CONDITIONS = st.recursive(
 def test_no_condition_tells_a_masked_value(
     masked: Inventory, public: Inventory, condition: str
 ) -> None:
-    """The answer, or the error, is the same where another number is in the secret's place."""
     selection = Selection(state=State.REMAINING, where=condition)
     answers = []
     for inventory in (masked, public):
@@ -115,7 +114,6 @@ def test_masked_text_can_be_selected_as_it_is_shown(masked: Inventory) -> None:
 
 
 def test_message_of_a_hidden_header_is_hidden(masked: Inventory) -> None:
-    """A dead letter of another scheme, without a message, is not concerned."""
     assert masked.count(Selection(where=f"error_message = '{MASK}'")) == 2
     assert masked.count(Selection(where="error_message IS NULL")) == 1
     assert masked.count(Selection(where=f"error_message LIKE '%{SECRET}%'")) == 0
@@ -173,7 +171,6 @@ _WORDS = st.text(alphabet="aAbxé1٣-_.<&[] \n", max_size=8)
 def test_conditions_see_columns_as_they_are_shown(
     masked: Inventory, pieces: list[str], texts: list[str]
 ) -> None:
-    """The engine masks the same text as the library that masks what is shown."""
     pattern = "".join(pieces)
     if Mask.problem_with(pattern) or any(
         match[0] == "" for match in map(re2.compile(pattern).search, texts) if match

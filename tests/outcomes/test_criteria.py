@@ -62,7 +62,6 @@ CRITERIA = st.builds(
 def test_table_and_rows_find_the_same(
     ledgers: tuple[Ledger, Ledger, list[Row]], criteria: Criteria, limit: int
 ) -> None:
-    """The newest ones up to the limit, oldest first, wherever they are."""
     whole, half, everything = ledgers
     fitting = [row for row in everything if criteria.matches(row)]
     fitting.sort(key=lambda row: (row["time"], row["outcomes_offset"]))
@@ -75,7 +74,6 @@ def test_table_and_rows_find_the_same(
 def test_flows_count_every_outcome_once(
     ledgers: tuple[Ledger, Ledger, list[Row]], ages: list[int]
 ) -> None:
-    """Counts do not depend on what is in the table already; malformed records do not count."""
     whole, half, everything = ledgers
     earliest = [moment(START + age) for age in ages]
     good = [row for row in everything if row["malformed"] is None]

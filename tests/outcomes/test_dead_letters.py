@@ -21,7 +21,6 @@ Produce = Callable[..., None]
 
 
 def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob) -> None:
-    """Half of the outcomes are in the ledger, half on the topic only; bodies come from Kafka."""
     now = int(time.time() * 1000)
     letters = [
         dead_letter(1, "2053", small_job.target),
@@ -70,7 +69,6 @@ def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob) -> None:
 def test_quarantined_messages_are_counted_apart_and_replayed_if_asked_for(
     small_job: SmallJob, tmp_path: Path
 ) -> None:
-    """Lists and plans leave them out, and say how many these are."""
     (tmp_path / "orders.rul").write_text("DIALECT(KAFKA)\nKEY(key-1) ACTION(QUARANTINE)\n")
     small_job = replace(small_job, configuration=read_settings(Path(small_job.config_file)).job)
     topic = small_job.identity.topic
@@ -94,7 +92,6 @@ def test_quarantined_messages_are_counted_apart_and_replayed_if_asked_for(
 
 
 def test_what_cannot_be_read_is_not_shown_as_none(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Without a ledger and without a broker the commands end with an error."""
     folder = tmp_path_factory.mktemp("away")
     config = write_settings(folder, "orders.dlq")
     waits = redrive("status", "--json", "-c", config)

@@ -58,7 +58,6 @@ def job(small_job: SmallJob, now: int) -> SmallJob:
 
 
 def test_a_history_is_what_the_topic_holds_of_the_message(job: SmallJob) -> None:
-    """Half of the outcomes are in the ledger, half only on the topic; no one is told twice."""
     histories = _histories(job)
     assert sorted(map(len, histories.values())) == [1, 1, 1, 2]
     archive = Archive(job.configuration)
@@ -77,7 +76,6 @@ def test_a_history_is_what_the_topic_holds_of_the_message(job: SmallJob) -> None
 def test_a_parked_message_says_when_and_by_which_rule_it_is_tried_again(
     job: SmallJob, now: int
 ) -> None:
-    """An interval after the failed attempt, by the rule that still has attempts left."""
     message = f"{job.identity.topic}:0:1"
     answer = Archive(job.configuration).history(message)
     assert isinstance(answer, History)
@@ -90,7 +88,6 @@ def test_a_parked_message_says_when_and_by_which_rule_it_is_tried_again(
 
 
 def test_what_comes_next_depends_on_the_last_outcome(job: SmallJob) -> None:
-    """Done is done; what remains waits for a person or for another table."""
     archive = Archive(job.configuration)
     texts = {}
     for number in (0, 2, 3):
@@ -105,7 +102,6 @@ def test_what_comes_next_depends_on_the_last_outcome(job: SmallJob) -> None:
 
 
 def test_the_place_of_a_copy_leads_to_the_message(job: SmallJob) -> None:
-    """Whoever looks at a record of the retry topic can ask with its place."""
     histories = _histories(job)
     message = f"{job.identity.topic}:0:1"
     copy = histories[message][1]["outcome"]
@@ -143,7 +139,6 @@ def test_a_message_without_outcome_is_explained(
 
 
 def test_a_search_finds_by_key_reason_result_and_time(job: SmallJob, now: int) -> None:
-    """Each option narrows the list down as a filter over the topic does."""
     everything = [outcome for history in _histories(job).values() for outcome in history]
     searches: list[tuple[list[str], Callable[[dict[str, Any]], bool]]] = [
         ([], lambda _: True),
@@ -166,13 +161,11 @@ def test_a_search_finds_by_key_reason_result_and_time(job: SmallJob, now: int) -
 
 
 def test_the_limit_keeps_the_newest(job: SmallJob, now: int) -> None:
-    """The second batch has one outcome, so it is the only one shown."""
     [row] = job.told("history", "--limit", "1")["outcomes"]
     assert row["time"].startswith(moment(now).isoformat()[:19])
 
 
 def test_without_a_broker_the_ledger_answers_and_says_what_may_be_missing(job: SmallJob) -> None:
-    """The first attempt was projected, the second was not."""
     config = Path(job.config_file)
     servers = job.configuration.connection.bootstrap_servers
     config.write_text(config.read_text().replace(servers, "localhost:1"))
@@ -192,6 +185,5 @@ def test_without_a_broker_the_ledger_answers_and_says_what_may_be_missing(job: S
     ],
 )
 def test_what_cannot_be_meant_is_refused(small_job: SmallJob, arguments: list[str]) -> None:
-    """A usage error with what to write instead."""
     result = small_job.run("history", *arguments, code=2)
     assert "error:" in result.stderr

@@ -96,7 +96,6 @@ def test_each_dead_letter_is_told_by_its_last_outcome(
     cuts: list[int],
     state: State,
 ) -> None:
-    """Wherever the ledger ends and the open ones were written down; of all states, each once."""
     every = rows(outcomes_of(stories), partitions=1)
     last = {row["origin"]: row for row in every if row["result"] not in UNTOUCHED}
     wanted = [
@@ -200,7 +199,6 @@ def test_filters_hold_for_the_last_outcome(
 def test_what_stands_is_counted_by_handler_with_quarantined_messages_apart(
     inventory: Inventory,
 ) -> None:
-    """Status, lists and metrics say the same."""
     with inventory:
         standing = inventory.standing()
     assert {key: figures.count for key, figures in standing.items()} == {
@@ -239,7 +237,6 @@ def acknowledgement(**chosen: Any) -> Acknowledgement:
 def test_what_is_acknowledged_counts_as_such_in_every_view(
     tmp_path: Path, given: list[dict[str, Any]], covered: set[int]
 ) -> None:
-    """Of remaining messages only, however the entry came from its topic; the others are older."""
     members = [
         {"result": "remains", "reason": 2053, "key": "a2V5"},
         {"result": "parked", "reason": 2053},
@@ -294,7 +291,6 @@ def test_what_is_acknowledged_counts_as_such_in_every_view(
     ],
 )
 def test_a_condition_reaches_a_column_however_it_names_it(tmp_path: Path, where: str) -> None:
-    """Queries are planned over the columns that they name."""
     outcomes = [
         outcome(
             number, origin=f"d:0:{number}", outcome=f"d:0:{number}", result="remains",
@@ -318,7 +314,6 @@ def test_acknowledgement_of_an_earlier_version_without_end_stays_in_effect() -> 
 
 
 def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:
-    """Although not all are shown."""
     with inventory:
         listing = inventory.letters(Selection(), limit=1)
     assert (len(listing.letters), listing.total) == (1, 3)
@@ -350,7 +345,6 @@ def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:
 def test_a_condition_that_is_none_is_a_mistake_of_the_user(
     inventory: Inventory, where: str, problem: str, hint: str
 ) -> None:
-    """The error says where, without the engine's words or values of messages."""
     with (
         inventory,
         pytest.raises(UsageError, match=r"^--where is not a valid condition") as refused,
@@ -361,7 +355,6 @@ def test_a_condition_that_is_none_is_a_mistake_of_the_user(
 
 
 def test_a_comment_in_a_condition_ends_with_it(inventory: Inventory) -> None:
-    """The other filters hold behind it."""
     with inventory:
         selection = Selection(state=State.REMAINING, where="handler = 'bills' -- mine")
         assert [letter["origin"] for letter in inventory.letters(selection, limit=9).letters] == [
@@ -373,7 +366,6 @@ def test_a_comment_in_a_condition_ends_with_it(inventory: Inventory) -> None:
 def test_a_ledger_that_cannot_be_read_is_told_and_never_empty(
     inventory: Inventory, tmp_path: Path, where: str
 ) -> None:
-    """A file of it is broken: it is an error of the ledger, in one line, whatever is asked."""
     for path in (tmp_path / "ledger").glob("day=*/*.parquet"):
         path.write_bytes(b"nothing that was written")
     with (
@@ -399,7 +391,6 @@ def test_a_group_without_a_dead_letter_header_has_no_reason(tmp_path: Path) -> N
 
 
 def test_each_exception_is_a_group_of_its_own(tmp_path: Path) -> None:
-    """Also where reason, destination and application are the same; none told is one too."""
     classes = ["java.io.IOException", None, "java.lang.Error", "java.io.IOException"]
     members: list[dict[str, Any]] = [
         {"origin": f"d:0:{number}", "result": "remains", "form": "connect", "handler": "h",
@@ -416,7 +407,6 @@ def test_each_exception_is_a_group_of_its_own(tmp_path: Path) -> None:
 
 
 def test_group_counts_dead_letters_of_one_record(tmp_path: Path) -> None:
-    """Each beyond the first of a record; those of another consumer group are another group."""
     members: list[dict[str, Any]] = [
         {"origin": f"d:0:{number}", "result": "remains", "form": "spring", "handler": "h",
          "fields": {"DESTQ": "orders"}, "reason_name": "", "error_class": "java.io.X", "hop": hop,
@@ -436,14 +426,12 @@ def test_group_counts_dead_letters_of_one_record(tmp_path: Path) -> None:
 
 
 def test_an_empty_ledger_has_no_dead_letters(tmp_path: Path) -> None:
-    """Neither in a table nor beside it."""
     with opened(tmp_path, [], []) as inventory:
         assert inventory.letters(Selection(), limit=1).total == 0
         assert inventory.groups(Selection(), limit=1) == ([], 0)
 
 
 def test_what_a_plan_is_made_of_tells_how_often_a_message_was_replayed(tmp_path: Path) -> None:
-    """Only what was tried again counts; the first to fail comes first."""
     columns = {"replay": "p", "operator": "ann", "purpose": "", "attempt": 2}
     none = {**dict.fromkeys(columns), "attempt": 1}
     members: list[dict[str, Any]] = [

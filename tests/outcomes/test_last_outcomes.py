@@ -53,7 +53,6 @@ def test_the_last_outcome_of_a_message_decides_wherever_it_is_kept(
     in_ledger: int,
     deleted: int,
 ) -> None:
-    """In the ledger or behind it; where any may be missing behind the last, nothing is told."""
     configuration = job_of(directory=tmp_path_factory.mktemp("job"))
     values = [value_of(*outcome_of_story) for outcome_of_story in outcomes]
     in_ledger, deleted = min(in_ledger, len(outcomes)), min(deleted, len(outcomes))
@@ -79,7 +78,6 @@ def test_the_last_outcome_of_a_message_decides_wherever_it_is_kept(
 def test_a_ledger_that_passed_over_outcomes_does_not_answer_for_what_was_before(
     tmp_path: Path,
 ) -> None:
-    """The row that stands for them is there for good, however far the ledger has come since."""
     configuration = job_of(directory=tmp_path)
     gone = row_of(f"{GONE}1 to 3 of partition 0".encode(), START, 0, 3)
     rows = [row_of(value_of("dlq:0:0", "remains"), START, 0, 0), gone]
@@ -95,7 +93,6 @@ def test_a_ledger_that_passed_over_outcomes_does_not_answer_for_what_was_before(
 def test_a_job_learns_of_every_instruction_that_moved_a_message_since_an_outcome(
     outcomes: list[tuple[str, str, str | None]], since: int, later: int
 ) -> None:
-    """Whatever was asked before; outcomes of other sources, and skipped ones, are no such news."""
     topics = {"p": "replay", "q": "other"}
     values = [
         value_of(origin, result, plan, topics.get(plan or "", "dlq"))
@@ -117,7 +114,6 @@ def test_a_job_learns_of_every_instruction_that_moved_a_message_since_an_outcome
 
 
 def test_a_job_says_from_where_on_it_knows_what_instructions_moved() -> None:
-    """Outcomes that were deleted before they were read may be news that nobody has any more."""
     values = [value_of("dlq:0:0", "retried", "p", "replay")] * 6
     cluster: Any = outcomes_topic(values, first=4)
     followed = FollowedReplays(cluster, "redrive-shop-outcomes", {"replay"})
@@ -128,7 +124,6 @@ def test_a_job_says_from_where_on_it_knows_what_instructions_moved() -> None:
 
 
 def test_a_put_of_a_day_is_found_by_its_key_and_body() -> None:
-    """Its last round counts; one that is older is forgotten, and so is a foreign outcome."""
     now = int(time.time() * 1000)
 
     def value(digest: bytes, put_at: int, rounds: int) -> bytes:

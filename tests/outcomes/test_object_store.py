@@ -85,7 +85,6 @@ def check(folder: RemoteFolder) -> None:
 
 
 def test_of_four_writers_at_once_each_outcome_comes_from_one(folder: RemoteFolder) -> None:
-    """All begin at the same version, with appends of different sizes; somebody was in the way."""
     together = Barrier(4)
     with ThreadPoolExecutor(4) as pool:
         done = [pool.submit(project, folder, size, together.wait) for size in (15, 20, 24, 30)]
@@ -95,7 +94,6 @@ def test_of_four_writers_at_once_each_outcome_comes_from_one(folder: RemoteFolde
 
 
 def test_a_commit_whose_answer_is_lost_is_not_made_twice(folder: RemoteFolder, store: S3) -> None:
-    """The client puts it again and is refused, because it is there: that is no other writer."""
     lost: list[str] = []
 
     def loses(method: str, key: str) -> bool:
@@ -113,7 +111,6 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(folder: RemoteFolder, s
 def test_a_writer_that_is_killed_before_its_commit_has_written_nothing(
     folder: RemoteFolder, store: S3
 ) -> None:
-    """Its data files are there and in no version; the next writer begins before them."""
     project_by = (
         "import sys; from tests.outcomes.test_object_store import *\n"
         "url, beside, endpoint = sys.argv[1:]\n"
@@ -152,7 +149,6 @@ def test_an_outage_of_twenty_seconds_is_waited_out(folder: RemoteFolder, store: 
 
 
 def test_a_ledger_is_made_anew_in_its_place(folder: RemoteFolder) -> None:
-    """Compaction changes no row; after `remove` it is empty, and another one than before."""
     project(folder, 20)
     table = LedgerTable.open(folder)
     assert table is not None
@@ -169,7 +165,6 @@ def test_a_ledger_is_made_anew_in_its_place(folder: RemoteFolder) -> None:
 def test_a_rebuild_elsewhere_ends_the_writer_that_knows_the_old_ledger(
     folder: RemoteFolder,
 ) -> None:
-    """It would go on behind outcomes that the new ledger lacks."""
     table = LedgerTable.create(folder)
     table.append([arrow_of(OUTCOMES[:120])])
     remove(folder)
@@ -182,7 +177,6 @@ def test_a_rebuild_elsewhere_ends_the_writer_that_knows_the_old_ledger(
 def test_a_store_that_is_away_is_named(
     folder: RemoteFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one line, with what to look at, and without any secret."""
     away = replace(folder, options={**folder.options, "endpoint": "http://127.0.0.1:1"})
     monkeypatch.setattr("redrive.outcomes.storage._READER", {"max_retries": "1"})
     with pytest.raises(EnvironmentFault, match="s3://ledgers/team/ledger") as refused:
@@ -198,7 +192,6 @@ def test_a_store_that_is_away_is_named(
 def test_reader_gives_up_on_a_store_that_does_not_answer(
     folder: RemoteFolder, store: S3, fault: str
 ) -> None:
-    """Long before the half minute for which a writer bridges an outage, and in one line."""
     project(folder, 240)
     returned = Event()
     match fault:
@@ -219,7 +212,6 @@ def test_reader_gives_up_on_a_store_that_does_not_answer(
 def test_reader_waits_for_a_slow_answer_while_the_store_answers_others(
     folder: RemoteFolder, store: S3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A large ledger takes its time: only a store without any answer is given up."""
     monkeypatch.setattr("redrive.outcomes.storage.GLIMPSE", 0.05)
     project(folder, 240)
     probed = Event()
@@ -239,8 +231,6 @@ def test_reader_waits_for_a_slow_answer_while_the_store_answers_others(
 
 
 def test_panic_of_the_library_is_a_fault_of_the_ledger(folder: RemoteFolder) -> None:
-    """Such a failure is no Exception: it passed every handler and ended threads without a word."""
-
     class PanicException(BaseException):
         pass
 
@@ -268,14 +258,12 @@ def test_credentials_may_come_from_a_file(
 
 
 def test_two_processes_of_one_machine_still_have_one_lock(folder: RemoteFolder) -> None:
-    """It is in the job's folder, as nothing in the store could be."""
     with locked(folder):
         assert (folder.beside / "lock").exists()
     assert not (Path.cwd() / "s3:").exists()
 
 
 def test_commands_read_it_from_anywhere(small_job: SmallJob, store: S3, now: int) -> None:
-    """By the settings alone: status, history, ls and compaction; there is no local folder."""
     settings, topic = Path(small_job.config_file), small_job.configuration.outcomes_topic
     settings.write_text(
         f'{settings.read_text()}[ledger]\npath = "s3://{BUCKET}/far"\nendpoint = "{store.url}"\n'

@@ -49,7 +49,6 @@ def ledger(tmp_path: Path) -> Path:
 
 
 def test_what_is_written_down_is_read_instead_of_the_older_outcomes(ledger: Path) -> None:
-    """So the answer is quick: of the ledger only later offsets are asked for."""
     known = written(ledger)
     assert known is not None
     assert known.positions == {0: 2, 1: 2}
@@ -64,7 +63,6 @@ def test_what_is_written_down_is_read_instead_of_the_older_outcomes(ledger: Path
 
 
 def test_outcomes_that_were_counted_are_not_read_again(ledger: Path) -> None:
-    """Also for a part of the handlers, which sees its own counts only."""
     append(ledger, EVERY[4:])
     table = LedgerTable.open(ledger)
     assert table is not None
@@ -76,14 +74,12 @@ def test_outcomes_that_were_counted_are_not_read_again(ledger: Path) -> None:
 
 
 def test_nothing_is_written_where_nothing_is_new(ledger: Path) -> None:
-    """A job that is idle does not write the same again every quarter of an hour."""
     before = DeltaTable(open_letters_folder(ledger)).version()
     write_open_letters(ledger)
     assert DeltaTable(open_letters_folder(ledger)).version() == before
 
 
 def test_without_a_ledger_nothing_is_written(tmp_path: Path) -> None:
-    """Nor with an empty one."""
     write_open_letters(tmp_path / "none")
     LedgerTable.create(tmp_path / "ledger")
     write_open_letters(tmp_path / "ledger")
@@ -92,7 +88,6 @@ def test_without_a_ledger_nothing_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("with_open", [True, False])
 def test_a_ledger_made_anew_has_nothing_written_down(ledger: Path, *, with_open: bool) -> None:
-    """What another ledger had open is not mistaken for its own, even if the folder is left."""
     kept = ledger.with_name("kept")
     shutil.copytree(open_letters_folder(ledger), kept)
     remove(ledger)
@@ -107,7 +102,6 @@ def test_a_ledger_made_anew_has_nothing_written_down(ledger: Path, *, with_open:
 
 
 def test_what_comes_from_a_later_version_of_the_ledger_is_left_out(ledger: Path) -> None:
-    """As for a command that opened the ledger before, or a ledger from a backup."""
     table = LedgerTable.open(ledger)
     append(ledger, EVERY[4:])
     write_open_letters(ledger)
@@ -116,7 +110,6 @@ def test_what_comes_from_a_later_version_of_the_ledger_is_left_out(ledger: Path)
 
 
 def test_a_damaged_note_costs_time_and_no_answer(ledger: Path) -> None:
-    """It is made again by the next compaction."""
     for file in (open_letters_folder(ledger) / "_delta_log").iterdir():
         file.write_text("{")
     assert written(ledger) is None
@@ -124,7 +117,6 @@ def test_a_damaged_note_costs_time_and_no_answer(ledger: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_told(ledger: Path) -> None:
-    """With the ledger's folder; what was written before stays."""
     append(ledger, EVERY[4:])
     shutil.rmtree(open_letters_folder(ledger))
     open_letters_folder(ledger).write_text("a file")

@@ -63,7 +63,6 @@ def test_a_lane_stands_behind_its_last_outcome_whichever_version_wrote_it(
     in_ledger: int,
     incarnations: dict[str, int],
 ) -> None:
-    """Outcomes of a topic of that name that was deleted tell nothing, in the ledger and behind."""
     configuration = job_of(directory=tmp_path_factory.mktemp("job"))
     values = [value_of(place, by_this_version=version) for place, version in places]
     rows = [
@@ -105,7 +104,6 @@ def _made_anew(configuration: JobConfiguration, values: list[bytes]) -> Any:
 def test_positions_are_refused_where_outcomes_are_gone(
     tmp_path: Path, cluster: Cut, why: str
 ) -> None:
-    """The topic was cut behind the ledger, or made anew: the last outcome may be missing."""
     configuration = job_of(directory=tmp_path)
     values = [value_of(("dlq", 1, 0, number), by_this_version=True) for number in range(8)]
     rows = [row_of(values[number], START, number % 2, number // 2) for number in range(4)]

@@ -128,7 +128,6 @@ def job(kafka: KafkaClient, spark: SparkSession, tmp_path: Path) -> Job:
 
 
 def test_a_lost_checkpoint_neither_repeats_nor_loses_an_outcome(job: Job) -> None:
-    """Every start goes on after the positions that the ledger holds."""
     for numbers in (range(40), range(40, 90), range(90, 95)):
         job.write(numbers)
         job.check_projected()
@@ -136,7 +135,6 @@ def test_a_lost_checkpoint_neither_repeats_nor_loses_an_outcome(job: Job) -> Non
 
 
 def test_compaction_beside_a_running_projection_harms_neither(job: Job) -> None:
-    """Even when the log that the projection has read is old enough to be deleted under it."""
     query = start_projection(job.spark, job.configuration)
     assert query is not None
     path = local_path(job.configuration.ledger.path)
@@ -156,7 +154,6 @@ def test_compaction_beside_a_running_projection_harms_neither(job: Job) -> None:
 
 
 def test_malformed_records_stop_nothing(kafka: KafkaClient, job: Job) -> None:
-    """Each is a row with its text, and what comes after is projected."""
     values = [*MALFORMED.values(), orjson.dumps(outcome(7))]
     records = [{"value": value, "key": b"k", "timestamp_ms": 1_790_000_000_000} for value in values]
     kafka.produce(job.configuration.outcomes_topic, records)
@@ -243,7 +240,6 @@ def test_two_machines_that_project_into_one_store_write_each_outcome_once(
 
 
 def test_each_writer_appends_to_what_the_other_wrote(job: Job) -> None:
-    """The driver's library, Spark's Delta sink, which is killed, a compaction, and the library."""
     job.write(range(30))
     job.check_projected()
     job.write(range(30, 60))
@@ -270,7 +266,6 @@ def test_a_lost_ledger_is_built_again(job: Job) -> None:
 
 
 def test_a_ledger_says_for_good_that_outcomes_were_deleted_before_it_had_them(job: Job) -> None:
-    """Else what it says last of a message would pass for the last that there was."""
     job.write(range(40))
     job.projected(len(job.expected()))
     known = {row["outcomes_partition"]: row["outcomes_offset"] + 1 for row in job.held()}
@@ -293,7 +288,6 @@ def test_a_ledger_says_for_good_that_outcomes_were_deleted_before_it_had_them(jo
 
 
 def test_a_ledger_of_another_topic_is_not_mixed_with_this_one(job: Job) -> None:
-    """One of another name, or one that was deleted and recreated: a person decides."""
     job.write(range(50))
     expected = job.expected()
     job.projected(len(expected))
@@ -312,7 +306,6 @@ def test_a_ledger_of_another_topic_is_not_mixed_with_this_one(job: Job) -> None:
 
 
 def test_a_ledger_has_one_writer(job: Job) -> None:
-    """While the job projects nobody compacts or rebuilds beside it, nor projects itself."""
     query = start_projection(job.spark, job.configuration)
     assert query is not None
     script = (
@@ -328,7 +321,6 @@ def test_a_ledger_has_one_writer(job: Job) -> None:
 def test_after_an_append_that_failed_the_next_one_is_smaller(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the driver could not take at once it gets in parts, and not in ever smaller ones."""
     asked: list[int] = []
 
     def start(_: object, __: object, most: int, ___: object) -> StreamingQuery:
@@ -353,7 +345,6 @@ def test_after_an_append_that_failed_the_next_one_is_smaller(
 def test_a_process_that_another_one_came_before_stands_by(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says so once, ends its query, and does not try again for a while."""
     started: list[StreamingQuery] = []
     said: list[str] = []
 
@@ -382,7 +373,6 @@ def test_a_process_that_another_one_came_before_stands_by(
 
 
 def test_without_a_ledger_nothing_is_started(job: Job) -> None:
-    """The setting is enough."""
     ledger = replace(job.configuration.ledger, enabled=False)
     disabled = replace(job.configuration, ledger=ledger)
     assert start_projection(job.spark, disabled) is None

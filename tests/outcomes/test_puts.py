@@ -72,7 +72,6 @@ def test_status_counts_what_could_be_put_nowhere_by_the_queue_on_which_it_waits(
 
 
 def test_history_tells_on_what_a_message_waits_and_what_releases_it(messages: list[str]) -> None:
-    """A put is no dead letter: it is told from where to where."""
     history = told("history", messages[1])
     assert history["put_on"] == "QM2@QM1"
     assert "waits on QM2@QM1" in history["next"]["text"]
@@ -87,7 +86,6 @@ def test_history_tells_on_what_a_message_waits_and_what_releases_it(messages: li
 def test_a_table_that_goes_to_no_terminal_has_one_line_for_a_row(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """However long names are: nothing is folded for a program that reads it."""
     print_table([{"topic": "t" * 249, "why": "because " * 200}], folded=["why"])
     _, row = capsys.readouterr().out.splitlines()
     assert row.split() == ["t" * 249, *["because"] * 200]

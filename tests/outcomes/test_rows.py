@@ -35,7 +35,6 @@ def test_every_member_of_an_outcome_is_in_its_row(number: int) -> None:
 
 
 def test_a_member_that_nobody_knows_changes_nothing() -> None:
-    """A newer job may tell more than this version has columns for."""
     known, more = outcome(1), outcome(1, surprise={"deep": [1, 2]})
     assert row_of(orjson.dumps(known), 0, 0, 0) == row_of(orjson.dumps(more), 0, 0, 0)
 
@@ -64,7 +63,6 @@ MALFORMED: dict[str, bytes | None] = {
 
 @pytest.mark.parametrize("value", MALFORMED.values(), ids=MALFORMED)
 def test_a_record_that_is_no_outcome_is_a_row_with_its_text(value: bytes | None) -> None:
-    """It takes its place among the positions and tells nothing else."""
     row = row_of(value, START, 3, 4)
     columns: dict[str, Any] = {name: value for name, value in row.items() if value is not None}
     assert columns == {
@@ -78,5 +76,4 @@ def test_a_record_that_is_no_outcome_is_a_row_with_its_text(value: bytes | None)
 
 @given(st.binary(max_size=200))
 def test_no_bytes_at_all_break_it(value: bytes) -> None:
-    """Whatever is on the topic, the row has all columns."""
     assert row_of(value, START, 0, 0).keys() == {column.name for column in COLUMNS}

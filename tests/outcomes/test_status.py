@@ -79,7 +79,6 @@ def _answered(job: SmallJob) -> dict[str, Any]:
 def test_a_partition_without_a_leader_is_named_and_hides_nothing_of_the_others(
     job: SmallJob, now: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody can ask it anything; what waits on its topic is not known, all the rest is."""
     job.step(now - 400_000)
     silent = TopicPartition(job.identity.topic, 0)
     monkeypatch.setattr(Cluster, "leaderless", lambda _, lanes: frozenset({silent} & {*lanes}))
@@ -98,7 +97,6 @@ def test_a_partition_without_a_leader_is_named_and_hides_nothing_of_the_others(
 
 
 def test_numbers_are_those_of_a_plain_reader_after_every_batch(job: SmallJob, now: int) -> None:
-    """Some unread, then parked, tried again, left for good, and evaluated afresh."""
     assert _answered(job) == _naive(job) | {"totals": {}}
     for number in range(5):
         job.step(now - 400_000 + number * 60_000, most=3)
@@ -138,7 +136,6 @@ def test_messages_without_a_header_are_counted_from_what_remains(job: SmallJob, 
 def test_the_next_retry_is_due_an_interval_after_the_failed_attempt(
     job: SmallJob, now: int
 ) -> None:
-    """The first parked copy tells it, and the oldest dead letter is the original's age."""
     job.step(now)
     [handler] = status_of(job.configuration).handlers
     assert handler.next_due == moment(now + 60_000)
@@ -146,7 +143,6 @@ def test_the_next_retry_is_due_an_interval_after_the_failed_attempt(
 
 
 def test_rates_count_the_last_minute_and_the_last_hour(small_job: SmallJob, now: int) -> None:
-    """Outcomes are counted by the time of their attempt."""
     small_job.produce([dead_letter(1, "2051", partition=0) for _ in range(6)])
     ages = (7_200_000, 600_000, 1_000)
     for count, age in zip((3, 2, 1), ages, strict=True):
@@ -165,7 +161,6 @@ def test_rates_count_the_last_minute_and_the_last_hour(small_job: SmallJob, now:
 def test_without_the_outcomes_the_topics_are_counted(
     kafka: KafkaClient, job: SmallJob, now: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every number is the whole one, quarantined messages apart; results are unknown."""
     job.step(now - 400_000)
     job.step(now - 300_000)
     naive = _naive(job)
@@ -209,7 +204,6 @@ def _late(*_: Any, **__: Any) -> Iterator[Any]:
 def test_a_ledger_that_cannot_be_read_hides_nothing_that_the_broker_tells(
     job: SmallJob, now: int
 ) -> None:
-    """What waits is counted on the topics; what became of the rest is unknown, and not nothing."""
     job.step(now)
     broken = local_path(job.configuration.ledger.path) / "_delta_log" / "00000000000000000000.json"
     broken.parent.mkdir(parents=True)
@@ -226,14 +220,12 @@ def test_a_ledger_that_cannot_be_read_hides_nothing_that_the_broker_tells(
 
 
 def test_an_empty_job_is_said_to_be_empty(small_job: SmallJob) -> None:
-    """Zeros, no outcome, nobody running, and what to do."""
     answer = small_job.run("status", code=0)
     assert "No outcomes yet" in answer.output
     assert "not running" in answer.output
 
 
 def test_json_holds_what_the_table_shows(job: SmallJob, now: int) -> None:
-    """A program gets the numbers with their precision."""
     job.step(now)
     answer = job.run("status", "--json")
     [handler] = orjson.loads(answer.stdout)["handlers"]
@@ -246,7 +238,6 @@ def test_json_holds_what_the_table_shows(job: SmallJob, now: int) -> None:
 def test_without_a_broker_the_ledger_still_answers(
     small_job: SmallJob, now: int, tmp_path: Any
 ) -> None:
-    """What is unknown is said, with the reason, and quickly."""
     config = (tmp_path / "redrive.toml").read_text()
     servers = small_job.configuration.connection.bootstrap_servers
     (tmp_path / "redrive.toml").write_text(config.replace(servers, "localhost:1"))
@@ -268,7 +259,6 @@ def test_without_a_broker_the_ledger_still_answers(
 def test_markers_of_transactions_are_no_waiting_messages(
     offsets: list[int], depth: tuple[int, bool]
 ) -> None:
-    """Of a few offsets the messages are counted."""
     lane = TopicPartition("dlq", 0)
     first: dict[TopicPartition, StoredRecord] = {}
     records = [StoredRecord(lane, offset, 0, None, b"x", []) for offset in offsets]
@@ -280,7 +270,6 @@ def test_markers_of_transactions_are_no_waiting_messages(
 
 
 def test_many_offsets_are_not_counted() -> None:
-    """The number is marked as the most that it can be."""
     lane = TopicPartition("dlq", 0)
     record = StoredRecord(lane, 0, 0, None, b"x", [])
     cluster = cast("Cluster", Records([record]))

@@ -25,7 +25,6 @@ def _open(path: Path) -> LedgerTable:
 
 
 def test_there_may_be_no_ledger_yet(tmp_path: Path) -> None:
-    """A folder that does not exist is no error."""
     assert LedgerTable.open(tmp_path / "ledger") is None
 
 
@@ -33,7 +32,6 @@ def test_there_may_be_no_ledger_yet(tmp_path: Path) -> None:
 def test_a_ledger_of_an_earlier_version_gets_the_columns_that_came_since(
     tmp_path: Path, known: int
 ) -> None:
-    """Of whichever version: its rows have nothing in them; new ones do."""
     path = tmp_path / "ledger"
     [old, new] = rows([outcome(1), outcome(3, traceparent="00-a-b-01")], partitions=1)
     missing = ADDED[known:]
@@ -48,7 +46,6 @@ def test_a_ledger_of_an_earlier_version_gets_the_columns_that_came_since(
 
 
 def test_a_new_ledger_stands_nowhere(tmp_path: Path) -> None:
-    """No row, no position."""
     assert LedgerTable.create(tmp_path / "ledger").positions() == {}
 
 
@@ -63,7 +60,6 @@ def test_a_new_ledger_stands_nowhere(tmp_path: Path) -> None:
 def test_positions_follow_the_largest_offset_of_each_partition(
     tmp_path_factory: pytest.TempPathFactory, appends: list[dict[int, int]]
 ) -> None:
-    """However far apart the partitions are and in whichever order they were appended."""
     path = tmp_path_factory.mktemp("ledger")
     [sample] = rows([outcome(1)])
     largest: dict[int, int] = {}
@@ -80,7 +76,6 @@ def test_positions_follow_the_largest_offset_of_each_partition(
 
 
 def test_positions_are_found_without_statistics_of_files(tmp_path: Path) -> None:
-    """Of a writer that leaves them out."""
     path = tmp_path / "ledger"
     LedgerTable.create(path)
     none = WriterProperties(default_column_properties=ColumnProperties(statistics_enabled="NONE"))
@@ -90,7 +85,6 @@ def test_positions_are_found_without_statistics_of_files(tmp_path: Path) -> None
 
 
 def test_compaction_changes_files_and_no_row(tmp_path: Path) -> None:
-    """Few files, the same rows and positions; old files stay for a reader that has begun."""
     path = tmp_path / "ledger"
     for start in range(0, 60, 6):
         append(path, rows(outcome(start + number, time=0) for number in range(6)))
@@ -105,7 +99,6 @@ def test_compaction_changes_files_and_no_row(tmp_path: Path) -> None:
 
 
 def test_another_table_is_not_taken_for_a_ledger(tmp_path: Path) -> None:
-    """It is neither appended to nor deleted."""
     write_deltalake(tmp_path / "ledger", pa.table({"x": [1]}))
     with pytest.raises(EnvironmentFault, match="is not a ledger"):
         LedgerTable.create(tmp_path / "ledger")
@@ -115,7 +108,6 @@ def test_another_table_is_not_taken_for_a_ledger(tmp_path: Path) -> None:
 
 
 def test_the_ledger_of_another_cluster_is_not_taken_for_this_ones(tmp_path: Path) -> None:
-    """Offsets of one say nothing about the other; an earlier version's is taken as it is."""
     path = tmp_path / "ledger"
     append(path, rows([outcome(1)]))
     assert LedgerTable.open(path, "A/outcomes") is not None
@@ -137,7 +129,6 @@ def test_the_ledger_of_another_cluster_is_not_taken_for_this_ones(tmp_path: Path
 def test_a_broken_ledger_says_what_to_look_at_and_suggests_to_delete_nothing(
     tmp_path: Path,
 ) -> None:
-    """A log that can't be read is one clear error."""
     path = tmp_path / "ledger"
     append(path, rows([outcome(1)]))
     for file in (path / "_delta_log").glob("*.json"):
@@ -149,7 +140,6 @@ def test_a_broken_ledger_says_what_to_look_at_and_suggests_to_delete_nothing(
 
 
 def test_of_two_who_want_to_change_a_ledger_one_is_refused(tmp_path: Path) -> None:
-    """The lock is the operating system's, so it ends with its process."""
     script = (
         "import sys, pathlib; from redrive.outcomes.storage import locked\n"
         "with locked(pathlib.Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"

@@ -43,7 +43,6 @@ def row(**members: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("table", ["0123456789abcdef", None])
 def test_what_is_quarantined_stays_with_any_table(table: str | None) -> None:
-    """Neither the present table nor a changed one evaluates it."""
     outcome = row(result="remains", action="QUARANTINE")
     if table:
         outcome["table_hash"] = table
@@ -51,7 +50,6 @@ def test_what_is_quarantined_stays_with_any_table(table: str | None) -> None:
 
 
 def test_the_next_attempt_under_a_dialect_has_a_time_but_no_rule() -> None:
-    """Which rule it is depends on more of the message than the ledger has."""
     next_step = what_next([row(result="parked", action="RETRY")], deciders())
     assert next_step.text == "attempt 3 by the rule that matches then: outcomes do not have KEY"
     assert next_step.due is not None
@@ -60,14 +58,12 @@ def test_the_next_attempt_under_a_dialect_has_a_time_but_no_rule() -> None:
 
 
 def test_who_is_held_is_tried_once_the_key_is_free() -> None:
-    """Nobody knows when that is."""
     next_step = what_next([row(result="parked", action="", attempt=0)], deciders())
     assert next_step.text == "the next attempt, once no earlier message of its key is waiting"
     assert next_step.due is None
 
 
 def test_the_next_attempt_by_a_backoff_is_due_to_the_millisecond() -> None:
-    """It is told from the outcomes alone when the copy that waits will be read again."""
     rules = "DIALECT(KAFKA)\nACTION(RETRY) RETRY(9) BACKOFF(30s,2,1h)\n"
     table = parse(rules).required()
     columns = {"result": "parked", "action": "RETRY", "rule_line": 2, "table_hash": table.hash[:16]}
@@ -79,7 +75,6 @@ def test_the_next_attempt_by_a_backoff_is_due_to_the_millisecond() -> None:
 
 
 def test_rounds_are_counted_over_the_dead_letters_of_a_message() -> None:
-    """Each put that came back is a failed attempt; one that waits for its time is none yet."""
     rules = "DIALECT(KAFKA)\nACTION(RETRY) RETRY(3) BACKOFF(30s,2,1h)\nACTION(QUARANTINE)\n"
     columns = {"action": "RETRY", "rule_line": 2, "table_hash": parse(rules).required().hash[:16]}
     rows = []
@@ -98,7 +93,6 @@ def test_rounds_are_counted_over_the_dead_letters_of_a_message() -> None:
 
 @pytest.mark.parametrize("result", ["skipped", "cancelled"])
 def test_what_a_person_left_alone_is_due_as_before(result: str) -> None:
-    """A plan that passed a parked message by changed nothing about its next attempt."""
     parked = row(result="parked", action="RETRY")
     passed = row(result=result, action="", attempt=0, time=NOON + timedelta(seconds=9))
     assert what_next([parked, passed], deciders()) == what_next([parked], deciders())
@@ -127,7 +121,6 @@ def transmission(*, is_running: bool = True, resting: Resting | None = None) -> 
 def test_a_put_on_a_transmission_queue_names_what_moves_or_holds_it(
     onward: QueueTopic | None, text: str
 ) -> None:
-    """It has not arrived, so there is something to come."""
     intake = QueueTopic(topic="QM1--redrive-put", role=TopicRole.PUTS, queue_manager="QM1")
     assert next_put(row(result="routed"), intake, onward).text.startswith(text)
 
@@ -136,7 +129,6 @@ def test_a_put_on_a_transmission_queue_names_what_moves_or_holds_it(
 def test_a_dead_letter_on_a_queue_with_get_disabled_names_it(
     get: str, *, is_held: bool, tmp_path: Path
 ) -> None:
-    """Its next attempt is not made while the queue has it."""
     path = write_settings(tmp_path, "DLQ", more='[topology]\nfiles = ["QM1.mqsc"]\n')
     (tmp_path / "QM1.mqsc").write_text(f"DEF QL(DLQ) GET({get})\nALTER QMGR DEADQ(DLQ)\n")
     job = read_settings(path).job

@@ -44,7 +44,6 @@ def _answers(work: Work) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("work", WORKS, ids=str)
 def test_rules_table_agrees_with_the_reference(work: Work) -> None:
-    """Redrive's table, asked about the fields of a record, has the rule of the reference."""
     table = parse(work.as_table()).required()
     matcher, decisions = Matcher(table), []
     for number in RECORDS:
@@ -78,7 +77,6 @@ def test_case_in_sql_agrees_with_the_reference(work: Work) -> None:
 
 @pytest.mark.parametrize("work", WORKS, ids=str)
 def test_loop_of_the_others_agrees_with_the_reference(work: Work, tmp_path: Path) -> None:
-    """What the Python contestants do with whole records is what the reference says."""
     router, routes = Router(write_rules(work, tmp_path)), []
     for number in RECORDS:
         fields = profiles(work.form, work.count)[number]
@@ -89,7 +87,6 @@ def test_loop_of_the_others_agrees_with_the_reference(work: Work, tmp_path: Path
 
 
 def test_rules_are_used_and_one_in_ten_has_a_wildcard() -> None:
-    """The records meet most rules, so no contestant gets away with the first few."""
     work = Work(Form.SPRING, 200)
     fields = profiles(work.form, work.count)
     rules = work.rules
@@ -101,7 +98,6 @@ def test_rules_are_used_and_one_in_ten_has_a_wildcard() -> None:
 
 @pytest.mark.parametrize("form", Form)
 def test_record_is_a_dead_letter_that_redrive_reads(form: Form) -> None:
-    """The fields of a record are what Redrive reads of it, and it has the promised size."""
     fields = profiles(form, 20)[4]
     value, headers = record(form, 4, fields)
     view = read_view(b"k", value, headers)
@@ -112,7 +108,6 @@ def test_record_is_a_dead_letter_that_redrive_reads(form: Form) -> None:
 
 
 def test_contestants_name_their_versions() -> None:
-    """Every lock names the package of its contestant."""
     assert all(
         contestant.versions and contestant.name == name
         for name, contestant in contestants().items()
@@ -120,7 +115,6 @@ def test_contestants_name_their_versions() -> None:
 
 
 def test_order_of_headers_is_told_apart_from_changed_headers() -> None:
-    """A contestant may lose the order of headers, and no other one's change passes for that."""
     work = Work(Form.SPRING, 20)
     check = Check(work, "dlq.in", 10)
     fields = profiles(work.form, work.count)[3]
@@ -160,14 +154,12 @@ class Message(NamedTuple):
 
 
 def test_sentence_names_wins_and_losses_with_their_ratios() -> None:
-    """A ratio of one or more is on the first side, the others are on the second."""
     others = {"slow": 10.0, "same": 40.0, "fast": 80.0, "not measured": 0.0}
     said = compared(40.0, others, "faster", "slower")
     assert said == "faster than same (1.00 times), slow (4.00 times); slower than fast (0.50 times)"
 
 
 def test_ratio_below_the_tolerance_is_named() -> None:
-    """A ratio that fell by less than the tolerance passes."""
     kept = {"job": 1.0, "matcher": 10.0}
     assert too_slow({"job": 0.8, "matcher": 30.0}, kept) == []
     (line,) = too_slow({"job": 0.8, "matcher": 7.0}, kept)
@@ -175,7 +167,6 @@ def test_ratio_below_the_tolerance_is_named() -> None:
 
 
 def test_report_keeps_what_was_measured_before(tmp_path: Path) -> None:
-    """Another set of rules and another contestant stay; the same one is replaced."""
     file, work = tmp_path / "peers.json", Work(Form.SPRING, 20)
     Report(file, {"cores": 2}).put("sets", work, {"name": "a", "runs": [1]})
     again = Report(file, {"cores": 2})
@@ -192,7 +183,6 @@ def test_report_keeps_what_was_measured_before(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("percent", [0, 10, 100])
 def test_matchers_agree_on_the_first_rule(percent: int) -> None:
-    """Redrive, one expression and the ordered loop name the same rule for each message."""
     rules = rules_of(100, percent)
     messages = messages_of(rules)[:500]
     answers = [first(rules, messages, 0.0)[1] for first in (redrive, expression, loop)]

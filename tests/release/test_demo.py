@@ -8,7 +8,6 @@ from redrive.cache import cache_directory
 
 
 def test_the_demo_of_the_wheel_reconciles(run: Run) -> None:
-    """Nothing is lost and nothing duplicated; the jars are those that this machine has."""
     answer = run(
         "redrive", "demo", "--messages", "300", "--fast", REDRIVE_CACHE=str(cache_directory())
     )

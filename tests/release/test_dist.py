@@ -33,7 +33,6 @@ def _built(checkout: Path, target: Path) -> dict[str, str]:
 
 
 def test_two_checkouts_build_the_same_bytes(tmp_path: Path) -> None:
-    """Times, permissions and the place of a checkout leave no trace."""
     copies = []
     for name in ("one", "other"):
         copy = tmp_path / name / "checkout"
@@ -63,7 +62,6 @@ def document() -> dict[str, Any]:
 
 
 def test_the_bill_of_materials_lists_what_an_installation_holds(document: dict[str, Any]) -> None:
-    """Every jar, every package that the project requires, those of its extra, and no tool."""
     components = {component["bom-ref"]: component for component in document["components"]}
     assert len(components) == len(document["components"])
     jars = {reference for reference in components if not reference.startswith("pkg:pypi/")}
@@ -76,7 +74,6 @@ def test_the_bill_of_materials_lists_what_an_installation_holds(document: dict[s
 
 
 def test_every_package_of_the_lock_is_read() -> None:
-    """Each pin has its version, its files and a package or the project that requires it."""
     lines = (ROOT / "requirements.lock").read_text().splitlines()
     assert len(PINS) == sum(line[:1].isalnum() for line in lines)
     assert sum(len(pin.hashes) for pin in PINS) == sum("--hash=" in line for line in lines)
@@ -88,7 +85,6 @@ def test_every_package_of_the_lock_is_read() -> None:
 
 
 def test_dependencies_lead_from_the_project_to_every_component(document: dict[str, Any]) -> None:
-    """The graph names no unknown component and reaches all of them."""
     graph = {node["ref"]: node["dependsOn"] for node in document["dependencies"]}
     reached: set[str] = set()
     waiting = {document["metadata"]["component"]["bom-ref"]}

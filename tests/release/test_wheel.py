@@ -25,7 +25,6 @@ print(redrive.__file__)
 
 
 def test_the_wheel_holds_what_the_code_reads(wheel: Path) -> None:
-    """The lock of the jars, the mark of typed code and the demos' tables are in it, and no test."""
     names = zipfile.ZipFile(wheel).namelist()
     assert {"redrive/jars.lock", "redrive/py.typed"} <= set(names)
     files = {"sample.rul", "kafka.rul", "mq.yaml", "kafka.yaml"}
@@ -37,7 +36,6 @@ def test_the_wheel_holds_what_the_code_reads(wheel: Path) -> None:
 
 
 def test_the_command_works_outside_the_checkout(run: Run, tmp_path: Path) -> None:
-    """It tells its version, helps, and checks a table."""
     version = run("redrive", "--version")
     assert version.stdout == f"redrive, version {redrive.__version__}\n"
     (tmp_path / "orders.rul").write_text(_TABLE)
@@ -50,20 +48,17 @@ def test_the_command_works_outside_the_checkout(run: Run, tmp_path: Path) -> Non
 
 
 def test_the_examples_are_right_to_the_wheel(run: Run) -> None:
-    """The settings and the table that a reader of the examples begins with have no finding."""
     answer = run("redrive", "check", str(ROOT / "examples" / "orders" / "redrive.toml"))
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
 def test_every_module_imports_with_the_required_packages_alone(run: Run, environment: Path) -> None:
-    """Nothing leans on a package that only development installs, or on the checkout."""
     answer = run("python", "-c", _IMPORT_EVERYTHING)
     assert answer.returncode == 0, answer.stderr
     assert Path(answer.stdout.strip()).is_relative_to(environment)
 
 
 def test_a_machine_without_jars_is_told_what_to_do(run: Run) -> None:
-    """A fresh installation says that the set-up comes first, and starts nothing."""
     answer = run("redrive", "broker", "start")
     assert answer.returncode == 1
     assert "redrive setup" in answer.stderr

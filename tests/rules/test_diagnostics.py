@@ -34,7 +34,6 @@ table_like = st.builds(
 @example("FORMAT(\n+")
 @example("\r+\r\n-")
 def test_any_text_is_read_without_raising_and_every_place_exists(text: str) -> None:
-    """Either a table or errors; each finding points at a line and column that are there."""
     result = parse(text)
     lines = text.removeprefix("\ufeff").split("\n")
     has_errors = any(finding.severity is Severity.ERROR for finding in result.diagnostics)
@@ -71,14 +70,12 @@ def test_any_text_is_read_without_raising_and_every_place_exists(text: str) -> N
     ],
 )
 def test_the_caret_stands_under_what_is_wrong(text: str, line: int, under: str) -> None:
-    """Line and column are physical, also inside continued lines."""
     finding = findings(text, Severity.ERROR)[0]
     start = finding.column - 1
     assert (finding.line, finding.source_line[start : start + finding.length]) == (line, under)
 
 
 def test_a_missing_end_is_shown_behind_the_last_character() -> None:
-    """There is nothing to underline, so the caret stands where something is missing."""
     finding = findings("ACTION(FWD) +\n FWDQ(A   \n", Severity.ERROR)[0]
     assert (finding.line, finding.column, finding.entry_line) == (2, 8, 1)
     assert finding.expected == ")"
@@ -137,7 +134,6 @@ def test_hints_say_what_to_write(text: str, hint: str) -> None:
     ],
 )
 def test_one_mistake_is_one_error(text: str) -> None:
-    """What is behind it may be part of it, and is not blamed."""
     assert len(findings(text, Severity.ERROR)) == 1
 
 
@@ -153,7 +149,6 @@ def test_an_unknown_name_tells_which_version_is_known() -> None:
 
 
 def test_errors_of_a_table_can_be_raised() -> None:
-    """A table that must be right names itself and carries all findings."""
     with pytest.raises(ConfigurationError, match=r"my\.rul: 3 errors") as raised:
         parse("REASON()\nFOO\n", name="my.rul").required()
     assert {finding.file for finding in raised.value.diagnostics} == {"my.rul"}
@@ -236,7 +231,6 @@ def test_no_warnings_for_what_is_meant(rule: str) -> None:
 
 
 def test_a_keyword_broken_over_two_lines_is_warned_of_without_a_place() -> None:
-    """There is no line that has it, so the warning is about the whole table."""
     assert ("RETRYINT_ZERO", 0) in warnings("RETRY+\nINT(0)\nACTION(IGNORE)\n")
 
 
@@ -245,7 +239,6 @@ def test_warnings_do_not_stop_a_table() -> None:
 
 
 def test_findings_come_in_the_order_of_the_table() -> None:
-    """By entries; what belongs to the whole table comes last."""
     lines = [finding.entry_line for finding in parse(f"FOO\n{'A' * 80}(\nREASON(1)\n").diagnostics]
     assert lines == sorted(lines)
 
@@ -266,6 +259,5 @@ def test_tables_in_old_code_pages_can_be_read() -> None:
 
 
 def test_a_warning_about_control_data_of_several_lines_can_be_allowed() -> None:
-    """The comment stands above the entry, the keyword on another line of it."""
     text = "* redrive: allow RETRYINT_ZERO\nWAIT(NO) +\nRETRYINT(0)\nACTION(IGNORE)"
     assert not findings(text, Severity.WARNING)

@@ -51,7 +51,6 @@ def test_the_session_of_the_page_is_what_the_command_prints(tmp_path: Path) -> N
 
 
 def test_the_finding_on_the_page_is_what_check_prints(folder: Path) -> None:
-    """The table that the page speaks of, checked."""
     (session,) = [block for block in BLOCKS if block.startswith("$ redrive check")]
     _, _, shown = session.partition("\n")
     Path("orders.rul").write_text(
@@ -62,7 +61,6 @@ def test_the_finding_on_the_page_is_what_check_prints(folder: Path) -> None:
 
 
 def test_the_difference_on_the_page_is_what_diff_prints(folder: Path) -> None:
-    """Two tables that try differently often."""
     (session,) = [block for block in BLOCKS if block.startswith("$ redrive diff")]
     _, _, shown = session.partition("\n")
     for name, tries in (("old.rul", 5), ("new.rul", 2)):
@@ -81,7 +79,6 @@ def test_every_class_of_finding_is_explained() -> None:
 
 
 def test_every_pattern_keyword_is_in_the_table_with_its_field() -> None:
-    """A message with a value in the field of the page has it under the keyword."""
     rows = re.findall(
         r"^\| `(\w+)` \| (MQMD|MQDLH)\.(\w+).*? \| (text|number) \| (\d*) ?\|",
         section("## Patterns"),

@@ -23,7 +23,6 @@ def comments_of(text: str) -> list[str]:
 @settings(deadline=None)
 @given(text=rich_table_texts(), more=st.lists(comments, max_size=4))
 def test_formatting_keeps_the_meaning_and_is_done_once(text: str, more: list[str]) -> None:
-    """The same table; canonical but for comments and blank lines; nothing left to do."""
     text = "\n".join([*more, text.rstrip("\n"), *more, ""])
     table = parse(text).required()
     result = formatted(text)
@@ -36,7 +35,6 @@ def test_formatting_keeps_the_meaning_and_is_done_once(text: str, more: list[str
 @settings(deadline=None)
 @given(more=st.lists(comments, max_size=6), inside=st.lists(comments, max_size=3))
 def test_no_comment_is_lost_or_made(more: list[str], inside: list[str]) -> None:
-    """In their order, above the same rule as before."""
     text = "\n".join(
         [*more, "REASON(1) +", *inside, "ACTION(IGNORE)", *more, "ACTION(DISCARD)", *more]
     )
@@ -62,5 +60,4 @@ def test_no_comment_is_lost_or_made(more: list[str], inside: list[str]) -> None:
     ],
 )
 def test_what_a_formatted_table_looks_like(text: str, expected: str) -> None:
-    """Blank lines, order, defaults, comments between continued lines."""
     assert formatted(text) == expected

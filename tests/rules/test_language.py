@@ -112,7 +112,6 @@ def test_pattern_values(clause: str, value: str | int) -> None:
 
 @pytest.mark.parametrize(("keyword", "length"), LENGTHS.items())
 def test_text_patterns_have_the_length_of_their_field(keyword: str, length: int) -> None:
-    """As long as the field is legal, one character more is not."""
     assert pattern(f"{keyword}({'A' * length})") == "A" * length
     assert errors(f"{keyword}({'A' * (length + 1)}) {IGNORE}") == [("TOO_LONG", 1, keyword)]
 
@@ -350,7 +349,6 @@ def test_reading_goes_on_behind_every_syntax_error() -> None:
     ],
 )
 def test_layouts_that_mean_the_same(text: str) -> None:
-    """Order, case, separators, continuation, comments and line ends."""
     assert parse(text).required() == parse("REASON(2053) ACTION(RETRY)").required()
 
 

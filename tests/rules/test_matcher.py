@@ -46,8 +46,6 @@ def test_matcher_agrees_with_the_specification(
 
 @pytest.mark.parametrize("keyword", list(LENGTHS))
 def test_text_patterns_agree_with_the_specification(keyword: str) -> None:
-    """A single text pattern and value, up to and beyond the length of the field."""
-
     @settings(deadline=None)
     @given(text_patterns(keyword), text_values(keyword))
     def agrees(pattern: str, value: str) -> None:
@@ -75,7 +73,6 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_asterisks_cost_no_time_without_end() -> None:
-    """A pattern of asterisks against a long value that almost matches is decided at once."""
     pattern = StringPattern("*A" * 40 + "*B", 48)
     assert not pattern.matches("A" * 20_000)
     assert pattern.matches("A" * 20_000 + "B")

@@ -52,7 +52,6 @@ def test_hash_is_that_of_the_meaning(rules: list[reference.PlainRule], data: st.
 
 
 def test_hash_ignores_what_makes_no_difference() -> None:
-    """Comments, layout, defaults written out, a number for a name, a pattern that takes all."""
     plain = "REASON(MQRC_Q_FULL) DESTQ('A*') ACTION(RETRY)\n"
     same = [
         "* why\n\nRETRYINT(60) WAIT(YES)\n" + plain,
@@ -88,7 +87,6 @@ TOPIC(orders) ACTION(RETRY) TO(GROUP) RETRY(5)
     ],
 )
 def test_hash_stays_the_same_from_version_to_version(text: str, expected: str) -> None:
-    """Counts of parked messages belong to it: a new version goes on with them."""
     assert parse(text).required().hash.startswith(expected)
 
 
@@ -103,7 +101,6 @@ def test_where_rounds_go_is_written_only_if_it_is_not_the_default() -> None:
 
 
 def test_hash_tells_different_tables_apart() -> None:
-    """Every keyword, the order of rules and the case of values count."""
     base = "REASON(1) ACTION(FWD) FWDQ(A)"
     texts = [
         f"{base}\n",
@@ -136,7 +133,6 @@ def test_canonical_layout() -> None:
 
 
 def test_a_number_that_the_language_has_not_cannot_be_written() -> None:
-    """A table made by hand may hold what no text can say; it is not written wrong."""
     rule = Rule(action=Action.IGNORE, patterns={"REASON": NumberPattern(-7)})
     with pytest.raises(ValueError, match=r"REASON\(-7\)"):
         RulesTable(Control(), (rule,)).canonical()

@@ -21,7 +21,6 @@ ANY = {"REASON": 2053}
 def test_selection_agrees_with_the_specification(
     rules: list[reference.PlainRule], message: dict[str, str | int], data: st.DataObject
 ) -> None:
-    """By all failures, by those of each rule, and by turns, as when attempts are counted."""
     table = table_of(rules, data)
     candidates = Matcher(table).candidates_of(message)
     expected = reference.attempts(rules, message, 30)

@@ -21,7 +21,6 @@ from redrive.errors import EnvironmentFault, UsageError
 
 
 def test_records_are_read_back_as_they_were_written(kafka: KafkaClient) -> None:
-    """Key, value, repeated headers and timestamp come back, in order within a partition."""
     topic = kafka.topic("orders", partitions=2)
     headers = [("a", b"1"), ("b", b""), ("a", b"2")]
     kafka.produce(
@@ -39,7 +38,6 @@ def test_records_are_read_back_as_they_were_written(kafka: KafkaClient) -> None:
 
 
 def test_what_a_transaction_aborted_is_not_read(kafka: KafkaClient) -> None:
-    """Reading everything ends although the topic ends in transaction markers."""
     topic = kafka.topic()
     producer = Producer(
         {
@@ -57,7 +55,6 @@ def test_what_a_transaction_aborted_is_not_read(kafka: KafkaClient) -> None:
 
 
 def test_an_unknown_topic_is_not_created_by_asking(admin: Any, bootstrap_servers: str) -> None:
-    """A wrong name is an error of whoever used it, not a new topic."""
     errors: list[Any] = []
     producer = Producer(
         {"bootstrap.servers": bootstrap_servers, "topic.metadata.propagation.max.ms": 0}
@@ -79,7 +76,6 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_data_and_port_survive_a_stop(own_broker: EmbeddedBroker) -> None:
-    """A later start goes on where an orderly stop ended, also that of a paused broker."""
     address = own_broker.bootstrap_servers
     _write(address, b"before the stop")
     own_broker.pause()
@@ -91,7 +87,6 @@ def test_data_and_port_survive_a_stop(own_broker: EmbeddedBroker) -> None:
 
 
 def test_a_broker_that_does_not_stop_in_time_is_killed(own_broker: EmbeddedBroker) -> None:
-    """A busy machine fails no stop; what was acknowledged is not lost."""
     address = own_broker.bootstrap_servers
     _write(address, b"before the late stop")
     assert own_broker.stop(timeout=0.0)
@@ -101,7 +96,6 @@ def test_a_broker_that_does_not_stop_in_time_is_killed(own_broker: EmbeddedBroke
 
 
 def test_data_and_port_survive_a_kill(own_broker: EmbeddedBroker) -> None:
-    """What was acknowledged is not lost, and the status is not taken from a stale note."""
     address = own_broker.bootstrap_servers
     _write(address, b"before the kill")
     own_broker.pause()
@@ -117,7 +111,6 @@ def test_data_and_port_survive_a_kill(own_broker: EmbeddedBroker) -> None:
 def test_a_paused_broker_answers_nobody_and_goes_on_when_resumed(
     own_broker: EmbeddedBroker,
 ) -> None:
-    """The status tells it from one that runs, and no start takes it for one."""
     _write(own_broker.bootstrap_servers, b"before the pause")
     own_broker.pause()
     assert own_broker.status().state is BrokerState.UNREACHABLE
@@ -136,7 +129,6 @@ def test_a_paused_broker_answers_nobody_and_goes_on_when_resumed(
 
 
 def test_a_second_start_does_nothing(own_broker: EmbeddedBroker) -> None:
-    """Starting is idempotent, but not with another port."""
     pid = own_broker.status().pid
     directory = own_broker.log.parent
     assert not EmbeddedBroker(directory).start()
@@ -146,13 +138,11 @@ def test_a_second_start_does_nothing(own_broker: EmbeddedBroker) -> None:
 
 
 def test_a_running_broker_is_not_wiped(own_broker: EmbeddedBroker) -> None:
-    """Deleting data under a running broker is refused."""
     with pytest.raises(UsageError, match="is running"):
         own_broker.wipe()
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
-    """The message names the port; nothing was started."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(EnvironmentFault, match=f"port {port} is in use"):
@@ -161,7 +151,6 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 
 
 def test_a_failing_start_quotes_the_log(tmp_path: Path) -> None:
-    """A property that Kafka refuses is told in Kafka's words, with the log file's name."""
     embedded = EmbeddedBroker(tmp_path, properties={"log.retention.bytes": "many"})
     with pytest.raises(EnvironmentFault, match=r"log\.retention\.bytes") as caught:
         embedded.start()
@@ -169,7 +158,6 @@ def test_a_failing_start_quotes_the_log(tmp_path: Path) -> None:
 
 
 def test_wiping_leaves_strange_files_alone(tmp_path: Path) -> None:
-    """Only what the broker wrote is deleted."""
     (tmp_path / "mine.txt").write_text("mine")
     embedded = EmbeddedBroker(tmp_path)
     (tmp_path / "data").mkdir()
@@ -178,7 +166,6 @@ def test_wiping_leaves_strange_files_alone(tmp_path: Path) -> None:
 
 
 def test_the_command_starts_tells_stops_and_wipes(tmp_path: Path) -> None:
-    """The broker outlives the command that started it, until another one stops it."""
     assert _redrive(tmp_path, "status")[:2] == (1, "stopped")
     command = ("-m", "redrive", "broker", "start", "--json", "-d", tmp_path / "broker")
     started = json.loads(python(*command, code=0).stdout)

@@ -23,7 +23,6 @@ Train: TypeAlias = Callable[[str], None]
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system has no /proc")
 def test_the_broker_uses_the_archive_that_the_set_up_made(broker: EmbeddedBroker) -> None:
-    """It is in the memory of the Java that runs it."""
     maps = Path(f"/proc/{broker.status().pid}/maps").read_text()
     assert str(broker_archive(find_java()).path) in maps
 
@@ -60,7 +59,6 @@ def archive_files(archive: ClassArchive) -> set[Path]:
 def test_an_archive_holds_for_one_java_and_one_set_of_files(
     archive: ClassArchive, tmp_path: Path
 ) -> None:
-    """Java would silently leave out one that was made with an earlier Java, or with other jars."""
     path, (first, second) = archive.path, archive.jars
     assert path.is_relative_to(tmp_path / "cache")
     others = {
@@ -77,7 +75,6 @@ def test_an_archive_holds_for_one_java_and_one_set_of_files(
 
 
 def test_java_is_told_of_an_archive_that_exists_only(archive: ClassArchive) -> None:
-    """Without an archive there are no options; with one they name it."""
     assert not archive.options()
     archive.path.parent.mkdir(parents=True)
     archive.path.touch()
@@ -85,7 +82,6 @@ def test_java_is_told_of_an_archive_that_exists_only(archive: ClassArchive) -> N
 
 
 def test_a_training_run_makes_the_archive_once(archive: ClassArchive, train_with: Train) -> None:
-    """What the run wrote is the archive; as soon as it is there, nothing is run any more."""
     train_with('echo "$2" > "$3"')
     assert archive.make() == archive.path
     assert archive.path.read_text() == "training\n"
@@ -123,7 +119,6 @@ def test_a_failed_training_run_tells_why_and_leaves_no_file(
     train_with: Train,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nor is what an earlier run left unfinished taken for the archive."""
     archive.path.parent.mkdir(parents=True)
     archive.path.with_suffix(".new").write_text("half")
     train_with(script)

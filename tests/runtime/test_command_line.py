@@ -51,7 +51,6 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
 def test_an_error_is_one_message_with_a_hint(
     error: RedriveError, code: int, failing: list[Exception]
 ) -> None:
-    """Standard error says what was wrong and what to do; there is no stack trace."""
     failing.append(error)
     result = redrive("check", code=code)
     assert result.stdout == ""
@@ -59,21 +58,18 @@ def test_an_error_is_one_message_with_a_hint(
 
 
 def test_the_findings_of_a_configuration_come_with_it(failing: list[Exception]) -> None:
-    """Each finding is shown with its line and caret before the message."""
     failing.append(ConfigurationError("the table has errors", diagnostics=[_FINDING]))
     result = redrive("check")
     assert result.stderr == f"{_FINDING.render()}\nerror: the table has errors\n"
 
 
 def test_a_full_disk_is_one_message(failing: list[Exception]) -> None:
-    """What the machine refuses is said in its words, with the file if one is known."""
     failing.append(OSError(errno.ENOSPC, "No space left on device", "job/slots/run"))
     result = redrive("check", code=1)
     assert result.stderr.startswith("error: job/slots/run: No space left on device\nhint: ")
 
 
 def test_debug_adds_the_stack_trace(failing: list[Exception]) -> None:
-    """The message stays the last thing that is said."""
     failing.append(EnvironmentFault("no broker answers"))
     result = redrive("--debug", "check")
     assert result.stderr.startswith("Traceback")
@@ -81,20 +77,17 @@ def test_debug_adds_the_stack_trace(failing: list[Exception]) -> None:
 
 
 def test_an_unknown_subcommand_is_a_usage_error() -> None:
-    """The exit code is the one for usage."""
     redrive("nonsense", code=2)
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
 def test_every_subcommand_helps_with_an_example(name: str) -> None:
-    """Each name in the list of subcommands can be called and shows how."""
     result = redrive(name, "--help", code=0)
     assert f"redrive {name}" in result.stdout
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
 def test_the_list_of_subcommands_says_what_their_help_says(name: str) -> None:
-    """The list is written by hand, so that nothing is loaded for it."""
     command = main.get_command(click.Context(main), name)
     assert command is not None
     assert command.get_short_help_str(limit=200) == SUBCOMMANDS[name]
@@ -133,7 +126,6 @@ start()
 def test_a_process_with_a_client_left_behind_ends_without_taking_its_memory_away(
     client: str,
 ) -> None:
-    """With the command's exit code and output; libraries that clean up would make it crash."""
     program = [sys.executable, "-c", _LEFT_BEHIND, "no-such-command", client]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 2

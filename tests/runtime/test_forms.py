@@ -83,7 +83,6 @@ def form_of(*keys: tuple[str, Any]) -> FileForm[Any]:
 def test_a_wrong_value_is_told_in_words(
     kind: Any, data: object, code: str, message: str, expected: str
 ) -> None:
-    """What it is and what it should be, by the type, the title or the limits in the form."""
     (flaw,) = form_of(("key", kind)).flaws({"key": data})
     assert (flaw.path, flaw.code) == (("key",), code)
     assert message in flaw.message
@@ -91,14 +90,12 @@ def test_a_wrong_value_is_told_in_words(
 
 
 def test_a_value_is_shown_as_it_is_written() -> None:
-    """What took the place of a variable appears in no message."""
     form = form_of(("key", Literal["one", "two"]))
     (flaw,) = form.flaws({"key": "secret"}, written={"key": "${NAME}"})
     assert flaw.message == "'${NAME}' is not a valid key"
 
 
 def test_a_value_has_one_flaw_and_each_key_one() -> None:
-    """Nobody needs to know twice that a value is wrong, and everybody which keys are."""
     form = form_of(
         ("a", Annotated[str, Field(description="first")]),
         ("b", Annotated[str, Field(title="b or nothing")]),

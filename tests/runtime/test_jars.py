@@ -56,14 +56,12 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def test_the_lock_names_each_jar_of_a_class_path_once() -> None:
-    """Two revisions of one jar on a class path would hide each other."""
     modules = Counter((jar.group, jar.coordinate.rpartition(":")[0]) for jar in locked_jars())
     assert {jar.group for jar in locked_jars()} == set(JarGroup)
     assert [module for module, count in modules.items() if count > 1] == []
 
 
 def test_the_lock_fits_the_python_packages() -> None:
-    """Spark's connector and Delta's sink must be of the very versions that pip installs."""
     coordinates = {jar.coordinate for jar in locked_jars()}
     assert f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}" in coordinates
     assert f"io.delta:delta-storage:{version('delta-spark')}" in coordinates
@@ -71,7 +69,6 @@ def test_the_lock_fits_the_python_packages() -> None:
 
 @pytest.mark.usefixtures("empty_cache")
 def test_what_was_fetched_is_verified_and_stays_for_good() -> None:
-    """After one fetch every jar is there, with its sum, and a second fetch has nothing to do."""
     steps: list[tuple[int, int]] = []
     fetch_jars(progress=lambda done, total: steps.append((done, total)))
     verify_jars()
@@ -82,7 +79,6 @@ def test_what_was_fetched_is_verified_and_stays_for_good() -> None:
 
 
 def test_a_jar_with_another_sum_is_refused(empty_cache: Path, repository: Path) -> None:
-    """What a repository delivers under a locked name is not used unless its content is right."""
     wrong = repository / "broker" / "re2j-1.8.jar"
     _replace(wrong, b"x" * wrong.stat().st_size)
     with pytest.raises(EnvironmentFault, match=r"re2j:1\.8 is missing or different from the lock"):
@@ -93,7 +89,6 @@ def test_a_jar_with_another_sum_is_refused(empty_cache: Path, repository: Path) 
 
 @pytest.mark.usefixtures("empty_cache")
 def test_a_jar_that_is_not_to_be_had_is_named(repository: Path) -> None:
-    """One missing jar is named alone, whatever else was found."""
     (repository / "spark" / "commons-pool2-2.12.1.jar").unlink()
     with pytest.raises(
         EnvironmentFault, match=r"^org\.apache\.commons:commons-pool2:2\.12\.1 is not"
@@ -104,7 +99,6 @@ def test_a_jar_that_is_not_to_be_had_is_named(repository: Path) -> None:
 
 
 def test_a_complete_cache_is_not_written_to(empty_cache: Path) -> None:
-    """Not even the lock file is made, so the cache may be read-only, as in the image."""
     fetch_jars()
     (empty_cache / "jars" / ".lock").unlink()
     fetch_jars()
@@ -113,7 +107,6 @@ def test_a_complete_cache_is_not_written_to(empty_cache: Path) -> None:
 
 @pytest.mark.usefixtures("empty_cache")
 def test_no_network_is_told_as_such(tmp_path: Path) -> None:
-    """A repository that cannot be reached gives a message about reaching it."""
     (tmp_path / "settings.xml").write_text(
         '<ivysettings><settings defaultResolver="x"/><resolvers>'
         '<ibiblio name="x" m2compatible="true" root="http://127.0.0.1:1/"/>'
@@ -126,7 +119,6 @@ def test_no_network_is_told_as_such(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("empty_cache")
 def test_damage_is_found_and_mended(repository: Path) -> None:
-    """A start finds a cut jar, verification finds changed content, and set-up mends the first."""
     shutil.copytree(repository, jar_directory(), copy_function=os.link)
     cut, changed = jar_files(JarGroup.BROKER)[:2]
     _replace(changed, b"x" * changed.stat().st_size)
@@ -143,7 +135,6 @@ def test_damage_is_found_and_mended(repository: Path) -> None:
 
 @pytest.mark.usefixtures("empty_cache")
 def test_two_set_ups_at_once_do_not_disturb_each_other() -> None:
-    """One of them fetches, the other waits, and both report the same complete folder."""
     script = "from redrive.jars import *; fetch_jars(); verify_jars(); print(jar_directory())"
     command = [sys.executable, "-c", script]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]

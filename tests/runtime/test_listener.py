@@ -88,7 +88,6 @@ def next_descriptor() -> int:
 
 
 def test_idle_connections_make_room_for_requests(caplog: pytest.LogCaptureFixture) -> None:
-    """Answers go on meanwhile, and the log has one line about all of them."""
     released, statuses = threading.Event(), []
     with Listener("127.0.0.1", 0, most=MOST) as listener, serving(listener, released) as port:
         slow = threading.Thread(target=lambda: statuses.append(ask(port, "/slow")))
@@ -109,7 +108,6 @@ def test_idle_connections_make_room_for_requests(caplog: pytest.LogCaptureFixtur
 
 
 def test_requests_being_answered_are_not_ended_for_new_ones() -> None:
-    """A client beyond them is refused, and comes in once one is answered."""
     released = threading.Event()
     with Listener("127.0.0.1", 0, most=MOST) as listener, serving(listener, released) as port:
         answers: list[int] = []

@@ -17,7 +17,6 @@ def read(text: str) -> ET.Element:
 
 
 def test_every_curve_and_every_mark_is_in_the_picture() -> None:
-    """The highest value touches the top, nothing stands for what is not known, texts are safe."""
     panels = [Panel("a < b", {"one": [0.0, None, 40.0], "two": [10.0, 20.0, 30.0]})]
     root = read(svg("R & D", [0.0, 5.0, 10.0], panels, {5.0: "kill <job>"}))
     first, second = (line.get("points", "").split() for line in root.iter(f"{SVG}polyline"))
@@ -31,7 +30,6 @@ def test_every_curve_and_every_mark_is_in_the_picture() -> None:
 
 
 def test_a_run_without_samples_has_a_picture_too() -> None:
-    """Whatever went wrong: a report never fails for want of values."""
     read(svg("nothing", [], [Panel("empty", {"none": []})], {}))
 
 
@@ -42,7 +40,6 @@ def noted(memory: float, at: float, age: float = 1_000.0) -> Sample:
 
 @pytest.mark.parametrize(("growth", "is_flat"), [(0.0, True), (0.1, True), (0.5, False)])
 def test_memory_that_grows_with_the_hours_is_told(growth: float, *, is_flat: bool) -> None:
-    """The last third is compared with the first after the warm-up; a spike changes no median."""
     samples = [noted(1_000 * (1 + growth * at / 7_200), at) for at in range(0, 7_200, 60)]
     samples[20] = noted(90_000, 1_200.0)
     (trend,) = trends(samples)
@@ -51,7 +48,6 @@ def test_memory_that_grows_with_the_hours_is_told(growth: float, *, is_flat: boo
 
 
 def test_a_job_that_was_just_started_and_a_short_run_are_not_judged() -> None:
-    """Whoever was killed begins with little memory."""
     steady = [noted(1_000, at) for at in range(0, 7_200, 60)]
     assert trends([*steady, *(noted(1, at, age=5.0) for at in range(1_000, 7_200, 7))])[0].is_flat
     killed = Sample(3_600, 1_000.0, 0, 0, 0, {})

@@ -92,7 +92,6 @@ def is_settled(request: pytest.FixtureRequest) -> Iterator[bool]:
 
 
 def test_what_is_right_is_not_complained_of(*, is_settled: bool) -> None:
-    """Every input once, with its put."""
     findings = found(*RIGHT, is_settled=is_settled)
     assert findings.are_clean, findings
     assert (findings.inputs, findings.puts) == (4, 3)
@@ -101,19 +100,16 @@ def test_what_is_right_is_not_complained_of(*, is_settled: bool) -> None:
 
 @pytest.mark.parametrize("at", range(len(RIGHT)))
 def test_whatever_is_missing_is_lost(at: int) -> None:
-    """A put or a final outcome; a missing attempt of several shows in no way."""
     findings = found(*RIGHT[:at], *RIGHT[at + 1 :], is_settled=False)
     assert bool(findings.lost) is (at != 2)
 
 
 @pytest.mark.parametrize("at", range(len(RIGHT)))
 def test_whatever_comes_twice_is_found_however_late(at: int, *, is_settled: bool) -> None:
-    """Also when its input was forgotten long ago."""
     assert found(*RIGHT, RIGHT[at], is_settled=is_settled).duplicated
 
 
 def test_a_put_on_another_target_is_lost_and_one_too_many() -> None:
-    """The outcome names the only place where it may be."""
     findings = found(outcome(0, "retried"), put(0, "elsewhere"), *RIGHT[2:], is_settled=False)
     assert len(findings.lost) == len(findings.duplicated) == 1
 
@@ -126,7 +122,6 @@ def test_a_retry_before_its_time_is_early(*, is_settled: bool) -> None:
 
 
 def test_a_round_that_waits_is_no_attempt(*, is_settled: bool) -> None:
-    """Its delay counts from the failure, and what follows has the same number."""
     waits = (outcome(1, "parked", 1, 0, reason=0), outcome(1, "retried", 1, 500), put(1))
     assert found(*RIGHT[:2], *waits, *RIGHT[5:], is_settled=is_settled).are_clean
 
@@ -145,7 +140,6 @@ def test_a_clock_that_was_set_excuses_nothing(
 
 
 def test_a_replay_takes_up_what_remained_once(*, is_settled: bool) -> None:
-    """However long ago that was forgotten; without a replay nothing may."""
     taken_up = outcome(2, "forwarded", 1, 9, replay="r1")
     findings = found(*RIGHT, taken_up, put(2), is_settled=is_settled)
     assert findings.are_clean, findings
@@ -157,7 +151,6 @@ def test_a_replay_takes_up_what_remained_once(*, is_settled: bool) -> None:
 
 
 def test_what_a_replay_left_alone_counts_for_nothing_but_once(*, is_settled: bool) -> None:
-    """Skipped and cancelled messages stay as they were."""
     skipped = outcome(3, "skipped", 1, 9, replay="r1")
     findings = found(*RIGHT, skipped, is_settled=is_settled)
     assert findings.are_clean, findings
@@ -165,13 +158,11 @@ def test_what_a_replay_left_alone_counts_for_nothing_but_once(*, is_settled: boo
 
 
 def test_who_was_never_retried_keeps_his_place(*, is_settled: bool) -> None:
-    """The retried one may come at any place, the others by their offsets."""
     swapped = (outcome(3, "retried"), put(3), *RIGHT[2:6], outcome(0, "retried"), put(0))
     assert len(found(*swapped, is_settled=is_settled).disordered) == 1
 
 
 def test_what_remains_may_be_decided_again_only_where_tables_change() -> None:
-    """Then the last outcome counts, and its put."""
     again = (*RIGHT, outcome(2, "forwarded", 1, 5), put(2))
     assert found(*again, is_settled=True).duplicated
     changed = found(*again, is_settled=True, tables_change=True)
@@ -182,7 +173,6 @@ def test_what_remains_may_be_decided_again_only_where_tables_change() -> None:
 
 @given(some.permutations(range(40)))
 def test_places_know_what_they_hold_and_what_is_missing(order: list[int]) -> None:
-    """Whatever the order in which offsets come: the same as a set."""
     places = Places()
     for number, offset in enumerate(order[:30]):
         places.add(offset)

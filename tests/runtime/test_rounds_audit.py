@@ -56,7 +56,6 @@ def test_rounds_as_the_rules_say_are_not_complained_of(
 def test_whatever_is_planted_is_found(
     failures: int, puts: list[int], forwarded: int, what: str
 ) -> None:
-    """A delivery that is missing, one too many, and one before its time; each only once."""
     findings = found(failures, puts, forwarded)
     assert not findings.are_clean
     assert len(getattr(findings, what)) == 1

@@ -40,7 +40,6 @@ WRONG = [
 def test_the_right_certificate_is_let_in(
     secure: SecureBroker, given: tuple[str, str, str], spark: SparkSession
 ) -> None:
-    """By each of the three clients; the key may be encrypted."""
     connection = secure.certified(*given)
     assert_every_client_is_let_in(connection, spark)
 
@@ -49,7 +48,6 @@ def test_the_right_certificate_is_let_in(
 def test_without_the_right_certificate_nobody_is_let_in(
     secure: SecureBroker, certificate: str, key: str, said: str
 ) -> None:
-    """One of a stranger, an old one, and none; the error says which, and what to do."""
     connection = secure.certified(certificate, key)
     with pytest.raises(EnvironmentFault, match=said) as caught:
         check_access(connection)
@@ -61,7 +59,6 @@ def test_without_the_right_certificate_nobody_is_let_in(
 def test_a_certificate_that_is_renewed_on_disk_is_used_without_a_restart(
     secure: SecureBroker, tmp_path: Path
 ) -> None:
-    """A client that is refused with the old one gives way to another that reads the new one."""
     creator = KafkaAdminClient(bootstrap_servers=secure.open_servers)
     creator.create_topics([NewTopic("renewed", 1, 1)], wait_for_metadata=True)
     creator.close()
@@ -90,7 +87,6 @@ def test_a_certificate_that_is_renewed_on_disk_is_used_without_a_restart(
 def test_a_certificate_that_is_renewed_under_load_costs_no_restart_and_no_message(
     tmp_path: Path,
 ) -> None:
-    """Certificate and key are replaced on disk, and the broker then refuses the old ones."""
     folder = tmp_path / "work"
     folder.mkdir()
 

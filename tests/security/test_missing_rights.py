@@ -71,7 +71,6 @@ def what_is_said(job: JobConfiguration, start_job: StartJob) -> str:
 def test_with_the_least_rights_a_job_does_its_work_once(
     secure: SecureBroker, tmp_path: Path, start_job: StartJob
 ) -> None:
-    """A message is forwarded, one retried, one kept; each attempt has its outcome."""
     job = job_of("least", secure, tmp_path)
     prepare(job, secure)
     secure.add_user("least", (right for right in rights_of(job) if right.is_needed))
@@ -98,7 +97,6 @@ SAID = {"Create": "creat(e|ion)", "Read": "[Rr]ead", "Write": "[Ww]rit"}
 def test_without_each_of_them_the_error_names_it(
     number: int, secure: SecureBroker, tmp_path: Path, start_job: StartJob
 ) -> None:
-    """By its operation and by the name of the topic, group or id, or what that begins with."""
     job = job_of(f"without{number}", secure, tmp_path)
     prepare(job, secure)
     needed = [right for right in rights_of(job) if right.is_needed]

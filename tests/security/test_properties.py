@@ -19,7 +19,6 @@ from redrive.streaming.kafka_options import kafka_options
 def test_every_client_takes_every_property(
     secure: SecureBroker, spark: SparkSession, which: int
 ) -> None:
-    """With the first and the last of its values, or the least; each client reaches the broker."""
     properties = {
         name: property_.choices[which]
         if property_.choices
@@ -37,7 +36,6 @@ def test_every_client_takes_every_property(
 
 
 def test_java_has_the_properties_of_these_names(spark: SparkSession) -> None:
-    """Java only warns of others, in a log that nobody reads."""
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     known = gateway.jvm.org.apache.kafka.clients.consumer.ConsumerConfig.configNames()

@@ -117,7 +117,6 @@ def files_with_secret(folder: Path) -> list[Path]:
 def test_a_secret_is_in_no_log_file_ledger_topic_or_process_list(
     secure: SecureBroker, tmp_path: Path, name: str
 ) -> None:
-    """The job works with a password, an encrypted key or tokens, and logs at level debug."""
     secret = tmp_path / "password"
     password, servers = PASSWORD, secure.secure_servers
     sign_in = WITH_PASSWORD.format(name=name, password=f'sasl_password_file = "{secret}"')
@@ -156,7 +155,6 @@ def test_a_secret_is_in_no_log_file_ledger_topic_or_process_list(
 
 
 def test_a_password_that_is_wrong_is_not_shown_either(secure: SecureBroker, tmp_path: Path) -> None:
-    """From an environment variable, with a stack trace, and the error says who is not let in."""
     (tmp_path / "table.rul").write_text(TABLE)
     (tmp_path / "redrive.toml").write_text(
         SETTINGS.format(
@@ -200,7 +198,6 @@ def test_spark_hides_every_option_that_holds_a_secret(secure: SecureBroker) -> N
 def test_a_secret_goes_to_other_machines_only_encrypted(
     secure: SecureBroker, tmp_path: Path, kind: str
 ) -> None:
-    """The job refuses to start otherwise, and says which of Spark's properties are missing."""
     connection = {
         "password": secure.connection("any"),
         "key": secure.certified("client.pem", "client.key"),

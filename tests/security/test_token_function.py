@@ -71,7 +71,6 @@ def answer() -> Iterator[Callable[[Callable[[], object]], None]]:
 
 
 def test_each_client_gets_a_token_and_is_let_in(secure: SecureBroker, spark: SparkSession) -> None:
-    """librdkafka, kafka-python and Java; the settings go to other processes without a token."""
     connection = secure.with_token_function(f"{HERE}:good")
     assert_every_client_is_let_in(connection, spark)
     held = pickle.dumps(connection)
@@ -82,7 +81,6 @@ def test_each_client_gets_a_token_and_is_let_in(secure: SecureBroker, spark: Spa
 def test_a_function_that_fails_is_told_by_every_client(
     secure: SecureBroker, spark: SparkSession
 ) -> None:
-    """At the start the check says so; later the fault of each question, which is transient."""
     connection = secure.with_token_function(f"{HERE}:bad")
     said = f"the token function {HERE}:bad raised ValueError: {NO_CREDENTIALS}"
     with pytest.raises(EnvironmentFault, match=said) as refused:
@@ -122,7 +120,6 @@ def test_what_is_no_valid_token_is_a_transient_fault_without_the_value(
 def test_a_token_is_used_again_until_most_of_its_time_is_over(
     answer: Callable[[Callable[[], object]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then the function is asked; while it fails, the old token serves as long as it is valid."""
     now = [1000.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
     function = TokenFunction(f"{HERE}:answered")
@@ -152,7 +149,6 @@ def test_with_a_token_function_a_refusal_is_not_fatal(
     functions: list[TokenFunction],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It may be the expired token, of which a client tells later; a fault says what is known."""
     now = [time.time()]
     monkeypatch.setattr(time, "time", lambda: now[0])
     refused = KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED)
@@ -182,7 +178,6 @@ def test_the_endpoint_answers_only_who_knows_the_secret() -> None:
 
 
 def test_other_machines_are_refused_at_the_start(secure: SecureBroker, tmp_path: Path) -> None:
-    """Java can't call a function there."""
     job = configuration_of(
         tmp_path,
         secure.token_servers,
@@ -213,7 +208,6 @@ def token():
 def test_a_running_job_outlives_expired_tokens_and_a_function_that_fails(
     secure: SecureBroker, tmp_path: Path
 ) -> None:
-    """Each letter is handled once; no token is in a file of the job, its log or its ledger."""
     folder, package = tmp_path / "work", tmp_path / "package"
     folder.mkdir()
     package.mkdir()
@@ -237,7 +231,6 @@ def test_a_running_job_outlives_expired_tokens_and_a_function_that_fails(
 def test_a_running_job_outlives_an_oauth_server_that_is_away(
     secure: SecureBroker, tmp_path: Path
 ) -> None:
-    """For longer than its last token holds; each letter is handled once."""
     folder, is_down, issued = tmp_path / "work", Event(), list[str]()
     folder.mkdir()
     (folder / "secret").write_text(SECRET)

@@ -20,7 +20,6 @@ from redrive.kafka.connection import Connection
 def test_each_client_gets_a_token_and_is_let_in(
     secure: SecureBroker, spark: SparkSession, *, is_encrypted: bool
 ) -> None:
-    """librdkafka, kafka-python and Java; an authority of its own vouches for the endpoint."""
     with token_server(is_encrypted=is_encrypted) as address:
         connection = replace(
             secure.with_tokens(),
@@ -41,7 +40,6 @@ def test_each_client_gets_a_token_and_is_let_in(
 def test_what_the_endpoint_refuses_is_told_without_the_secret(
     secure: SecureBroker, field: str, value: str, said: str
 ) -> None:
-    """A wrong secret, a wrong scope, and an endpoint that is not there."""
     change: dict[str, Any] = {field: value}
     connection = replace(secure.with_tokens(), **change)
     with pytest.raises(EnvironmentFault, match="refuses the sign-in as oauth-client") as caught:
@@ -53,7 +51,6 @@ def test_what_the_endpoint_refuses_is_told_without_the_secret(
 
 
 def test_settings_for_kafka_python_request_no_token() -> None:
-    """A connection to a broker does."""
     connection = Connection(
         bootstrap_servers="", sasl_mechanism="OAUTHBEARER", oauth_endpoint="http://127.0.0.1:1"
     )

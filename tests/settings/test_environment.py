@@ -53,21 +53,18 @@ def read(environ: Mapping[str, str], text: str = GOOD + TABLES, *options: Option
 def test_a_variable_wins_over_the_file(
     folder: Path, name: str, value: str, found: Callable[[Settings], Any]
 ) -> None:
-    """Texts, numbers and booleans, also in tables that the file names; what it adds is used."""
     before, after = found(read({})), found(read({f"REDRIVE_{name}": value}))
     assert before != after
     assert value.lower() in str(after).lower()
 
 
 def test_an_option_wins_over_a_variable(folder: Path) -> None:
-    """Options are given for one command, variables for many."""
     option = Option(("kafka", "bootstrap_servers"), "--bootstrap-server", "c:3")
     settings = read({"REDRIVE_KAFKA__BOOTSTRAP_SERVERS": "b:2"}, GOOD, option)
     assert settings.job.connection.bootstrap_servers == "c:3"
 
 
 def test_a_secret_is_used_and_shown_nowhere(folder: Path) -> None:
-    """The variable itself is the one place that holds a password."""
     settings = read(SIGN_IN)
     assert settings.job.connection.sasl_password == PASSWORD
     assert PASSWORD not in f"{settings!r} {settings.describe()}"
@@ -79,7 +76,6 @@ def test_a_secret_is_used_and_shown_nowhere(folder: Path) -> None:
 def test_a_path_is_relative_to_the_working_directory(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As that of an option: a variable stands in no folder."""
     Path("other").mkdir()
     monkeypatch.chdir("other")
     path = Path("../redrive.toml")
@@ -103,7 +99,6 @@ def test_a_path_is_relative_to_the_working_directory(
 def test_a_wrong_variable_is_named(
     check: Check, name: str, value: str, code: str, said: str
 ) -> None:
-    """The finding shows the variable as the line that it is about."""
     (finding,) = check(GOOD, {f"REDRIVE_{name}": value})
     assert (finding.code, finding.file) == (code, "<environment>")
     assert f"REDRIVE_{name}=" in finding.source_line
@@ -112,12 +107,10 @@ def test_a_wrong_variable_is_named(
 
 @pytest.mark.parametrize("environ", [{"REDRIVE_JAVA": "x"}, {"REDRIVE_JOB__CORES": ""}])
 def test_other_variables_are_no_settings(check: Check, environ: dict[str, str]) -> None:
-    """Neither the program's own variables, nor empty ones."""
     assert check(GOOD, environ) == ()
 
 
 def test_two_tables_of_one_variable_have_none(check: Check) -> None:
-    """Which of the two is meant is not guessed."""
     (finding,) = check(
         GOOD + "[queues.A-B]\n[queues.'A.B']\n", {"REDRIVE_QUEUES__A_B__PUT": "disabled"}
     )
@@ -125,12 +118,10 @@ def test_two_tables_of_one_variable_have_none(check: Check) -> None:
 
 
 def test_no_setting_has_two_underscores() -> None:
-    """They would be taken for the end of a table's name."""
     assert not [key for keys in KEYS.values() for key in keys if "__" in key]
 
 
 def test_the_example_in_the_reference_is_what_the_program_says(check: Check) -> None:
-    """The finding about a misspelt variable is shown as it is reported."""
     (finding,) = check(GOOD, {"REDRIVE_KAFKA__BOOTSTRAP_SERVER": "a:1"})
     shown = "\n".join(f"    {line}" for line in finding.render().splitlines())
     assert shown in (Path(__file__).parents[2] / "docs" / "operations.md").read_text()

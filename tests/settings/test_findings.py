@@ -197,7 +197,6 @@ def underlined(finding: Diagnostic) -> str:
 def test_an_error_is_found_at_its_place(
     check: Check, text: str, code: str, place: str, said: str
 ) -> None:
-    """The caret stands under the wrong key or value, and the finding says what would be right."""
     findings = [finding for finding in check(text) if finding.code == code]
     assert [underlined(finding) for finding in findings] == [place]
     assert said in findings[0].render()
@@ -206,7 +205,6 @@ def test_an_error_is_found_at_its_place(
 
 
 def test_a_finding_is_shown_with_its_line_and_a_caret(check: Check) -> None:
-    """Location, message, line, caret, expectation and hint stand one below the other."""
     (finding,) = check(GOOD + "[job]\n  emitter = 'lane' # ?\n")
     assert finding.render() == (
         "redrive.toml:11:13: error: 'lane' is not a valid emitter [BAD_VALUE]\n"
@@ -225,7 +223,6 @@ def test_a_finding_is_shown_with_its_line_and_a_caret(check: Check) -> None:
     ],
 )
 def test_a_missing_key_is_shown_at_its_table(check: Check, gone: str, said: str) -> None:
-    """What is required and not there is asked for in the table where it belongs."""
     (finding,) = check(GOOD.replace(gone, ""))
     assert finding.code == "MISSING"
     assert said in finding.message
@@ -233,14 +230,12 @@ def test_a_missing_key_is_shown_at_its_table(check: Check, gone: str, said: str)
 
 
 def test_an_empty_file_lacks_three_things(check: Check) -> None:
-    """Application, brokers and handlers have no defaults, and nothing else is missing."""
     findings = check("")
     assert [finding.subject for finding in findings] == ["name", "bootstrap_servers", "handlers"]
     assert {finding.location for finding in findings} == {"redrive.toml"}
 
 
 def test_all_errors_are_reported_at_once_in_the_order_of_the_file(check: Check) -> None:
-    """Errors of the settings come line by line, then those of every rules table."""
     Path("orders.rul").write_text("REASON(NO_SUCH) ACTION(RETRY)\nACTION(FWD)\n")
     text = GOOD.replace("9092", "x").replace('"orders"', "1") + "[job]\ncores = 0\nemiter = 1\n"
     places = [(finding.file, finding.line) for finding in check(text)]
@@ -266,7 +261,6 @@ def test_all_errors_are_reported_at_once_in_the_order_of_the_file(check: Check) 
 def test_a_file_that_is_no_toml_is_reported_where_it_breaks(
     check: Check, text: str, location: str
 ) -> None:
-    """What the parser says keeps its line and column."""
     (finding,) = check(text)
     assert finding.code == "SYNTAX"
     assert finding.location == location
@@ -279,7 +273,6 @@ def test_a_file_that_is_no_toml_is_reported_where_it_breaks(
 def test_a_file_that_cannot_be_read_is_one_clear_message(
     folder: Path, name: str, said: str
 ) -> None:
-    """No finding has a place in a file that is not there: the command line is wrong."""
     with pytest.raises(UsageError, match=said):
         read_settings(Path(name))
 
@@ -319,7 +312,6 @@ def test_a_file_in_another_code_page_is_refused(folder: Path) -> None:
 def test_a_table_that_cannot_be_honoured_is_refused_at_the_rule(
     check: Check, rules: str, location: str, said: str
 ) -> None:
-    """Loops and authority that Kafka can't give are errors at the clause that asks for them."""
     Path("orders.rul").write_text(rules)
     (finding,) = (error for error in check(GOOD) if error.severity == "error")
     assert finding.location == location
@@ -335,14 +327,12 @@ def test_a_table_that_cannot_be_honoured_is_refused_at_the_rule(
     ],
 )
 def test_a_table_that_may_be_meant_is_not_refused(check: Check, rules: str) -> None:
-    """Another queue manager's queue, one known only later, authority without a put: no error."""
     Path("orders.rul").write_text(rules)
     findings = check(GOOD + '[topology]\nqueue_managers = ["QM1"]\n')
     assert not [finding for finding in findings if finding.severity == "error"]
 
 
 def test_rules_may_ask_for_schemes_of_the_settings(check: Check) -> None:
-    """Any other name that no scheme has is warned of."""
     Path("orders.rul").write_text("DIALECT(KAFKA)\nSCHEME(mine|min) ACTION(IGNORE)\n")
     (finding,) = check(GOOD + SCHEME)
     assert (finding.code, finding.hint) == ("UNKNOWN_SCHEME", "did you mean mine?")
@@ -358,7 +348,6 @@ def test_rules_may_ask_for_schemes_of_the_settings(check: Check) -> None:
 def test_rules_may_name_only_what_the_settings_have(
     check: Check, rule: str, settings: str, code: str, clause: str
 ) -> None:
-    """Any other name is an error at its clause, before anything starts."""
     Path("orders.rul").write_text(f"DIALECT(KAFKA)\n{rule}{clause}\n")
     value = "python = 'json:loads'" if "TRANSFORM" in code else "bootstrap_servers = 'eu:9092'"
     findings = check(GOOD + f"[{settings}]\n{value}\n")
@@ -368,7 +357,6 @@ def test_rules_may_name_only_what_the_settings_have(
 
 
 def test_settings_of_a_cluster_are_checked_as_those_of_kafka(check: Check) -> None:
-    """Each error is told with the table it is in."""
     findings = check(GOOD + "[clusters.eu]\n[clusters.'a:b']\nbootstrap_servers = 'eu'\n")
     errors = [
         (error.code, error.line - GOOD.count("\n"))
@@ -386,7 +374,6 @@ def test_settings_of_a_cluster_are_checked_as_those_of_kafka(check: Check) -> No
 def test_a_cluster_and_a_handler_may_not_share_a_topic(
     check: Check, handler: str, cluster: str, *, is_shared: bool
 ) -> None:
-    """A job would forward what waits for its next attempt."""
     settings = GOOD.replace("queue = ", f'name = "{handler}"\nqueue = ', 1)
     findings = check(settings + f"[clusters.{cluster}]\nbootstrap_servers = 'eu:9092'\n")
     errors = [
@@ -405,7 +392,6 @@ def test_context_authority_is_accepted_when_the_settings_allow_it(check: Check) 
 
 
 def test_a_limit_that_nothing_can_reach_is_a_warning(check: Check) -> None:
-    """A depth without a consumer group is legal and has no effect."""
     (finding,) = check(GOOD + '[queues."A"]\nmax_depth = 10\n')
     assert (finding.severity, finding.code, finding.line) == ("warning", "WITHOUT_EFFECT", 11)
 
@@ -485,7 +471,6 @@ CLIENT = "ssl_certificate_file = 'client.pem'\nssl_key_file = '{}'\n"
 def test_a_client_certificate_is_checked_before_the_start(
     check: Check, table: str, lines: str, code: str, place: str, said: str
 ) -> None:
-    """In each table that takes one; nothing asks for a password on the terminal."""
     write_certificates(Path())
     key = Path("client.key").read_text()
     Path("damaged.key").write_text(key[:60] + key[64:])
@@ -554,7 +539,6 @@ IN_PROPERTIES = GOOD + '[kafka.properties]\n"{}" = {}\n'
 def test_a_client_property_that_is_wrong_or_refused_is_found_with_the_reason(
     check: Check, name: str, value: str, code: str, said: str
 ) -> None:
-    """At its place; the value of a refused one, which may be a secret, is not shown."""
     (finding,) = check(IN_PROPERTIES.format(name, value))
     assert (finding.code, finding.line) == (code, 11)
     assert said in finding.render()
@@ -587,7 +571,6 @@ TOKENS = {
 def test_client_credentials_are_checked_before_the_start(
     check: Check, change: dict[str, str], code: str, said: str
 ) -> None:
-    """Each setting is there, and none that has no effect; no secret is shown."""
     lines = [f"{key} = {value}" for key, value in {**TOKENS, **change}.items() if value]
     text = IN_KAFKA.format("\n".join(["security_protocol = 'SASL_SSL'", *lines]))
     finding, *others = check(text)
@@ -615,14 +598,12 @@ BY_FUNCTION = IN_KAFKA.format(
 def test_a_token_function_is_imported_before_the_start(
     check: Check, function: str, said: str
 ) -> None:
-    """One that can't be is found at its place."""
     (finding,) = check(BY_FUNCTION.format(function, ""))
     assert (finding.code, underlined(finding)) == ("BAD_VALUE", f"'{function}'")
     assert said in finding.render()
 
 
 def test_a_token_function_goes_with_no_client_credentials(check: Check) -> None:
-    """Alone it is enough; what it makes useless is named."""
     assert check(BY_FUNCTION.format("json:loads", "")) == ()
     (finding,) = check(BY_FUNCTION.format("json:loads", "oauth_client_id = 'me'"))
     assert finding.code == "WITHOUT_EFFECT"
@@ -630,7 +611,6 @@ def test_a_token_function_goes_with_no_client_credentials(check: Check) -> None:
 
 
 def test_kerberos_is_refused_with_the_reason(check: Check) -> None:
-    """And with what to use instead."""
     (finding,) = check(IN_KAFKA.format("security_protocol = 'SASL_SSL'\nsasl_mechanism = 'GSSAPI'"))
     assert (finding.code, underlined(finding)) == ("BAD_VALUE", "'GSSAPI'")
     assert "packages of confluent-kafka" in finding.render()
@@ -638,7 +618,6 @@ def test_kerberos_is_refused_with_the_reason(check: Check) -> None:
 
 
 def test_tokens_have_no_effect_with_another_mechanism(check: Check) -> None:
-    """The finding says what would need them."""
     (finding,) = check(SIGNED_IN.format("sasl_password = '${KAFKA_PASSWORD}'\noauth_scope = 'a'"))
     assert finding.code == "WITHOUT_EFFECT"
     assert "OAUTHBEARER" in finding.render()
@@ -648,14 +627,12 @@ def test_tokens_have_no_effect_with_another_mechanism(check: Check) -> None:
 def test_credentials_in_the_place_of_a_ledger_are_refused_and_not_shown(
     check: Check, path: str
 ) -> None:
-    """They belong into the environment."""
     (finding,) = check(GOOD + f'[ledger]\npath = "{path}"\n')
     assert (finding.code, "environment" in finding.hint) == ("BAD_VALUE", True)
     assert "hunter2" not in finding.render()
 
 
 def test_what_only_an_s3_has_is_without_effect_elsewhere(check: Check) -> None:
-    """For a folder, and for a store of another kind."""
     for place in ("ledger", "gs://team/ledger"):
         (finding,) = check(GOOD + f'[ledger]\npath = "{place}"\nregion = "eu"\n')
         assert (finding.code, finding.severity) == ("WITHOUT_EFFECT", "warning")
@@ -702,7 +679,6 @@ VARIABLES = {"WORD": "Hunter2", "LIST": "localhost:9092,hunter2.example", "FOLDE
     ],
 )
 def test_a_value_of_a_variable_is_never_shown(check: Check, text: str, name: str) -> None:
-    """The finding shows the variable, also where the message is about a part of its value."""
     findings = check(text, VARIABLES)
     shown = "".join(finding.render() + repr(finding) for finding in findings)
     assert f"${{{name}}}" in shown
@@ -710,7 +686,6 @@ def test_a_value_of_a_variable_is_never_shown(check: Check, text: str, name: str
 
 
 def test_another_key_may_be_refused_for_the_value_of_a_variable(check: Check) -> None:
-    """The message names the variable as well."""
     text = SECOND_HANDLER.format("Hunter2", "").replace("ORDERS.DLQ", "${WORD}")
     (finding,) = check(text, VARIABLES)
     assert "${WORD} already has a handler" in finding.render()

@@ -87,7 +87,6 @@ def test_no_view_of_a_record_shows_a_secret(form: str) -> None:
 
 
 def test_examples_queues_and_outcomes_show_no_secret() -> None:
-    """What is listed of many messages is masked as one message is."""
     [scheme] = identified("dlq", [LETTER], KNOWN, HIDDEN).by_share()
     browsed = BrowsedMessage.of(LETTER).masked(HIDDEN)
     row = {
@@ -105,7 +104,6 @@ def test_examples_queues_and_outcomes_show_no_secret() -> None:
 
 
 def test_what_is_told_of_a_hidden_header_is_hidden_too() -> None:
-    """A view says what headers say; their names are enough to hide it there."""
     hidden = Mask((), ("__connect.errors.topic", "kafka_dlt-*", "mqdlh.*"))
     spring: Headers = [
         ("kafka_dlt-original-topic", b"secret-topic"),
@@ -130,7 +128,6 @@ def test_what_is_told_of_a_hidden_header_is_hidden_too() -> None:
 
 
 def test_a_plan_of_a_replay_shows_no_secret_and_does_the_same(tmp_path: Path) -> None:
-    """Names of targets come from messages; what is applied is told by offsets."""
     plan = ReplayPlan(
         plan="a1",
         application="shop",
@@ -149,7 +146,6 @@ def test_a_plan_of_a_replay_shows_no_secret_and_does_the_same(tmp_path: Path) ->
 
 
 def test_neither_metrics_nor_health_tell_a_secret(folder: Path) -> None:
-    """A label has the name of a target, which a message may have given."""
     (folder / "redrive.toml").write_text(GOOD)
     observer = MetricsObserver(read_settings(folder / "redrive.toml").job, HIDDEN)
     emitted = Emitted()
@@ -171,7 +167,6 @@ def test_neither_metrics_nor_health_tell_a_secret(folder: Path) -> None:
 def test_a_mask_changes_nothing_but_what_it_finds(
     message: tuple[bytes | None, Headers], key: bytes | None
 ) -> None:
-    """A record without secrets is shown the same, to the byte."""
     value, headers = message
     stored = StoredRecord(TopicPartition("dlq", 0), 7, 0, key, value, headers)
     mask = Mask(("no such text anywhere",), ("no-such-header",))
@@ -194,7 +189,6 @@ def test_an_expression_with_quotation_marks_masks_json_in_the_log(tmp_path: Path
 
 @pytest.mark.parametrize("form", LogFormat)
 def test_the_log_holds_no_secret(form: LogFormat, tmp_path: Path) -> None:
-    """Neither in the message of a line nor beside it."""
     path = tmp_path / "log"
     with logging_to(LogSettings(format=form, file=str(path), mask=HIDDEN)):
         facts: dict[str, Any] = {"facts": {"detail": f"refused {SECRET}"}}
@@ -206,7 +200,6 @@ def test_the_log_holds_no_secret(form: LogFormat, tmp_path: Path) -> None:
 
 
 def test_settings_tell_what_to_mask(folder: Path) -> None:
-    """For commands and for the log."""
     text = GOOD + '\n[mask]\npatterns = ["[0-9]{16}"]\nheaders = ["authorization"]\n'
     (folder / "redrive.toml").write_text(text)
     settings = read_settings(folder / "redrive.toml")
@@ -227,7 +220,6 @@ PLACES = "error.message = 'my-error'\norigin.topic = 'from'"
 def test_hidden_header_hides_the_message_of_its_exception(
     folder: Path, header: str, silent: tuple[str, ...]
 ) -> None:
-    """Only in outcomes of the schemes that have it there."""
     text = (
         f"{GOOD}\n[mask]\nheaders = ['{header}']\n[schemes.mine]\nrecognise = 'my-error'\n{PLACES}"
     )
@@ -242,7 +234,6 @@ def test_hidden_header_hides_the_message_of_its_exception(
 
 @pytest.mark.parametrize("pattern", ["(", "x*", "(?=a)"])
 def test_a_pattern_that_cannot_mask_is_an_error(pattern: str, check: Check) -> None:
-    """One that is no expression, and one that is found everywhere."""
     [finding] = check(GOOD + f"\n[mask]\npatterns = ['{pattern}']\n")
     assert finding.code == "BAD_VALUE"
     assert "invalid pattern" in finding.message
@@ -270,7 +261,6 @@ def test_what_a_table_would_do_shows_no_secret() -> None:
 
 
 def test_an_explanation_shows_no_secret(folder: Path) -> None:
-    """Of a message in a file too, once the settings are named."""
     (folder / "redrive.toml").write_text(GOOD + '\n[mask]\npatterns = ["[0-9]{16}"]\n')
     (folder / "kafka.rul").write_text("DIALECT(KAFKA)\nERRMSG(*) KEY(*) ACTION(DISCARD)\n")
     failure = {

@@ -68,7 +68,6 @@ def assert_places(text: str) -> None:
 
 
 def test_every_form_of_toml_is_located() -> None:
-    """Strings, lists, inline tables, dotted and quoted keys and headers all have their place."""
     assert_places(TEXT)
 
 

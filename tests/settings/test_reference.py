@@ -27,14 +27,12 @@ def test_reference_has_each_setting_as_its_form_declares_it() -> None:
 def test_examples_report_what_they_are_made_to_show_and_nothing_else(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Example settings and what they name are right, without a warning that is not intended."""
     monkeypatch.syspath_prepend(path.parent)  # as PYTHONPATH, for an enrichment beside the settings
     codes = [finding.code for finding in findings_of(path, {})]
     assert codes == INTENDED.get(path.parent.name, [])
 
 
 def test_what_an_example_comments_out_is_right_too(folder: Path) -> None:
-    """Settings behind a number sign can be used by taking the sign away."""
     path = PROJECT / "examples" / "orders" / "redrive.toml"
     text = re.sub(r"^#(?=[a-z_]+ = )", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert text != path.read_text(encoding="utf-8")
@@ -47,7 +45,6 @@ def test_what_an_example_comments_out_is_right_too(folder: Path) -> None:
 
 
 def test_the_example_of_a_finding_is_what_the_program_says(folder: Path) -> None:
-    """The finding that the documentation shows is reported like that."""
     Path("redrive.toml").write_text(GOOD + "\n" * 11 + "[job]\n" + "emitter = 'lane'\n")
     (finding,) = findings_of(Path("redrive.toml"), {})
     shown = finding.render().replace(f":{finding.line}:", ":21:")

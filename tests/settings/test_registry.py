@@ -14,7 +14,6 @@ HERE = '\n[schema_registry]\nurl = "https://registry:8081/path"\n'
 
 
 def test_settings_tell_where_the_registry_is(folder: Path) -> None:
-    """The password comes from a variable or a file, and no description has it."""
     path = folder / "redrive.toml"
     assert read_settings(path).registry is None
     path.write_text(GOOD + HERE)
@@ -54,7 +53,6 @@ def test_settings_tell_where_the_registry_is(folder: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_told(text: str, code: str, check: Check) -> None:
-    """Such as no address, no password, a password for all to read, two ways to sign in."""
     findings = check(f"{GOOD}\n[schema_registry]\n{text}\n")
     assert [finding.code for finding in findings] == [code]
     assert PASSWORD not in "".join(finding.render() for finding in findings)

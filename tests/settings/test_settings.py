@@ -197,7 +197,6 @@ def everything(folder: Path) -> Settings:
 
 
 def test_a_small_file_is_enough(folder: Path) -> None:
-    """Application, brokers, one queue and its table are all that has to be said."""
     job = read(GOOD).job
     assert job == JobConfiguration(
         application="orders",
@@ -281,7 +280,6 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
 
 
 def test_the_file_with_everything_uses_every_key() -> None:
-    """No setting is without a test that reads it."""
     tables = EVERYTHING.replace('[queues."OTHER"]', "[queues]").replace(
         "[[handlers]]", "[handlers]"
     )
@@ -296,14 +294,12 @@ def test_the_file_with_everything_uses_every_key() -> None:
 
 
 def test_the_description_is_json_without_the_secret(everything: Settings) -> None:
-    """What is logged at the start says how the job signs in, but not with which password."""
     text = json.dumps(everything.describe())
     assert "alice" in text
     assert PASSWORD not in text
 
 
 def test_a_password_file_gives_its_first_line(folder: Path) -> None:
-    """The line end behind a password in a file is not part of it."""
     Path("password").write_text("hunter2\r\n")
     write_certificates(folder)
     text = EVERYTHING.replace(
@@ -333,7 +329,6 @@ SIGN_IN = 'security_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\nsasl_userna
     ],
 )
 def test_a_secret_is_shown_nowhere(check: Check, line: str) -> None:
-    """However a password gets into the file, no finding and no repr repeats it."""
     text = GOOD.replace('9092"\n', f'9092"\n{SIGN_IN}{line}\n')
     findings = check(text)
     assert findings
@@ -341,12 +336,10 @@ def test_a_secret_is_shown_nowhere(check: Check, line: str) -> None:
 
 
 def test_no_repr_shows_the_secret(everything: Settings) -> None:
-    """Settings may be logged and shown in stack traces."""
     assert PASSWORD not in repr(everything)
 
 
 def test_paths_are_relative_to_the_file(folder: Path) -> None:
-    """A file in another folder names its tables and folders from there."""
     Path("conf").mkdir()
     Path("conf/redrive.toml").write_text(GOOD)
     Path("conf/orders.rul").write_text(RULES)
@@ -381,14 +374,12 @@ def test_settings_win_over_the_table_and_the_table_over_the_queue_manager(
 
 
 def test_a_handler_is_named_after_its_queue(folder: Path) -> None:
-    """Characters that topics of ours can't have are escaped in the topics' names."""
     identity = read(GOOD.replace("ORDERS.DLQ", "orders_dlq")).job.handlers[0].identity
     assert identity.name == "orders_dlq"
     assert identity.retry_topic == "redrive-orders-orders-5Fdlq-retry"
 
 
 def test_options_win_over_the_file(folder: Path) -> None:
-    """An option of the command takes the place of the setting; the rest of the file stands."""
     options = (
         Option(("application", "instance"), "--instance", "2/2"),
         Option(("kafka", "bootstrap_servers"), "--bootstrap-server", "other:9092"),
@@ -399,7 +390,6 @@ def test_options_win_over_the_file(folder: Path) -> None:
 
 
 def test_a_wrong_option_is_shown_in_the_command_line(folder: Path) -> None:
-    """A finding about an option points into the command as it could have been typed."""
     options = (
         Option(("kafka", "bootstrap_servers"), "--bootstrap-server", "here:1"),
         Option(("application", "instance"), "--instance", "two of two"),
@@ -415,7 +405,6 @@ def test_a_wrong_option_is_shown_in_the_command_line(folder: Path) -> None:
 
 
 def test_options_alone_are_settings_too(folder: Path) -> None:
-    """Without a file everything comes from options, relative to the working directory."""
     options = [
         Option(("kafka", "bootstrap_servers"), "--bootstrap-server", "localhost:9092"),
         Option(("handlers", 0, "queue"), "--dlq", "a.dlq"),
@@ -430,7 +419,6 @@ def test_options_alone_are_settings_too(folder: Path) -> None:
 
 
 def test_a_lenient_table_reaches_the_job_as_a_strict_one(folder: Path) -> None:
-    """The job reads tables strictly; a lenient one keeps its meaning and its line numbers."""
     rules = (
         "* REASON(1)ACTION(X) isn't\n\n"
         "REASON(1)ACTION(FWD)+\n FWDQ('A)B''C)')HEADER(NO)\nACTION(RETRY)\n"
@@ -444,13 +432,11 @@ def test_a_lenient_table_reaches_the_job_as_a_strict_one(folder: Path) -> None:
 
 
 def test_separating_clauses_changes_no_data() -> None:
-    """A parenthesis inside quotes is data, also when the quotes span two lines."""
     text = "A(1)B('x)y')C('p)-\n* )q')D(2)\n* E(1)F\n"
     assert separated(text) == "A(1) B('x)y') C('p)-\n* )q') D(2) \n* E(1)F\n"
 
 
 def test_changed_schemes_stand_for_another_table(folder: Path) -> None:
-    """What remains is evaluated again; without schemes of one's own nothing is added."""
     first = read(GOOD + '[schemes.a]\nrecognise = "x"\n').job.schemes_id
     two = read(GOOD + '[schemes.a]\nassume = "dead letter"\n').job.schemes_id
     assert read(GOOD).job.schemes_id == ""
@@ -458,7 +444,6 @@ def test_changed_schemes_stand_for_another_table(folder: Path) -> None:
 
 
 def test_held_keys_are_written_if_a_table_holds_any(folder: Path) -> None:
-    """A consumer that parks by a topic which nobody writes would believe that no key waits."""
     del folder
     text = GOOD.replace("[[handlers]]", "[[handlers]]\nheld_keys = true")
     with pytest.raises(ConfigurationError) as raised:
@@ -481,7 +466,6 @@ def test_held_keys_are_written_if_a_table_holds_any(folder: Path) -> None:
 def test_a_handler_has_breakers_if_its_settings_say_so(
     folder: Path, lines: str, expected: BreakerSettings | None
 ) -> None:
-    """An interval alone does nothing, and a warning says so."""
     del folder
     settings = read(GOOD.replace("[[handlers]]", f"[[handlers]]\n{lines}"))
     assert settings.job.handlers[0].breaker == expected
@@ -495,7 +479,6 @@ FLEET = GOOD.replace(
 
 
 def test_several_queues_share_one_table(folder: Path) -> None:
-    """Each name of a list is a handler of its own; an expression waits for topics."""
     del folder
     job = read_settings(_written(FLEET), asks=False).job
     assert [handler.identity.name for handler in job.handlers] == ["plain"]
@@ -518,7 +501,6 @@ def test_several_queues_share_one_table(folder: Path) -> None:
 
 
 def test_a_topic_that_is_gone_keeps_its_handler_while_messages_may_wait(folder: Path) -> None:
-    """Its own topics say that it was handled; a bound takes no handled topic away for a new one."""
     del folder
     job = read_settings(
         _written(FLEET.replace("exclude", "max_topics = 2\nexclude")), asks=False
@@ -530,7 +512,6 @@ def test_a_topic_that_is_gone_keeps_its_handler_while_messages_may_wait(folder: 
 
 
 def test_a_handler_of_its_own_wins_over_a_subscription(folder: Path) -> None:
-    """The topic has one handler, with the settings that name it."""
     del folder
     own = '[[handlers]]\nqueue = "a.dlq"\nrules = "orders.rul"\ntimestamp = "now"\n'
     job = read_settings(_written(FLEET + own), asks=False).job.with_topics(["a.dlq", "b.dlq"])
@@ -539,7 +520,6 @@ def test_a_handler_of_its_own_wins_over_a_subscription(folder: Path) -> None:
 
 
 def test_a_cluster_that_does_not_answer_leaves_subscriptions_without_topics(folder: Path) -> None:
-    """A command that reads the ledger works; one that needs the broker says so itself."""
     del folder
     text = FLEET.replace("localhost:9092", "127.0.0.1:1")
     assert [handler.identity.name for handler in read(text).job.handlers] == ["plain"]
@@ -563,7 +543,6 @@ def test_a_cluster_that_does_not_answer_leaves_subscriptions_without_topics(fold
 def test_each_mistake_in_a_list_of_queues_is_found(
     folder: Path, lines: str, codes: list[str]
 ) -> None:
-    """At the start, with its place; nothing of it waits for a topic to come."""
     path = folder / "redrive.toml"
     path.write_text(GOOD.replace('queue = "ORDERS.DLQ"', lines))
     assert [finding.code for finding in findings_of(path, ENVIRON)] == codes
@@ -576,7 +555,6 @@ def _written(text: str) -> Path:
 
 
 def test_settings_of_a_topic_are_read_although_others_are_wrong(tmp_path: Path) -> None:
-    """Transforms, tables, the ledger do not matter; what reads dead letters and masks them does."""
     broken = (
         '[schemes.mine]\nrecognise = "x-error"\n'
         '[transforms.fix]\npython = "no.such.module:change"\n'

@@ -54,7 +54,6 @@ def read(text: str, environ: Mapping[str, str] | None = None) -> Settings:
 
 
 def test_files_of_all_kinds_reach_the_job_as_text() -> None:
-    """What the job gets is the content of every file, with the queue manager it was given to."""
     files = ("net/QM1.mqsc", "QM2=net/second.mqsc", "net/moon.yaml", "net/bindings.yaml")
     settings = read(BASE + topology(*files))
     assert [
@@ -71,7 +70,6 @@ def test_files_of_all_kinds_reach_the_job_as_text() -> None:
 
 
 def test_a_folder_stands_for_its_definitions() -> None:
-    """Its files count by name, and what is no definition is passed over."""
     Path("net/readme.txt").write_text("not a definition")
     settings = read(BASE + topology("net"))
     assert [Path(text.name).name for text in settings.job.topology] == [
@@ -83,18 +81,15 @@ def test_a_folder_stands_for_its_definitions() -> None:
 
 
 def test_a_variable_may_stand_in_a_file_name() -> None:
-    """As in every text of the settings."""
     settings = read(BASE + topology("${NET}/QM1.mqsc"), {"NET": "net"})
     assert [text.name for text in settings.job.topology] == ["net/QM1.mqsc"]
 
 
 def test_without_handlers_the_job_only_routes() -> None:
-    """No dead-letter queue has to be named once there are definitions."""
     assert read(BASE + topology("net/QM1.mqsc")).job.handlers == ()
 
 
 def test_a_handler_reads_the_dead_letter_queue_of_the_only_manager() -> None:
-    """Queue and manager are known from the definitions, the topic from the bindings."""
     (handler,) = read(BASE + HANDLER + topology("net/QM1.mqsc", "net/bindings.yaml")).job.handlers
     identity = handler.identity
     assert (identity.queue_manager, identity.queue, identity.topic) == ("QM1", "DLQ", "lost")
@@ -103,13 +98,11 @@ def test_a_handler_reads_the_dead_letter_queue_of_the_only_manager() -> None:
 
 
 def test_a_handler_of_mq_everyplace_reads_the_queue_with_that_role() -> None:
-    """The dead-letter queue of a manager of kind mqe is the one that says so."""
     (handler,) = read(BASE + HANDLER + topology("net/moon.yaml")).job.handlers
     assert handler.identity.topic == "MOON--LOST"
 
 
 def test_equal_queues_of_two_managers_have_two_handlers() -> None:
-    """Their names differ by default, and so do their topics."""
     two = "".join(HANDLER + f'queue_manager = "{name}"\n' for name in ("QM1", "QM2"))
     job = read(BASE + two + topology("net/QM1.mqsc", "QM2=net/second.mqsc")).job
     assert [handler.identity.topic for handler in job.handlers] == ["QM1--DLQ", "QM2--DLQ"]
@@ -148,7 +141,6 @@ IN_QM1 = HANDLER + 'queue_manager = "QM1"\n'
 def test_what_does_not_fit_the_definitions_is_told(
     check: Check, text: str, code: str, said: str
 ) -> None:
-    """Each finding has its code, and says what is known or what to do."""
     Path("empty").mkdir()
     Path("nothing.yaml").write_text("kind: bindings\n")
     findings = [finding for finding in check(BASE + text) if finding.code == code]
@@ -156,7 +148,6 @@ def test_what_does_not_fit_the_definitions_is_told(
 
 
 def test_a_handler_of_another_cluster_is_refused(check: Check) -> None:
-    """The topics of such a manager are not where the job is."""
     Path("net/bindings.yaml").write_text(
         "kind: bindings\nqueue_managers: {QM1: {bootstrap_servers: 'far:9092'}}\n"
     )
@@ -165,7 +156,6 @@ def test_a_handler_of_another_cluster_is_refused(check: Check) -> None:
 
 
 def test_errors_in_definitions_come_with_all_others(check: Check, network: Path) -> None:
-    """Settings, definitions and rules tables are reported in one go, each at its place."""
     (network / "QM1.mqsc").write_text("DEFINE QLOCAL(A) MAXDEPTH(many)\nDEFINE QLOCL(B)\n")
     Path("orders.rul").write_text("REASN(1) ACTION(RETRY)\n")
     findings = check(BASE + HANDLER + topology("net/QM1.mqsc") + "[job]\nhop_limit = 0\n")
@@ -178,7 +168,6 @@ def test_errors_in_definitions_come_with_all_others(check: Check, network: Path)
 
 
 def test_forwarding_to_the_own_queue_by_its_manager_is_an_error(check: Check) -> None:
-    """The own manager's name leads to the own queue; another one's does not."""
     text = BASE + HANDLER + topology("net/QM1.mqsc")
     Path("orders.rul").write_text("ACTION(FWD) FWDQ(DLQ) FWDQM(QM1)\n")
     assert [finding.code for finding in check(text)] == ["FORWARD_TO_OWN_QUEUE"]
@@ -208,14 +197,12 @@ def test_options_name_files_relative_to_the_working_directory() -> None:
     ],
 )
 def test_run_takes_a_topology_from_its_options(arguments: list[str], said: str) -> None:
-    """What does not fit together is told before anything starts, in the words of the options."""
     result = redrive("run", "--bootstrap-server", "localhost:1", *arguments)
     assert result.exit_code != 0
     assert said in result.stderr
 
 
 def test_a_job_does_not_start_with_failed_commands_unless_it_accepts_them(check: Check) -> None:
-    """Each is an error in its place; accepted, a warning, and the rest of the script holds."""
     Path("net/QM1.mqsc").write_text(QM1 + "ALTER QLOCAL(GONE) PUT(DISABLED)\n")
     refused = check(BASE + topology("net/QM1.mqsc"))
     assert [(finding.severity.value, finding.code, finding.line) for finding in refused] == [

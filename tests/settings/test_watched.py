@@ -26,7 +26,6 @@ def files(folder: Path) -> WatchedFiles:
     "name", ["redrive.toml", "orders.rul", "qm1.mqsc", "fix.json", "more/a.yaml"]
 )
 def test_another_content_of_any_file_is_a_change(files: WatchedFiles, name: str) -> None:
-    """Also a file that comes into a folder; back to the old content is the old digest."""
     path = Path(name)
     before = files.digest()
     old = path.read_bytes() if path.exists() else None
@@ -40,7 +39,6 @@ def test_another_content_of_any_file_is_a_change(files: WatchedFiles, name: str)
 
 
 def test_names_and_times_are_no_change(files: WatchedFiles) -> None:
-    """A touched file, another file beside it, a link to the same content somewhere else."""
     before, rules = files.digest(), Path("orders.rul")
     os.utime(rules, (1, 1))
     Path("redrive.log").write_text("a line\n")
@@ -65,7 +63,6 @@ def test_what_is_broken_or_missing_is_a_content_too(files: WatchedFiles) -> None
 
 
 def test_options_name_files_too(folder: Path) -> None:
-    """A job without a settings file."""
     files = WatchedFiles(None, [Option(("handlers", 0, "rules"), "--rules", "orders.rul")], {})
     before = files.digest()
     Path("orders.rul").write_text("ACTION(DISCARD)\n")

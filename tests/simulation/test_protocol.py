@@ -91,7 +91,6 @@ def failing(seeds: Sequence[int]) -> list[str]:
 def test_whatever_fails_every_effect_happens_once_and_the_job_comes_to_an_end(
     pytestconfig: pytest.Config,
 ) -> None:
-    """Schedules of crashes, lost answers, zombies and changes; or the one that was asked for."""
     seed = pytestconfig.getoption("seed")
     if seed is not None:
         with simulated_clients():
@@ -138,7 +137,6 @@ def test_each_rule_of_the_guarantees_is_taken_away_by_a_planted_mistake() -> Non
 
 
 def test_a_schedule_is_the_same_again_from_its_seed() -> None:
-    """A printed seed is worth something: the same steps, the same events."""
     courses = []
     for _ in range(2):
         steps: list[tuple[float, str]] = []
@@ -279,7 +277,6 @@ def test_a_refusal_that_is_known_in_the_middle_of_produce_costs_its_own_record_o
 def test_payloads_that_are_too_large_together_are_fetched_in_several_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each dead letter that only points is put once, whatever fits into one transaction."""
     monkeypatch.setattr("redrive.kafka.facts.LARGEST_ANSWER", 20)
     course = Course(targets=["jobs"])
     for number in range(5):
@@ -296,7 +293,6 @@ def test_payloads_that_are_too_large_together_are_fetched_in_several_slices(
 
 @pytest.mark.parametrize("messages", [0, 1])
 def test_depth_is_of_messages_and_not_of_offsets(messages: int) -> None:
-    """Records of aborted transactions and markers make no queue full, now or in the same slice."""
     course = Course()
     log = course.cluster.logs[TopicPartition("Q1", 0)]
     record = OutputRecord("Q1", None, b"x", [], 0)
@@ -313,7 +309,6 @@ def test_depth_is_of_messages_and_not_of_offsets(messages: int) -> None:
 
 @pytest.mark.parametrize("step", [5, 40, 60, 80, 120])
 def test_the_job_goes_on_after_the_broker_was_restarted(step: int) -> None:
-    """Calls that never come back are left behind, and stale clients are thrown away."""
     course = Course()
     course.letters(*["Q0", "Q1"] * 10)
     course.on_step(step, lambda: setattr(course.cluster, "restarts", 1))
@@ -324,7 +319,6 @@ def test_the_job_goes_on_after_the_broker_was_restarted(step: int) -> None:
 
 @pytest.mark.parametrize("topic", [DEAD_LETTERS, RETRY, REMAINING])
 def test_progress_of_one_topic_that_is_lost_alone_is_found_again(topic: str) -> None:
-    """The outcomes tell where the job stood, and nothing is done a second time."""
     course = Course()
     course.letters("Q0", "NOWHERE", "Q1")
     course.run()
@@ -340,7 +334,6 @@ def test_progress_of_one_topic_that_is_lost_alone_is_found_again(topic: str) -> 
 
 
 def test_no_answer_is_never_taken_for_an_answer() -> None:
-    """While nobody says whether a topic exists, nothing is decided, and nothing fails."""
     course = Course()
     course.letters(*["Q0", "Q1"] * 5)
     course.network.faults = Faults(lost_request=0.5)
@@ -352,7 +345,6 @@ def test_no_answer_is_never_taken_for_an_answer() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_lost_answer_of_the_control_topic_does_not_end_the_job(seed: int) -> None:
-    """The start of a run is tried again until it is known how it went."""
     course = Course()
     course.scheduler.random.seed(seed)
     course.letters("Q0")
@@ -363,7 +355,6 @@ def test_a_lost_answer_of_the_control_topic_does_not_end_the_job(seed: int) -> N
 
 
 def test_forgotten_offsets_are_found_again() -> None:
-    """After a week without a job nothing is sent again, and what came meanwhile is handled."""
     course = Course(partitions=2)
     course.letters("Q0", "Q1", "Q0")
     course.run()
@@ -375,7 +366,6 @@ def test_forgotten_offsets_are_found_again() -> None:
 
 
 def test_latest_means_what_was_there_before_the_first_start() -> None:
-    """A partition that is born later is read from its beginning."""
     course = Course()
     settings = course.settings(starting_offsets="latest")
     course.letters("Q0", "Q0")
@@ -389,7 +379,6 @@ def test_latest_means_what_was_there_before_the_first_start() -> None:
 
 
 def test_what_remains_survives_that_its_topic_is_made_anew() -> None:
-    """An origin names the topic that it was on: the new topic's first offset is another one."""
     course = Course()
     course.letters("Q0", reason=9999)
     course.run()
@@ -446,7 +435,6 @@ def faults_of_a_recreated_topic(step: int, shares: Sequence[str] = ("1/1",)) -> 
 
 @pytest.mark.parametrize("shares", [("1/1",), ("1/2", "2/2")], ids=["one instance", "two"])
 def test_a_topic_recreated_at_any_step_is_read_from_its_beginning(shares: Sequence[str]) -> None:
-    """No record of the new topic is read as one of the old topic, skipped or put twice."""
     assert not [
         fault for step in _RECREATED_AT for fault in faults_of_a_recreated_topic(step, shares)
     ]
@@ -463,13 +451,11 @@ def test_a_topic_recreated_at_any_step_is_read_from_its_beginning(shares: Sequen
 def test_the_steps_of_a_recreated_topic_find_a_planted_mistake(
     mistake: Any, shares: Sequence[str]
 ) -> None:
-    """Courses that show nothing can show something."""
     with mistake:
         assert any(faults_of_a_recreated_topic(step, shares) for step in _RECREATED_AT)
 
 
 def test_a_small_record_is_not_blamed_for_the_batch_of_a_large_one() -> None:
-    """A topic that was made smaller refuses batches whole; who is too large is told one by one."""
     course = Course()
     course.letters("Q0", "Q1")
     course.letters("Q0", body=random.Random(1).randbytes(4_000))
@@ -485,7 +471,6 @@ def test_a_small_record_is_not_blamed_for_the_batch_of_a_large_one() -> None:
 def test_whether_a_large_record_fits_once_it_is_compressed_is_for_its_topic_to_say(
     *, packs: bool
 ) -> None:
-    """Its refusal costs no other record anything, and no slice is split for it."""
     course = Course()
     course.cluster.topics["Q0"].limit, course.cluster.topics["Q0"].packs = 2_000, packs
     course.letters("Q0", "Q1")
@@ -497,7 +482,6 @@ def test_whether_a_large_record_fits_once_it_is_compressed_is_for_its_topic_to_s
 
 
 def test_a_driver_that_stood_still_for_longer_than_its_transaction_goes_on() -> None:
-    """The coordinator fenced it, but the entry still names its run: it initialises again."""
     course = Course()
     course.letters(*["Q0", "Q1"] * 5)
     driver = course.start()
@@ -509,7 +493,6 @@ def test_a_driver_that_stood_still_for_longer_than_its_transaction_goes_on() -> 
 
 @pytest.mark.parametrize("step", range(30, 120, 6))
 def test_an_older_run_can_not_commit_once_a_newer_one_has_read_positions(step: int) -> None:
-    """Frozen at any step, a run that wakes up later finds itself superseded."""
     course = Course()
     course.letters(*["Q0", "Q1"] * 8)
     older = course.start()
@@ -527,7 +510,6 @@ def test_an_older_run_can_not_commit_once_a_newer_one_has_read_positions(step: i
 
 
 def test_an_entry_that_is_committed_is_waited_for_until_it_can_be_read() -> None:
-    """A commit returns before its markers are written: until then an old run must not go on."""
     course = Course()
     old = RunIdentity(APPLICATION, Share(1, 1), 1)
     settings, key = course.settings(), instance_key(old.share)
@@ -555,7 +537,6 @@ def test_an_entry_that_is_committed_is_waited_for_until_it_can_be_read() -> None
 
 @pytest.mark.parametrize("step", range(60, 130, 5))
 def test_two_instances_take_over_from_one(step: int) -> None:
-    """Each of the shares fences the emitters of the whole, and handles its own partitions."""
     course = Course(partitions=2)
     for partition in (0, 1):
         course.letters(*["Q0", "Q1"] * 4, partition=partition)

@@ -42,7 +42,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_a_put_that_is_not_authorised_fails_with_2035_and_harms_no_other(
     jobs: Jobs, guarded: str
 ) -> None:
-    """The broker says no to one target: that attempt fails, the rest of the batch is delivered."""
     admin = KafkaAdminClient(bootstrap_servers=guarded)
     admin.create_topics(
         [NewTopic(name, 1, 1) for name in ("a.dlq", "open", "secret")], wait_for_metadata=True
@@ -81,7 +80,6 @@ def test_a_put_that_is_not_authorised_fails_with_2035_and_harms_no_other(
 
 
 def test_a_topic_that_may_not_be_read_stops_its_handler_only(jobs: Jobs, guarded: str) -> None:
-    """At the start, and when the right is taken away; granted again, its handler goes on."""
     admin = KafkaAdminClient(bootstrap_servers=guarded)
     names = ("open.dlq", "secret.dlq", "target")
     admin.create_topics([NewTopic(name, 1, 1) for name in names], wait_for_metadata=True)

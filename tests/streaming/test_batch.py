@@ -131,7 +131,6 @@ pytestmark = pytest.mark.usefixtures("committed")
 def test_the_driver_never_fetches_more_than_spark_lets_it(
     tmp_path: Path, choice: EmitterChoice
 ) -> None:
-    """Also where the driver is asked for: such a batch could not be fetched, now or ever."""
     rows = LARGEST_RESULT // LARGE
     assert rows < LIMIT
     # The first one is too large for the driver by what rows are expected to have.
@@ -151,7 +150,6 @@ def test_the_driver_never_fetches_more_than_spark_lets_it(
 def test_a_small_batch_is_the_drivers_unless_workers_are_asked_for(
     tmp_path: Path, choice: EmitterChoice, rows: int, emitter: EmitterChoice
 ) -> None:
-    """By its rows where the choice is open."""
     assert emitter_of(tmp_path, choice, 0, rows) is emitter
 
 
@@ -167,12 +165,10 @@ def test_a_small_batch_is_the_drivers_unless_workers_are_asked_for(
 def test_the_first_batch_of_a_run_may_have_more_rows_for_the_driver(
     tmp_path: Path, choice: EmitterChoice, rows: int, emitter: EmitterChoice
 ) -> None:
-    """Workers would have to open their producers first; by its bytes it is the driver's as ever."""
     assert emitter_of(tmp_path, choice, rows) is emitter
 
 
 def test_after_a_batch_that_failed_workers_go_first(tmp_path: Path) -> None:
-    """It may have been too large, whatever was expected of it."""
     assert emitter_of(tmp_path, DRIVER, 1, workers_first=True) is LANES
 
 
@@ -180,7 +176,6 @@ def test_after_a_batch_that_failed_workers_go_first(tmp_path: Path) -> None:
 def test_no_batch_begins_before_it_may(
     tmp_path: Path, *, ends: bool, expected: list[EmitterChoice]
 ) -> None:
-    """Spark may be quicker than the commit of where lanes start; after an end nothing begins."""
     processor, frame = processor_of(job_in(tmp_path), start_at()), Frame()
     batch = threading.Thread(target=processor, args=(frame, 7))
     batch.start()
@@ -216,8 +211,6 @@ def test_a_batch_that_runs_while_ends_are_asked_for_leaves_work() -> None:
 def test_nothing_commits_positions_after_a_failed_batch(
     tmp_path: Path, committed: list[PositionsOnly], fault: Exception
 ) -> None:
-    """A worker of the batch may still commit, between the look at the offsets and the commit."""
-
     def fail() -> None:
         raise fault
 
@@ -237,7 +230,6 @@ def test_nothing_commits_positions_after_a_failed_batch(
 def test_offsets_are_committed_again_behind_a_batch_that_runs_at_that_moment(
     tmp_path: Path, committed: list[PositionsOnly]
 ) -> None:
-    """Under a constant load one always does, and the offsets of quiet lanes must not expire."""
     asked, may_end = threading.Event(), threading.Event()
 
     def fetch() -> None:
@@ -262,7 +254,6 @@ def test_offsets_are_committed_again_behind_a_batch_that_runs_at_that_moment(
 
 
 def test_an_open_breaker_outlives_its_run(tmp_path: Path) -> None:
-    """A new partition begins another run: what waits must not use up its attempts then."""
     handler = replace(handled("dlq", "ACTION(RETRY)\n"), breaker=BreakerSettings(1))
     job = replace(job_in(tmp_path), handlers=(handler,))
     key, breakers = BreakerKey(handler.identity.name, 1, "orders", ""), Breakers({})
@@ -285,7 +276,6 @@ def test_an_open_breaker_outlives_its_run(tmp_path: Path) -> None:
 def test_what_remains_counts_as_far_as_a_changed_table_wants_it_now(
     tmp_path: Path, release: int, limit: int, emitter: EmitterChoice
 ) -> None:
-    """However much remains: a batch has what the rate allows of it, and is the driver's."""
     remaining = TopicPartition("remaining", 0)
     held = HeldPartition(*remaining, start=0, release=release, interval=None)
 

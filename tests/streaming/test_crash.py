@@ -35,7 +35,6 @@ producer.commit_transaction()
 def test_a_command_is_killed_at_a_step_of_its_transaction(
     bootstrap_servers: str, step: str
 ) -> None:
-    """What it wrote is visible if it had committed, though it died without the answer."""
     topic = f"killed-when-{step}"
     create(bootstrap_servers, NewTopic(topic, 1, 1))
     done = subprocess.run(
@@ -55,7 +54,6 @@ def test_a_command_is_killed_at_a_step_of_its_transaction(
 
 
 def test_the_clock_of_a_process_follows_what_is_set(tmp_path: Path) -> None:
-    """Also while it runs."""
     clock = Clock(tmp_path / "clock")
     with subprocess.Popen(
         [sys.executable, "-uc", "import time\nwhile input():\n print(time.time())"],
@@ -74,7 +72,6 @@ def test_the_clock_of_a_process_follows_what_is_set(tmp_path: Path) -> None:
 
 
 def test_kill_9_under_load_loses_nothing_and_does_nothing_twice() -> None:
-    """Every input one final outcome, every put once, order kept, though commands die too."""
     seed = random.SystemRandom().randrange(1 << 31)
     findings = (
         Crash(rounds=1, seed=seed, rate=60, patience=300, commands=1, faults=KILLS).run().findings
@@ -84,7 +81,6 @@ def test_kill_9_under_load_loses_nothing_and_does_nothing_twice() -> None:
 
 
 def test_kill_9_while_messages_cross_two_channels_loses_nothing_and_repeats_nothing() -> None:
-    """Every put is on its queue once, in order, though the second channel was stopped meanwhile."""
     seed = random.SystemRandom().randrange(1 << 31)
     program = CrashChannels(rounds=1, seed=seed, rate=60, patience=300, commands=1, faults=KILLS)
     findings = program.run().findings
@@ -93,6 +89,5 @@ def test_kill_9_while_messages_cross_two_channels_loses_nothing_and_repeats_noth
 
 
 def test_every_mutated_record_has_an_outcome_and_the_job_lives() -> None:
-    """Damaged headers, null keys and values, forged headers and large bodies stop nothing."""
     seed = random.SystemRandom().randrange(1 << 31)
     assert fuzz.run(records=1500, seed=seed) == "", f"seed {seed}"

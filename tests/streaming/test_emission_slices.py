@@ -95,14 +95,12 @@ def emit(tmp_path: Path) -> Emit:
 
 
 def test_batches_within_the_limits_are_one_transaction(emit: Emit) -> None:
-    """Several small ones share it; one without rows adds nothing."""
     rows = [lane_rows(FIRST, 2), [], lane_rows(FIRST, 3, start=2)]
     assert emit([batch(*some) for some in rows]) == [lane_rows(FIRST, 5)]
     assert emit([]) == emit([batch()]) == []
 
 
 def test_a_batch_with_too_many_rows_is_cut(emit: Emit) -> None:
-    """Full slices and a rest, to which the next batch is added if it fits as a whole."""
     batches = [batch(*lane_rows(FIRST, 7)), batch(*lane_rows(FIRST, 2, start=7))]
     slices = emit(batches, slice_records=3)
     assert [len(rows) for rows in slices] == [3, 3, 3]
@@ -110,13 +108,11 @@ def test_a_batch_with_too_many_rows_is_cut(emit: Emit) -> None:
 
 
 def test_a_batch_with_too_many_bytes_is_cut(emit: Emit) -> None:
-    """However few its rows are."""
     slices = emit([batch(*lane_rows(FIRST, 8), size=10_000)], slice_bytes=25_000)
     assert [len(rows) for rows in slices] == [2, 2, 2, 2]
 
 
 def test_a_row_is_never_cut(emit: Emit) -> None:
-    """One that is larger than a slice may be has a transaction of its own."""
     batches = [
         batch(*lane_rows(FIRST, 1)),
         batch(*lane_rows(FIRST, 2, start=1), size=50_000),
@@ -129,7 +125,6 @@ def test_a_row_is_never_cut(emit: Emit) -> None:
 def test_a_slice_that_takes_too_long_to_fill_is_closed(
     emit: Emit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that come slowly must not be kept from being committed."""
     seconds = itertools.count(0.0, 4.0)
     clock = SimpleNamespace(monotonic=lambda: next(seconds))
     monkeypatch.setattr("redrive.streaming.emission.time", clock)
@@ -141,7 +136,6 @@ def test_a_slice_that_takes_too_long_to_fill_is_closed(
 
 
 def test_rows_of_several_lanes_in_one_batch_keep_their_lanes(emit: Emit) -> None:
-    """Partitions and topics may alternate from row to row."""
     rows = [(FIRST, 5), (FIRST, 6), (SECOND, 0), (OTHER, 9), (FIRST, 7), (SECOND, 1)]
     emitted = Emitted()
     assert emit([batch(*rows)], emitted) == [rows]
@@ -168,7 +162,6 @@ def test_rows_of_several_lanes_in_one_batch_keep_their_lanes(emit: Emit) -> None
 def test_no_row_is_lost_doubled_or_moved_whatever_the_limits(
     emit: Emit, shape: list[list[tuple[TopicPartition, int]]], records: int, size: int
 ) -> None:
-    """Every slice keeps within the rows allowed, and all rows come in the order they came."""
     offsets = itertools.count()
     batches, rows = [], []
     for some in shape:
@@ -185,7 +178,6 @@ def test_no_row_is_lost_doubled_or_moved_whatever_the_limits(
 
 
 def test_a_topic_made_anew_names_its_messages_otherwise(tmp_path: Path) -> None:
-    """The run knows how many topics of the name there were."""
     order = EmissionOrder(configured(tmp_path), RunIdentity("test", Share(1, 1), 1))
     written: list[OutputRecord] = []
 

@@ -179,7 +179,6 @@ def test_sigterm_ends_the_process_in_time_whatever_hangs(
 def test_a_java_that_dies_ends_the_process_with_a_sentence_and_harms_nothing(
     fault: str, code: int, said: str, start: Callable[[str], Process], queue: str, jobs: Jobs
 ) -> None:
-    """The next process does what is left: each message has its effect once."""
     process = start(fault)
     if fault == "killed_at_the_stop":
         eventually(lambda: process.runs, f"the job runs: {process.log}")
@@ -206,7 +205,6 @@ def queue_of(dlq: str) -> str:
 
 
 def test_every_hanging_call_is_tried() -> None:
-    """A fault that is registered and no test has would not be seen to be missing."""
     killed = {name for name in faulty_job.FAULTS if name.startswith("killed_")}
     assert faulty_job.FAULTS.keys() - killed == LINES.keys()
     assert PATIENCE > BUSY * IN_TIME

@@ -43,13 +43,11 @@ def batches(*numbers: Sequence[int]) -> list[pa.RecordBatch]:
 
 
 def test_rows_in_their_order_pass() -> None:
-    """Over batches, some of them empty; on the driver the tasks come one behind the other."""
     given_ = batches([0, 1, 2], [], [3, TASK, TASK + 1], [TASK + 2, 5 * TASK])
     assert list(numbered_in_order(given_)) == given_
 
 
 def test_rows_without_numbers_pass() -> None:
-    """There was no enrichment."""
     plain = [pa.RecordBatch.from_pydict({"value": [b"x"]})] * 2
     assert list(numbered_in_order(plain)) == plain
 
@@ -67,7 +65,6 @@ def test_rows_without_numbers_pass() -> None:
     ],
 )
 def test_other_rows_stop_the_job(numbers: list[list[int]]) -> None:
-    """With a fault that says what an enrichment may do."""
     with pytest.raises(FatalFault, match="drops, doubles or moves rows") as caught:
         list(numbered_in_order(batches(*numbers)))
     assert "left joins" in caught.value.hint
@@ -75,7 +72,6 @@ def test_other_rows_stop_the_job(numbers: list[list[int]]) -> None:
 
 @given(st.permutations(range(6)))
 def test_nothing_behind_the_first_wrong_row_is_passed_on(numbers: list[int]) -> None:
-    """Whatever is emitted before the fault was right."""
     passed: list[int] = []
     checked = numbered_in_order(batches(*[[number] for number in numbers]))
     try:
@@ -121,7 +117,6 @@ def fetched(applied: Enrichment, frame: DataFrame) -> list[pa.RecordBatch]:
 def test_the_example_adds_a_header_from_a_lookup_table(
     spark: SparkSession, example: ModuleType, enrichment: Callable[[str], Enrichment]
 ) -> None:
-    """Rules see the team; what the table does not know, or nobody can read, stays as it is."""
     put, team = "JMS_IBM_MQMD_PutApplName", "JMS_IBM_MQMD_ApplIdentityData"
     dead = ("mqdlh.Reason", b"2053")
     before: list[Headers] = [
@@ -143,7 +138,6 @@ def test_the_example_adds_a_header_from_a_lookup_table(
 
 
 def test_the_documentation_shows_the_example(example: ModuleType) -> None:
-    """The function line for line, but for its docstring."""
     body = inspect.getsource(example.add_team).rpartition('"""')[2]
     page = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
     assert indent(body, " " * 4) in page
@@ -193,7 +187,6 @@ def test_an_enrichment_that_loses_messages_is_refused(
     function: Callable[[DataFrame], DataFrame],
     problem: str,
 ) -> None:
-    """Before anything of the batch is emitted, and with its name."""
     applied = enrichment(f"{__name__}:{function.__name__}")
     with pytest.raises(FatalFault, match=problem):
         fetched(applied, frame_of(spark, [[], [], []]))

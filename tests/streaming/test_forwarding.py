@@ -162,7 +162,6 @@ def test_each_message_arrives_once_and_in_order_or_returns_once_whenever_the_pro
 def test_a_topic_of_the_same_name_has_an_offset_of_its_own_on_the_other_cluster(
     jobs: Jobs, application: JobConfiguration, abroad: EmbeddedBroker, there: Callable[..., str]
 ) -> None:
-    """A recreated topic, or that of a job of the same name elsewhere: nothing is passed over."""
     known = there(f"{application.application}.known")
     topic = cluster_topic(application.application, "eu")
     topics = TopicAdministration(application.connection)
@@ -184,7 +183,6 @@ def test_a_topic_of_the_same_name_has_an_offset_of_its_own_on_the_other_cluster(
 def test_what_was_forwarded_is_deleted_at_the_end(
     jobs: Jobs, application: JobConfiguration, abroad: EmbeddedBroker, there: Callable[..., str]
 ) -> None:
-    """So that nothing is forwarded again, though the other cluster forgets the offset."""
     known = there(f"{application.application}.known")
     lane = Lane(cluster_topic(application.application, "eu"), 0)
     for number in range(2):
@@ -263,7 +261,6 @@ def forwarder(folder: Path, home: OneCluster, there: OneCluster) -> Any:
 def test_recreated_topic_is_forwarded_from_its_beginning_however_much_it_holds(
     tmp_path: Path, end: int
 ) -> None:
-    """The position of the deleted topic is neither skipped to nor committed nor deleted below."""
     home = OneCluster(topic_id="new", extent=(0, end))
     work = forwarder(tmp_path, home, OneCluster())
     with pytest.raises(RecreatedFault):
@@ -280,7 +277,6 @@ def test_recreated_topic_is_forwarded_from_its_beginning_however_much_it_holds(
 
 
 def test_deleted_topic_of_the_other_cluster_repeats_no_message(tmp_path: Path) -> None:
-    """Its offsets were the only ones that were exact, so an operator has to decide."""
     work = forwarder(tmp_path, OneCluster(position=3), OneCluster(has_topic=False))
     with pytest.raises(TransientFault, match="certain is offset 3") as caught:
         work._begin(0)

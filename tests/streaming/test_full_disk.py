@@ -186,7 +186,6 @@ def audit(job: Place, count: int, jobs: Jobs) -> None:
 def test_the_job_goes_on_by_itself_when_there_is_room_again(
     jobs: Jobs, disk: SmallDisk, place: MakePlace
 ) -> None:
-    """Meanwhile the log and status say that the disk is full, and where; nothing is done twice."""
     job = place(disk.folder / "job", None)
     process = disk.start(job.log, "run", "-c", str(job.settings))
     jobs.produce(job.dlq, letters(job, range(20)))
@@ -212,7 +211,6 @@ def test_the_job_goes_on_by_itself_when_there_is_room_again(
 def test_a_job_that_died_on_a_full_disk_goes_on_once_it_is_started_with_room(
     jobs: Jobs, disk: SmallDisk, place: MakePlace
 ) -> None:
-    """Without room it is not started, and says why; nothing on the disk is needed."""
     job = place(disk.folder / "job", None)
     process = disk.start(job.log, "run", "-c", str(job.settings))
     jobs.produce(job.dlq, letters(job, range(20)))
@@ -234,7 +232,6 @@ def test_a_job_that_died_on_a_full_disk_goes_on_once_it_is_started_with_room(
 def test_a_ledger_without_room_is_written_later(
     jobs: Jobs, disk: SmallDisk, place: MakePlace, tmp_path: Path
 ) -> None:
-    """The job handles messages as always, says where room is missing; no row is lost or twice."""
     job = place(tmp_path / "job", disk.folder / "ledger")
     disk.start(job.log, "run", "-c", str(job.settings))
     jobs.produce(job.dlq, letters(job, range(20)))

@@ -60,7 +60,6 @@ class Service:
 
 
 def test_the_consumer_of_the_page_processes_each_key_in_order(folder: Path, jobs: Jobs) -> None:
-    """Through failures, and a consumer that begins anew without what it knew."""
     main, letters = jobs.topic("orders", partitions=2), jobs.topic("dlq", partitions=2)
     application = main.replace(".", "")
     scheme = next(block for block in blocks("toml") if "[schemes.billing]" in block)
@@ -100,7 +99,6 @@ def test_the_consumer_of_the_page_processes_each_key_in_order(folder: Path, jobs
 
 
 def test_positions_are_written_behind_the_keys_that_they_cover() -> None:
-    """A consumer that sees the position has seen the key; nothing is written twice."""
     written = {b"q/a": b"1", b"q/b": b"1", b"q:0": b"7", b"q:1": b"4"}
     entries = {b"q:0": b"9", b"q/b": b"1", b"q/0:1": b"2", b"q:1": b"4"}
     assert [*changes(written, entries)] == [(b"q/a", None), (b"q/0:1", b"2"), (b"q:0", b"9")]

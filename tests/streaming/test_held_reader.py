@@ -11,7 +11,6 @@ from redrive.streaming.held_reader import _limited
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=8), st.integers(1, 100))
 def test_a_batch_is_full_and_no_partition_is_left_out(backlogs: list[int], most: int) -> None:
-    """Every partition gets an equal share of what others do not need, one record at least."""
     lanes = [TopicPartition("T", number) for number in range(len(backlogs))]
     begin = dict.fromkeys(lanes, 10)
     free = {lane: 10 + backlog for lane, backlog in zip(lanes, backlogs, strict=True)}

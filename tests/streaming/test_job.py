@@ -143,7 +143,6 @@ def test_each_dead_letter_goes_where_the_table_says_exactly_once(
 
 @pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
 def test_changed_tables_decide_while_the_query_goes_on(jobs: Jobs, emitter: EmitterChoice) -> None:
-    """A restart that changes nothing else begins no run; other intervals hold at once."""
     dlq, dead = jobs.topic("dlq", partitions=2), jobs.topic("dead")
     first = replace(
         jobs.configure({dlq: "RETRYINT(3600)\nREASON(2053) ACTION(RETRY) RETRY(9)\n"}),
@@ -183,7 +182,6 @@ def test_changed_tables_decide_while_the_query_goes_on(jobs: Jobs, emitter: Emit
 def test_a_missing_dead_letter_topic_is_waited_for_beside_others(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The handlers whose topic exists work; the other begins when its topic appears."""
     monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
     here, later = jobs.topic("dlq"), jobs.unique_name("later")
     table = "ACTION(DISCARD)\n"
@@ -200,7 +198,6 @@ def test_a_missing_dead_letter_topic_is_waited_for_beside_others(
 def test_a_job_that_wait_ends_fails_if_a_dead_letter_topic_does_not_exist(
     jobs: Jobs, others: int
 ) -> None:
-    """What other queues hold is handled first; the error names the one that is missing."""
     here = [jobs.topic("dlq") for _ in range(others)]
     for queue in here:
         jobs.produce(queue, [letter(1, "x")])
@@ -213,7 +210,6 @@ def test_a_job_that_wait_ends_fails_if_a_dead_letter_topic_does_not_exist(
 
 
 def test_two_instances_share_the_partitions_and_a_third_is_refused(jobs: Jobs) -> None:
-    """Each instance handles its own partitions; an overlapping share does not start."""
     dlq = jobs.topic("dlq", partitions=4)
     table = "ACTION(DISCARD)\n"
     first = jobs.configure({dlq: table}, share=Share(1, 2))
@@ -229,7 +225,6 @@ def test_two_instances_share_the_partitions_and_a_third_is_refused(jobs: Jobs) -
 
 
 def test_instances_that_come_and_go_share_the_partitions_out(jobs: Jobs) -> None:
-    """One that starts takes its part, and what one leaves is taken over; each message once."""
     dlq = jobs.topic("dlq", partitions=4)
 
     def handle(*running: RunningJob) -> list[int]:
@@ -263,7 +258,6 @@ def refused_start(job: RunningJob) -> ConfigurationError:
 
 
 def test_second_application_is_refused_unless_it_handles_a_copy_on_purpose(jobs: Jobs) -> None:
-    """The refusal names the first one, how far it is, and leaves no topic; later starts go on."""
     dlq = jobs.topic("dlq", partitions=2)
     table = {dlq: "ACTION(DISCARD)\n"}
     jobs.produce(dlq, [letter(1, "x", partition=number % 2) for number in range(10)])
@@ -297,7 +291,6 @@ def test_second_application_is_refused_unless_it_handles_a_copy_on_purpose(jobs:
 
 
 def test_application_continues_where_an_ended_one_has_stopped(jobs: Jobs) -> None:
-    """Not while that one runs; afterwards that one is refused, and what it kept stays its own."""
     dlq = jobs.topic("dlq", partitions=2)
     table = {dlq: "REASON(1) ACTION(DISCARD)\nACTION(RETRY) RETRY(2)\n"}
     jobs.produce(dlq, [letter(1 + number // 4, "x", partition=number % 2) for number in range(6)])
@@ -325,7 +318,6 @@ def test_application_continues_where_an_ended_one_has_stopped(jobs: Jobs) -> Non
 
 
 def test_an_instance_without_a_partition_is_well(jobs: Jobs) -> None:
-    """With more instances than partitions, or where topics are few: nothing is wrong with it."""
     dlq = jobs.topic("dlq")
     shares = [Share(1, 2), Share(2, 2)]
     idle, busy = sorted(shares, key=lambda share: share.owns(TopicPartition(dlq, 0)))
@@ -343,7 +335,6 @@ def test_an_instance_without_a_partition_is_well(jobs: Jobs) -> None:
 def test_what_is_purged_behind_an_aborted_transaction_ends_no_run(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch may begin with what holds no record any more and counts as done."""
     monkeypatch.setattr(upkeep, "_PURGE_AGE", 0.5)
     dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "RETRYINT(1)\nACTION(RETRY) RETRY(2)\nACTION(DISCARD)\n"})
@@ -366,7 +357,6 @@ def test_what_is_purged_behind_an_aborted_transaction_ends_no_run(
 
 
 def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(jobs: Jobs) -> None:
-    """Its offsets mean other records now; when allowed, all of them are handled."""
     dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
     jobs.produce(dlq, [letter(1, "x"), letter(1, "x")])
@@ -385,7 +375,6 @@ def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(jobs: Jobs) -
 
 
 def test_a_folder_that_cannot_be_written_is_waited_for(jobs: Jobs) -> None:
-    """While the disk is full the job says so; with room again it goes on and nothing is lost."""
     dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "ACTION(DISCARD)\n"})
     job = jobs.start(configuration)
@@ -468,7 +457,6 @@ def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(jobs: 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system has no /proc")
 def test_spark_uses_the_archive_of_classes_that_the_set_up_made(jobs: Jobs) -> None:
-    """It is in the memory of the Java that runs Spark."""
     gateway = jobs.spark.sparkContext._gateway
     assert gateway is not None
     maps = Path(f"/proc/{gateway.proc.pid}/maps").read_text()

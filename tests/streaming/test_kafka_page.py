@@ -206,7 +206,6 @@ def folder(folder: Path, jobs: Jobs) -> Path:
 
 
 def test_what_is_typed_prints_what_the_page_shows(jobs: Jobs, folder: Path) -> None:
-    """Each section in its order; the jobs of all sections run as one."""
     sections = list(sections_of(PAGE.read_text(encoding="utf-8")))
     problems = [
         differences(step, run(step, jobs.bootstrap_servers))

@@ -43,7 +43,6 @@ def test_a_handler_waits_while_its_queue_has_get_disabled(
 
 
 def test_a_held_partition_comes_through_the_options_of_its_source() -> None:
-    """Spark has texts for options: every field is read back as it was."""
     place = TopicPartition("t", 1)
     held = HeldPartition(
         "q", 0, 3, 2, 1.5, ("QM", "TO.B"), is_running=False, paused_by=place, behind=place,
@@ -59,7 +58,6 @@ def test_a_held_partition_comes_through_the_options_of_its_source() -> None:
 def test_each_own_partition_belongs_to_one_share_whatever_became_of_its_source(
     partitions: int, total: int
 ) -> None:
-    """The dead-letter topic had four partitions, and now has fewer or more, or is gone."""
     handler = handled("dlq", "ACTION(RETRY)\n", replay_topic="replay")
     own = {"retry": 4, "remaining": 4, "replay": 4, "retry-backoff": 64}
     layout = {"dlq": partitions} if partitions else {}

@@ -67,7 +67,6 @@ class Heard(JobObserver):
 
 
 def test_requests_come_one_after_the_other() -> None:
-    """Restarts are handed over in order, and then there is nothing."""
     control = JobControl()
     control.request_restart(load)
     control.request_restart(refuse)
@@ -77,7 +76,6 @@ def test_requests_come_one_after_the_other() -> None:
 
 
 def test_a_stop_overtakes_everything_and_stays() -> None:
-    """The first stop counts, at once and for ever; what comes after it is not heard."""
     control = JobControl()
     control.request_restart(load)
     control.request_stop("SIGTERM")
@@ -89,20 +87,17 @@ def test_a_stop_overtakes_everything_and_stays() -> None:
 
 
 def test_nobody_asked_to_stop() -> None:
-    """Without a request there is no reason."""
     control = JobControl()
     assert (control.is_stopping, control.stop_reason) == (False, "")
 
 
 def test_a_waiting_job_wakes_up_for_a_request() -> None:
-    """A request from another thread ends the wait, however long it might have been."""
     control = JobControl()
     threading.Timer(0.05, control.request_stop, ["SIGTERM"]).start()
     assert control.next_request(timeout=60) == Stop("SIGTERM")
 
 
 def test_a_signal_handler_may_interrupt_the_job_that_waits() -> None:
-    """Requests from a handler on the waiting thread itself arrive and block nothing."""
     control = JobControl()
     before = signal.signal(signal.SIGALRM, lambda *_: control.request_restart(load))
     try:
@@ -113,7 +108,6 @@ def test_a_signal_handler_may_interrupt_the_job_that_waits() -> None:
 
 
 def test_settings_with_errors_are_refused_and_told() -> None:
-    """A restart whose settings are wrong gives no configuration, and observers hear why."""
     heard = Heard()
     control = JobControl(heard)
     assert control.load(Restart(refuse)) is None
@@ -122,7 +116,6 @@ def test_settings_with_errors_are_refused_and_told() -> None:
 
 
 def test_every_observer_hears_everything_in_order() -> None:
-    """What the job reports reaches all observers, also one that came later."""
     first, second = Heard(), Heard()
     control = JobControl(first)
     control.started(CONFIGURATION)
@@ -141,7 +134,6 @@ def test_every_observer_hears_everything_in_order() -> None:
 
 
 def test_an_observer_need_not_listen_to_everything() -> None:
-    """The base class takes every event and does nothing."""
     control = JobControl(JobObserver())
     control.started(CONFIGURATION)
     control.batch(SUMMARY)
@@ -153,7 +145,6 @@ def test_an_observer_need_not_listen_to_everything() -> None:
 
 @pytest.mark.parametrize(("result", "count"), [("retried", 3), ("remains", 4)])
 def test_results_add_up_over_handlers_and_rules(result: str, count: int) -> None:
-    """The totals of a batch do not ask which rule of which handler it was."""
     assert SUMMARY.by_result[result] == count
 
 
@@ -163,7 +154,6 @@ def test_results_add_up_over_handlers_and_rules(result: str, count: int) -> None
 def test_a_process_whose_job_does_not_end_in_time_is_ended(
     error: RedriveError | None, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it was asked to end or ends by itself; what did not answer is told before."""
     monkeypatch.setattr(lifecycle, "_END", 0.1)
     told: list[dict[str, object]] = []
 

@@ -65,7 +65,6 @@ def purge_instructions(job: JobConfiguration) -> None:
 def test_a_plan_whose_messages_a_table_placed_long_ago_puts_none_of_them_again(
     jobs: Jobs, tmp_path: Path
 ) -> None:
-    """The cleaner has dropped copies and tombstones; each message is told as already placed."""
     dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
     jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(COUNT)])
     configuration = jobs.configure({dlq: KEEPS})
@@ -95,7 +94,6 @@ def test_a_plan_whose_messages_a_table_placed_long_ago_puts_none_of_them_again(
 def test_a_plan_whose_apply_died_is_applied_again_when_its_instructions_are_purged(
     jobs: Jobs,
 ) -> None:
-    """What the job carried out has neither copy nor tombstone nor instruction any more."""
     dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
     jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(COUNT)])
     configuration = jobs.configure({dlq: KEEPS})

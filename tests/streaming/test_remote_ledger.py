@@ -35,7 +35,6 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
 def test_a_job_handles_messages_while_the_store_of_its_ledger_stands_still(
     jobs: Jobs, store: S3, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """It also ends in time then, and the next start writes each outcome that is missing once."""
     dlq, target = jobs.topic("dlq"), jobs.topic("orders")
     job = ServedJob(tmp_path, jobs.bootstrap_servers, "--log-level", "debug")
     request.addfinalizer(job.kill)

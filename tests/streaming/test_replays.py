@@ -78,7 +78,6 @@ def in_a_process(words: list[str]) -> str:
 
 
 def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -> None:
-    """To the original, to a queue, discarded: one end each, told in the ledger with who and why."""
     dlq, repair = jobs.topic("dlq"), jobs.topic("repair")
     missing = f"{dlq}.orders"
     jobs.produce(dlq, [letter(2053, missing, b"%d" % number, key=b"k") for number in range(20)])
@@ -127,7 +126,6 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -
 
 
 def test_the_command_plans_applies_and_tells(jobs: Jobs, tmp_path: Path) -> None:
-    """A plan in a file, beside the running job; applied twice it is done once; then the rest."""
     dlq, repair = jobs.topic("dlq"), jobs.topic("repair")
     jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(6)])
     rules, plan = "REASON(2053) ACTION(RETRY)\n", tmp_path / "plan.json"
@@ -153,7 +151,6 @@ def test_the_command_plans_applies_and_tells(jobs: Jobs, tmp_path: Path) -> None
 
 
 def test_what_was_replayed_is_not_looked_at_by_a_new_table(jobs: Jobs) -> None:
-    """Copies that are gone stay in the log until the broker compacts it."""
     dlq, repair, dead = jobs.topic("dlq"), jobs.topic("repair"), jobs.topic("dead")
     jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(10)])
     configuration = jobs.configure({dlq: "REASON(2053) ACTION(RETRY)\n"})
@@ -172,7 +169,6 @@ def test_what_was_replayed_is_not_looked_at_by_a_new_table(jobs: Jobs) -> None:
 
 
 def test_a_rate_is_kept_and_the_rest_can_be_cancelled(jobs: Jobs) -> None:
-    """Never faster; without a job, one carries out the replay alone; what is cancelled remains."""
     dlq, repair = jobs.topic("dlq"), jobs.topic("repair")
     # More than the rate lets out in a minute: a busy machine has not put them all when it cancels.
     count = 4_000
@@ -203,7 +199,6 @@ def test_a_rate_is_kept_and_the_rest_can_be_cancelled(jobs: Jobs) -> None:
 def test_parked_messages_are_tried_now_or_no_more_and_all_others_wait(
     jobs: Jobs, tmp_path: Path
 ) -> None:
-    """By id and by a filter, beside the running job; then without one, by a plan of a file."""
     dlq = jobs.topic("dlq")
     missing, plan = f"{dlq}.orders", tmp_path / "plan.json"
     letters = [
@@ -239,7 +234,6 @@ def test_parked_messages_are_tried_now_or_no_more_and_all_others_wait(
 def test_edited_messages_are_put_once_as_the_plan_showed_them(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a patch, which one message refuses, and by an editor; the ledger says what changed."""
     dlq = jobs.topic("dlq")
     missing, patch = f"{dlq}.orders", tmp_path / "patch.json"
     bodies = [b'{"order":%d,"currency":"%b"}' % (n, b"USD" if n == 1 else b"EU") for n in range(3)]

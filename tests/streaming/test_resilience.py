@@ -204,7 +204,6 @@ def pause(broker: EmbeddedBroker) -> None:
 def test_a_broker_may_be_restarted_while_the_job_is_idle(
     traffic: Traffic, own_broker: EmbeddedBroker
 ) -> None:
-    """What comes afterwards is handled as before."""
     traffic.send(20)
     traffic.audit()
     restart(own_broker)
@@ -216,7 +215,6 @@ def test_a_broker_may_be_restarted_while_the_job_is_idle(
 def test_a_broker_may_go_under_load(
     outage: Callable[[EmbeddedBroker], None], traffic: Traffic, own_broker: EmbeddedBroker
 ) -> None:
-    """Stopped, killed or standing still: everything is handled afterwards, nothing twice."""
     with traffic.load():
         time.sleep(2)
         outage(own_broker)
@@ -342,7 +340,6 @@ def is_open(job: JobConfiguration) -> bool:
 def test_a_command_that_dies_in_its_transaction_holds_nobody(
     traffic: Traffic, tmp_path: Path
 ) -> None:
-    """Retries, fresh dead letters and producers go on while it is open; a start ends it."""
     job, configuration = traffic.job, traffic.job.configuration
     with traffic.load():
         eventually(lambda: job.results().get("forwarded") or job.error, "retries have begun")
@@ -375,7 +372,6 @@ def test_a_command_that_dies_in_its_transaction_holds_nobody(
 
 
 def test_forgotten_offsets_are_found_again_in_the_outcomes(jobs: Jobs) -> None:
-    """Nothing is sent twice; with the outcomes gone too, the start is refused and says why."""
     dlq, orders = jobs.topic("dlq", partitions=2), jobs.topic("orders")
     table = "RETRYINT(1) WAIT(NO)\nREASON(2053) ACTION(RETRY) RETRY(2)\n"
     first = [letter(2053, orders, b"%d" % number) for number in range(10)]
@@ -402,7 +398,6 @@ def test_forgotten_offsets_are_found_again_in_the_outcomes(jobs: Jobs) -> None:
 
 
 def test_forgotten_offsets_of_a_topic_made_anew_are_found_in_its_own_outcomes(jobs: Jobs) -> None:
-    """Those of the topic that was deleted reach further, and tell nothing of the new one."""
     dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
     configuration = jobs.configure({dlq: "WAIT(NO)\nREASON(2053) ACTION(RETRY)\n"})
     jobs.produce(dlq, [letter(2053, orders, b"old %d" % number) for number in range(6)])
@@ -430,7 +425,6 @@ def test_forgotten_offsets_of_a_topic_made_anew_are_found_in_its_own_outcomes(jo
 
 
 def test_parked_messages_that_are_gone_stop_the_start_unless_allowed(jobs: Jobs) -> None:
-    """Retention that overtakes the retry topic is told, not passed over."""
     dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "RETRYINT(3600)\nACTION(RETRY) RETRY(2)\n"})
     jobs.produce(dlq, [letter(2053, "nowhere") for _ in range(3)])
@@ -448,7 +442,6 @@ def test_parked_messages_that_are_gone_stop_the_start_unless_allowed(jobs: Jobs)
 
 
 def test_own_topics_that_would_lose_messages_stop_the_start(jobs: Jobs) -> None:
-    """Every topic that deletes or stamps what waits is named, with the command that corrects it."""
     dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "ACTION(DISCARD)\n"})
     remaining = configuration.handlers[0].identity.remaining_topic
@@ -470,7 +463,6 @@ def test_own_topics_that_would_lose_messages_stop_the_start(jobs: Jobs) -> None:
 
 
 def test_latest_loses_no_record_of_what_is_born_later(jobs: Jobs) -> None:
-    """It passes over what there was at the first start, and nothing else."""
     old, later = jobs.topic("dlq"), jobs.unique_name("later")
     jobs.produce(old, [letter(1, "x") for _ in range(3)])
     table = "ACTION(DISCARD)\n"
@@ -504,7 +496,6 @@ def _takes(produce: Any, topic: str, partition: int) -> bool:
 
 
 def test_what_remains_of_a_topic_outlives_its_recreation(jobs: Jobs) -> None:
-    """The first record of the new topic does not take the place of the old one's first."""
     dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "WAIT(NO)\nREASON(1) ACTION(DISCARD)\n"})
     jobs.produce(dlq, [letter(2053, "x", b"old")])
@@ -583,7 +574,6 @@ def _creates(jobs: Jobs, name: str, partitions: int) -> bool:
 def test_topics_recreated_under_load_are_each_handled_once(
     jobs: Jobs, emitter: EmitterChoice, data_loss: DataLoss
 ) -> None:
-    """No record of the new topic is read as one of the old topic, skipped or put twice."""
     topic, other = RecreatedTopic(jobs, 3), jobs.topic("dlq")
     table = "ACTION(RETRY)\n"
     configuration = jobs.configure(
@@ -795,7 +785,6 @@ def test_a_compacted_target_refuses_only_what_has_no_key(jobs: Jobs) -> None:
 
 @BOTH_EMITTERS
 def test_records_of_any_shape_have_an_outcome(jobs: Jobs, emitter: EmitterChoice) -> None:
-    """Large keys, headers and bodies, many headers, none at all: each is handled as it is."""
     large = {"max.message.bytes": str(8 * 1024 * 1024)}
     dlq, orders, big = (
         jobs.topic("dlq", config=large),
@@ -886,7 +875,6 @@ def test_header_names_that_are_not_utf_8_have_an_outcome(
 def test_a_message_too_large_to_be_kept_waits_as_a_pointer_and_blocks_nothing(
     jobs: Jobs, emitter: EmitterChoice
 ) -> None:
-    """The outcome names the original; a changed table that can place it puts all of it."""
     large = {"max.message.bytes": str(8 * 1024 * 1024)}
     dlq, orders, big = (
         jobs.topic("dlq", config=large),
@@ -1144,7 +1132,6 @@ def without_odd(frame: DataFrame) -> DataFrame:
 
 @BOTH_EMITTERS
 def test_an_enrichment_adds_a_header_to_what_is_decided(jobs: Jobs, emitter: EmitterChoice) -> None:
-    """Every message has its own, behind those that it had."""
     dlq, orders = jobs.topic("dlq", partitions=2), jobs.topic("orders")
     jobs.produce(dlq, [letter(2053, orders, partition=number % 2) for number in range(10)])
     configuration = jobs.configure(
@@ -1159,7 +1146,6 @@ def test_an_enrichment_adds_a_header_to_what_is_decided(jobs: Jobs, emitter: Emi
 def test_an_enrichment_that_drops_rows_ends_the_job_and_loses_none(
     jobs: Jobs, emitter: EmitterChoice
 ) -> None:
-    """The first row that it dropped is the first that the next start handles."""
     dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
     jobs.produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(10)])
     table = "WAIT(NO)\nACTION(RETRY)\n"
@@ -1178,7 +1164,6 @@ def test_an_enrichment_that_drops_rows_ends_the_job_and_loses_none(
 
 
 def test_a_ledger_that_cannot_be_written_does_not_end_the_job(jobs: Jobs, tmp_path: Path) -> None:
-    """The job says so and runs on."""
     dlq, ledger = jobs.topic("dlq"), tmp_path / "ledger"
     ledger.write_text("a file in the folder's place")
     configuration = jobs.configure(
@@ -1311,7 +1296,6 @@ OPEN = 190.0
 def test_an_open_transaction_that_hides_dead_letters_is_told_until_it_ends(
     folder: Path, own_broker: EmbeddedBroker
 ) -> None:
-    """After a minute, once, with the id of its producer; markers alone are none."""
     servers = own_broker.bootstrap_servers
     settings_of("hidden", servers, interval=1)
     process = start_process()
@@ -1440,7 +1424,6 @@ class Starter:
 def test_two_applications_of_two_instances_put_each_message_once_in_any_order_of_starts(
     folder: Path, own_broker: EmbeddedBroker, seed: int
 ) -> None:
-    """Who is refused says who handles the queue; an error is the last line but its hint."""
     del folder
     chance, queue, target = random.Random(seed), "shared.dlq", "shared.orders"
     servers = own_broker.bootstrap_servers
@@ -1477,7 +1460,6 @@ def test_two_applications_of_two_instances_put_each_message_once_in_any_order_of
 def test_a_worker_that_stands_still_is_ended_and_its_batch_is_handled_once(
     folder: Path, own_broker: EmbeddedBroker
 ) -> None:
-    """Under load, and nobody wakes it: its lane, the other one and all retries go on."""
     del folder
     servers, emitting = own_broker.bootstrap_servers, '[job]\nemitter = "lanes"\n'
     settings_of("still", servers, interval=1, more=emitting)
@@ -1624,7 +1606,6 @@ def test_figures_are_right_again_after_the_store_of_the_ledger_was_away(
     *,
     is_silent: bool,
 ) -> None:
-    """What the broker knows stays fresh meanwhile, and the age of the ledger's answer is told."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "writer")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-a-test")
     dlq = jobs.topic("dlq")

@@ -60,7 +60,6 @@ def test_a_topic_made_anew_stops_its_own_handler_only(
 def test_topics_of_a_subscription_come_and_go_while_the_job_runs(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each topic that matches has a handler; a deleted one waits alone, and nothing is doubled."""
     monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
     first, other, target = jobs.topic("dlq"), jobs.topic("not"), jobs.topic("target")
     later, excluded = f"{first}.later", f"{first}.test"
@@ -98,7 +97,6 @@ def test_topics_of_a_subscription_come_and_go_while_the_job_runs(
 
 
 def test_a_resume_answers_one_loss(jobs: Jobs) -> None:
-    """What retention deletes later stops the handler again; from the latest the rest is left."""
     payments, orders, target = jobs.topic("dlq"), jobs.topic("dlq"), jobs.topic("target")
     configuration = jobs.configure(dict.fromkeys((payments, orders), TABLE % "NO"))
     jobs.start(configuration).join()

@@ -166,7 +166,6 @@ def start_of(lanes: tuple[HeldPartition, ...], *, only_replays: bool = False) ->
 
 
 def test_a_retry_that_is_due_and_not_handled_is_a_stall(watched: Watched) -> None:
-    """Also while dead letters are handled all the time; before it is due it is none."""
     watched.kafka.records[RETRIES] = [watched.kafka.now + 200]
     state = watched.passes(255)
     assert state.state is Activity.RUNNING
@@ -184,7 +183,6 @@ def test_a_retry_that_is_due_and_not_handled_is_a_stall(watched: Watched) -> Non
 def test_each_kind_of_work_that_stands_still_is_a_stall(
     watched: Watched, lane: TopicPartition
 ) -> None:
-    """Dead letters, replays and channels, in a run that looks at nothing else."""
     watched.kafka.records[lane] = [0.0]
     assert watched.passes(50).state is Activity.RUNNING
     state = watched.passes(20)
@@ -192,7 +190,6 @@ def test_each_kind_of_work_that_stands_still_is_a_stall(
 
 
 def test_a_run_for_replays_only_is_watched_too(watched: Watched) -> None:
-    """It has no lane that is never held."""
     watched.supervisor.watch(start_of(HELD[1:3], only_replays=True))
     assert watched.passes(100).state is Activity.RUNNING
     watched.kafka.records[REPLAY] = [0.0, 0.0]
@@ -200,7 +197,6 @@ def test_a_run_for_replays_only_is_watched_too(watched: Watched) -> None:
 
 
 def test_what_waits_for_a_person_or_for_its_time_is_no_stall(watched: Watched) -> None:
-    """A stopped channel, what remains, and a retry that is not due."""
     kafka = watched.kafka
     kafka.states_now = States(running={CHANNEL: False})
     kafka.records = {QUEUE: [0.0], REMAINING: [0.0], RETRIES: [kafka.now + 1e6]}
@@ -210,7 +206,6 @@ def test_what_waits_for_a_person_or_for_its_time_is_no_stall(watched: Watched) -
 
 
 def test_what_a_new_table_is_to_look_at_is_work(watched: Watched) -> None:
-    """Copies below the release that nobody reads."""
     remaining = replace(HELD[1], release=1)
     watched.supervisor.watch(start_of((HELD[0], remaining)))
     watched.kafka.records[REMAINING] = [0.0, 0.0]
@@ -218,7 +213,6 @@ def test_what_a_new_table_is_to_look_at_is_work(watched: Watched) -> None:
 
 
 def test_markers_are_no_work(watched: Watched) -> None:
-    """Behind the last record of a lane lies the marker of its transaction, which nobody handles."""
     watched.kafka.markers = 1
     assert watched.passes(300).state is Activity.RUNNING
 
@@ -249,7 +243,6 @@ def test_what_nobody_can_read_is_no_stall_at_any_moment(
 
 
 def test_an_open_transaction_is_told_after_a_minute_and_until_it_ends(watched: Watched) -> None:
-    """With its id where the broker tells it; another one each few seconds is a producer at work."""
     kafka, observer = watched.kafka, Told()
     watched.supervisor._control.add_observer(observer)
     for handled in range(30):
@@ -284,7 +277,6 @@ def test_an_open_transaction_is_told_after_a_minute_and_until_it_ends(watched: W
 def test_an_open_transaction_that_may_not_be_described_has_the_command_for_it(
     watched: Watched,
 ) -> None:
-    """Who has the rights finds its producer by Kafka's own tool."""
     watched.kafka.hidden[LETTERS] = 1
     watched.passes(120)
     [hidden] = watched.supervisor._hidden()
@@ -292,7 +284,6 @@ def test_an_open_transaction_that_may_not_be_described_has_the_command_for_it(
 
 
 def test_runs_that_begin_again_and_again_are_no_progress(watched: Watched) -> None:
-    """The next run stands where the one before did."""
     watched.kafka.records[RETRIES] = [0.0]
     state = watched.passes(5)
     for _ in range(8):

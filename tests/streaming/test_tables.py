@@ -350,7 +350,6 @@ def test_retries_are_never_early_and_go_on_to_the_next_rule(ended: Scenarios) ->
 
 
 def test_what_kafka_refuses_is_a_failed_attempt_of_that_message_only(ended: Scenarios) -> None:
-    """Too large, for the topic and for the queue's limit, and put-disabled: mapped reasons."""
     scenario = ended["refused"]
     outcomes = sorted(scenario.outcomes(), key=lambda outcome: int(outcome["offset"]))
     assert [outcome["reason"] for outcome in outcomes] == [0, 2030, 0, 2030, 2051, 0]
@@ -402,7 +401,6 @@ def test_each_dead_letter_goes_where_its_own_text_and_body_say(ended: Scenarios)
 
 
 def test_each_delay_of_a_backoff_is_never_early(ended: Scenarios) -> None:
-    """Every message, at each of its tries."""
     scenario = ended["delayed"]
     topic = scenario.handler.identity.backoff_topic
     delays = parse(scenario.table).required().backoff_partitions
@@ -442,7 +440,6 @@ def test_under_order_a_message_waits_behind_an_earlier_one_of_its_key(ended: Sce
 
 
 def test_a_marker_that_expired_behind_the_last_record_is_no_loss(ended: Scenarios) -> None:
-    """A job that ends in order has committed its position behind the marker, however soon."""
     scenario = ended["ending_in_a_marker"]
     assert scenario.results() == {"discarded": 3}
     assert scenario.job
@@ -517,7 +514,6 @@ def restarted(
 def test_a_changed_table_evaluates_what_is_parked_and_what_remains_afresh(
     restarted: Scenarios,
 ) -> None:
-    """A table is tested by changing it and restarting: nothing waits for its old interval."""
     scenario = restarted["changed"]
     assert len(scenario.on("dead")) == 10
     copies = scenario.read(scenario.handler.identity.remaining_topic)
@@ -529,7 +525,6 @@ def test_a_changed_table_evaluates_what_is_parked_and_what_remains_afresh(
 
 
 def test_age_moves_a_message_on_and_quarantine_outlasts_the_table(restarted: Scenarios) -> None:
-    """Retried while it is young, forwarded once it is old; what is quarantined stays for good."""
     scenario = restarted["aged"]
     (forwarded,) = scenario.on("old")
     assert forwarded.key == b"young"
@@ -549,7 +544,6 @@ def test_age_moves_a_message_on_and_quarantine_outlasts_the_table(restarted: Sce
 def test_the_same_table_goes_on_with_its_counts_after_a_lost_directory(
     restarted: Scenarios,
 ) -> None:
-    """The checkpoint directory is only a hint: nothing is lost, nothing is done twice."""
     outcomes = restarted["counted"].outcomes()
     assert sorted(outcome["attempt"] for outcome in outcomes) == [1, 2, 3]
 
@@ -557,7 +551,6 @@ def test_the_same_table_goes_on_with_its_counts_after_a_lost_directory(
 def test_a_full_queue_fails_with_2053_until_its_consumer_has_caught_up(
     restarted: Scenarios,
 ) -> None:
-    """The depth is the lag of the queue's consumer group."""
     scenario = restarted["full"]
     assert sorted(record.value for record in scenario.on("orders")) == [b"%d" % n for n in range(5)]
     full = [outcome for outcome in scenario.outcomes() if outcome["reason"]]
@@ -627,7 +620,6 @@ def failing_consumer(
 
 
 def test_what_fails_in_processing_has_its_rounds_and_no_more(jobs: Jobs) -> None:
-    """Whatever writes the dead letters: each round after its delay, then the next rule once."""
     dlq, dead = jobs.topic("dlq"), jobs.topic("dead")
     delays = {jobs.topic("growing"): (1, 2, 2), jobs.topic("steady"): (1, 1, 1)}
     growing, steady = delays
@@ -672,7 +664,6 @@ def test_what_fails_in_processing_has_its_rounds_and_no_more(jobs: Jobs) -> None
 
 
 def test_only_the_group_that_failed_sees_its_rounds(jobs: Jobs) -> None:
-    """Every other group reads each message once; the topics of groups are made on demand."""
     dlq, dead, orders = jobs.topic("dlq"), jobs.topic("dead"), jobs.topic("orders", partitions=3)
     table = (
         "DIALECT(KAFKA) RETRYINT(1)\n"
@@ -763,7 +754,6 @@ def test_while_a_target_is_away_its_retries_wait_and_use_up_no_attempt(
 
 
 def test_while_all_rounds_of_a_group_fail_only_probes_go(jobs: Jobs) -> None:
-    """However long the consumer fails, no message runs out of rounds; then all are processed."""
     dlq, dead, orders = jobs.topic("dlq"), jobs.topic("dead"), jobs.topic("orders")
     values = [b"spring always %d" % number for number in range(30)]
     jobs.produce(orders, [{"key": b"k", "value": value} for value in values])

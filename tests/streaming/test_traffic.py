@@ -304,7 +304,6 @@ def restarted(
 
 
 def test_a_put_ends_where_its_names_lead(networks: Mapping[str, Traffic]) -> None:
-    """Local, alias, remote over a channel: body, key and headers as they were, each once."""
     traffic = networks["names"]
     a, b = traffic.a, traffic.b
     traffic.put(a, *(put(queue, queue.encode()) for queue in ("LOCAL.Q", "AN.ALIAS", "FAR")))
@@ -319,7 +318,6 @@ def test_a_put_ends_where_its_names_lead(networks: Mapping[str, Traffic]) -> Non
 def test_a_message_with_a_header_name_that_is_not_utf_8_stays_and_holds_no_channel(
     networks: Mapping[str, Traffic],
 ) -> None:
-    """Its copy waits for new definitions, the outcome names the header, those behind it go on."""
     traffic = networks["odd header"]
     b = traffic.b
     odd, even = put("ORDERS", b"odd", b), put("ORDERS", b"even", b)
@@ -337,7 +335,6 @@ def test_a_message_with_a_header_name_that_is_not_utf_8_stays_and_holds_no_chann
 
 
 def test_what_cannot_be_put_becomes_a_dead_letter(networks: Mapping[str, Traffic]) -> None:
-    """At the application's manager and at the receiver of a channel, with reason and names."""
     traffic = networks["dead letters"]
     a, b = traffic.a, traffic.b
     minute_ago = int(time.time() * 1000) - 60_000
@@ -363,7 +360,6 @@ def test_what_cannot_be_put_becomes_a_dead_letter(networks: Mapping[str, Traffic
 def test_members_of_a_queue_sharing_group_put_on_one_queue(
     networks: Mapping[str, Traffic],
 ) -> None:
-    """Each at its own intake; what is for the own queue of another goes without a channel."""
     traffic = networks["group"]
     a, b = traffic.a, traffic.b
     traffic.put(a, put("SHARED.IN", b"a"), put("SHARED.IN", b"by b", b), put("OWN", b"over", b))
@@ -394,7 +390,6 @@ def test_a_stopped_channel_holds_its_messages_in_order(restarted: Mapping[str, T
 
 
 def test_a_release_moves_what_waits_once(networks: Mapping[str, Traffic]) -> None:
-    """A stopped channel moves the messages below the release, and holds those behind it."""
     traffic = networks["release"]
     a, b = traffic.a, traffic.b
     traffic.change(channel_entry(a, "A.TO.B", is_running=False))
@@ -456,7 +451,6 @@ def test_a_receiver_tries_again_before_it_makes_a_dead_letter(
 
 
 def test_a_try_that_succeeds_leaves_the_message_as_it_was(networks: Mapping[str, Traffic]) -> None:
-    """A queue that is enabled in time gets all messages, each once and in their order."""
     traffic = networks["many tries"]
     a, b = traffic.a, traffic.b
     bodies = [b"%d" % number for number in range(5)]
@@ -475,7 +469,6 @@ def test_a_try_that_succeeds_leaves_the_message_as_it_was(networks: Mapping[str,
 def test_without_a_dead_letter_queue_a_message_remains_until_definitions_change(
     networks: Mapping[str, Traffic],
 ) -> None:
-    """It is kept with its names, and put as soon as new definitions have its queue."""
     traffic = networks["undefined"]
     traffic.put(traffic.a, put("LATER.Q", b"wait for me"), put("LOCAL.Q", b"longer than ten"))
     traffic.wait_for(2)
@@ -494,7 +487,6 @@ def test_without_a_dead_letter_queue_a_message_remains_until_definitions_change(
 def test_a_channel_stops_at_what_can_be_put_nowhere_and_goes_on_when_started(
     networks: Mapping[str, Traffic],
 ) -> None:
-    """What comes behind waits on the transmission queue; once the queue is enabled all arrive."""
     traffic = networks["no dead-letter queue"]
     a, b = traffic.a, traffic.b
     channel = (a, "A.TO.B")
@@ -621,7 +613,6 @@ def test_replies_come_to_a_dynamic_queue_until_its_lease_ends(
 
 
 def test_a_permanent_queue_is_deleted_by_its_user_only(networks: Mapping[str, Traffic]) -> None:
-    """It has no lease, takes persistent messages, and goes with them only if that is said."""
     traffic = networks["permanent queue"]
     a, network = traffic.a, network_of(traffic)
     # The job runs already: it follows.

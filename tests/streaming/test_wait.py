@@ -44,7 +44,6 @@ def job(tmp_path: Path, port: int) -> Iterator[ServedJob]:
 def test_a_job_that_is_started_before_its_broker_handles_what_comes(
     job: ServedJob, port: int, tmp_path: Path
 ) -> None:
-    """It says once that it waits, on its pages and in status too, and goes on with the broker."""
     job.start(tmp_path / "redrive.toml")
     job.says(WAITS)
     why = f"waiting, because no broker can be reached (127.0.0.1:{port}: connection refused)"
@@ -73,7 +72,6 @@ def test_a_job_that_is_started_before_its_broker_handles_what_comes(
 def test_a_job_that_waits_ends_at_once(
     job: ServedJob, port: int, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Also while something that is no broker keeps its question open; what it waits for changed."""
     job.start(tmp_path / "redrive.toml")
     job.says("connection refused")
     with socket.create_server(("127.0.0.1", port)):

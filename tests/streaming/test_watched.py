@@ -49,7 +49,6 @@ def job(tmp_path: Path, bootstrap_servers: str) -> Iterator[ServedJob]:
 def test_a_table_that_a_config_map_brings_decides_and_a_broken_one_does_not(
     jobs: Jobs, job: ServedJob, tmp_path: Path
 ) -> None:
-    """What remains is decided afresh by the new table; a broken one is told until it is mended."""
     dlq, target = jobs.topic("dlq"), jobs.topic("orders")
     mounted, settings = ConfigMap(tmp_path / "mounted"), job.settings(dlq)
     forwards = f"ACTION(FWD) FWDQ('{target}') HEADER(NO)\n"

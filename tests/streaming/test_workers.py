@@ -70,7 +70,6 @@ EMITTED = st.builds(
 
 @given(EMITTED)
 def test_what_was_emitted_comes_back_as_it_was(emitted: Emitted) -> None:
-    """Whatever names and details hold."""
     assert again(TaskResult(emitted)) == TaskResult(emitted)
 
 
@@ -82,7 +81,6 @@ def again(result: TaskResult) -> TaskResult:
 
 @pytest.mark.parametrize("fault", [TransientFault, FatalFault, SupersededFault, FencedFault])
 def test_a_fault_comes_back_with_its_words(fault: type[ProtocolError]) -> None:
-    """As one that ends the job, or as one after which a new run begins."""
     emitted = Emitted(records=3, ends={TopicPartition("DLQ", 1): 7})
     result = again(TaskResult(emitted, fault("no answer", hint="look")))
     assert type(result.fault) is fault
@@ -118,7 +116,6 @@ class RecordedEmission:
 def test_a_worker_keeps_its_producer_where_only_tables_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Within a run; another run has an emission of its own."""
     monkeypatch.setattr("redrive.streaming.workers.Emission", RecordedEmission)
     monkeypatch.setattr("redrive.streaming.workers._emissions", {})
     monkeypatch.setattr("redrive.streaming.workers.log_to_standard_error", lambda _level: None)
@@ -141,7 +138,6 @@ def task_result(rows: int = 2) -> TaskResult:
 
 
 def test_a_task_tells_its_fault_as_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what it committed before; Spark has nothing to repeat."""
     monkeypatch.setattr("redrive.streaming.workers._emission", lambda _: FailingEmission())
     result = task_result()
     assert isinstance(result.fault, SupersededFault)
@@ -149,7 +145,6 @@ def test_a_task_tells_its_fault_as_a_value(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_second_attempt_emits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An executor was lost, and the first attempt may still be alive."""
     context = SimpleNamespace(attemptNumber=lambda: 1)
     monkeypatch.setattr("pyspark.TaskContext.get", lambda: context)
     monkeypatch.setattr("redrive.streaming.workers._emission", lambda _: FailingEmission())
@@ -172,7 +167,6 @@ def children() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def test_only_a_worker_that_stands_still_is_ended(children: list[subprocess.Popen[bytes]]) -> None:
-    """One that waits is left alone, and one that stood still for a moment too."""
     stopped, idle = children
     ended: list[int] = []
     watch = StoppedWorkers(ended.append)
@@ -192,7 +186,6 @@ def test_only_a_worker_that_stands_still_is_ended(children: list[subprocess.Pope
 def test_a_job_that_stood_still_with_its_workers_ends_none(
     children: list[subprocess.Popen[bytes]],
 ) -> None:
-    """However long both stood still, it was one look."""
     ended: list[int] = []
     watch = StoppedWorkers(ended.append)
     os.kill(children[0].pid, signal.SIGSTOP)

@@ -22,7 +22,6 @@ queue_managers:
 
 
 def test_what_a_file_says() -> None:
-    """Topics, consumer groups, servers and header form; the rest keeps its default."""
     result = read_bindings(GOOD, "b.yaml")
     assert result.diagnostics == ()
     bindings = result.bindings
@@ -66,7 +65,6 @@ HEAD = "kind: bindings\nqueue_managers:\n  QM1:\n"
     ],
 )
 def test_a_mistake_is_found_in_its_place(text: str, code: str, line: int, column: int) -> None:
-    """One finding, located; and no bindings, so that nothing is half applied."""
     result = read_bindings(text, "b.yaml")
     assert result.bindings is None
     problems = [
@@ -77,7 +75,6 @@ def test_a_mistake_is_found_in_its_place(text: str, code: str, line: int, column
 
 
 def test_all_mistakes_are_found_at_once() -> None:
-    """The reader does not stop at the first."""
     text = (
         HEAD + "    dead_letter_header: x\n    queues:\n      A: {topc: a}\n      B: {topic: '.'}\n"
     )
@@ -88,6 +85,5 @@ def test_all_mistakes_are_found_at_once() -> None:
 
 @given(st.text("kind: bings{}[]\n-'#&*\"quemaro_", max_size=60))
 def test_no_text_stops_the_reader(text: str) -> None:
-    """Any text gives bindings or findings."""
     result = read_bindings(text)
     assert (result.bindings is None) == bool(result.diagnostics)

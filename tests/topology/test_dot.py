@@ -72,7 +72,6 @@ def test_a_graph_is_well_formed_whatever_names_there_are(overview: Overview, mos
 
 
 def test_edges_tell_channels_from_definitions() -> None:
-    """Channels are solid, definitions dashed, aliases dotted; other queues are counted."""
     definitions = (
         QueueOverview(name="B", kind="QALIAS", targets=(Target(queue="A", queue_manager="QM1"),)),
         QueueOverview(name="A", kind="QLOCAL"),

@@ -83,7 +83,6 @@ def test_cluster_queue_of_the_network_of_mq_has_two_instances() -> None:
     ],
 )
 def test_rules_of_the_depot_take_its_dead_letters(queue: str, reason: str, attempt: str) -> None:
-    """A queue of another manager, another queue, or the same one again."""
     fields = ("--field", f"DESTQ={queue}", "--field", f"REASON={reason}")
     text = redrive("explain", EXAMPLES / "mq" / "DEPOT.rul", *fields, code=0).output
     first = next(line for line in text.splitlines() if line.lstrip().startswith("0 s"))

@@ -37,7 +37,6 @@ def read(folder: Path, *names: str) -> TopologyResult:
 
 
 def test_files_of_all_kinds_make_one_topology(write: Path) -> None:
-    """Scripts by name of file or as told, several for one manager, networks and bindings."""
     result = read(write, "QM1.mqsc", "QM1=more.mqsc", "moon.yaml", "bind.yml")
     assert result.diagnostics == ()
     assert result.topology is not None
@@ -64,7 +63,6 @@ def test_files_of_all_kinds_make_one_topology(write: Path) -> None:
 def test_one_bad_file_is_one_finding_and_nothing_is_applied(
     write: Path, name: str, content: bytes | None, code: str
 ) -> None:
-    """The finding names the file; the other files are read all the same, but not used."""
     if content is not None:
         (write / name).write_bytes(content)
     result = read(write, "moon.yaml", name, "QM1.mqsc")
@@ -74,7 +72,6 @@ def test_one_bad_file_is_one_finding_and_nothing_is_applied(
 
 
 def test_findings_about_the_topology_come_last(write: Path) -> None:
-    """Files without errors are checked against each other."""
     (write / "QM2.mqsc").write_text("DEF QA(X) TARGET(GONE)\nDISPLAY QMGR\n")
     result = read(write, "QM2.mqsc", "QM1.mqsc")
     assert result.topology is not None
@@ -123,7 +120,6 @@ def test_one_script_serves_every_manager_of_a_uniform_cluster(tmp_path: Path) ->
 
 
 def test_an_insert_for_which_nothing_stands_says_what_is_missing(tmp_path: Path) -> None:
-    """The command fails, and the hint names the file that would tell."""
     (tmp_path / "U1.mqsc").write_text(UNIFORM)
     (first, second) = read(tmp_path, "U1.mqsc").diagnostics
     assert (first.line, second.line) == (1, 2)
@@ -132,7 +128,6 @@ def test_an_insert_for_which_nothing_stands_says_what_is_missing(tmp_path: Path)
 
 
 def test_the_scripts_of_a_folder_are_those_of_the_manager_that_is_named(tmp_path: Path) -> None:
-    """In the order of their names, as crtmqm -ic takes a folder."""
     folder = tmp_path / "config"
     folder.mkdir()
     (folder / "10-queues.mqsc").write_text("DEF QL(A)\n")
@@ -150,7 +145,6 @@ def test_the_scripts_of_a_folder_are_those_of_the_manager_that_is_named(tmp_path
 
 
 def test_what_a_failed_command_leaves_is_the_topology(tmp_path: Path) -> None:
-    """Each failure is an error and counted; a job that accepts them is warned."""
     (tmp_path / "QM1.mqsc").write_text(
         "DEF QL(A)\nALTER QL(GONE) GET(DISABLED)\nDEF QL(B) MAXDEPTH(x)\n"
         "DELETE QL(OLD) IGNSTATE(YES)\nDEF QA(C) TARGET(GONE)\nDISPLAY QMGR\n"
@@ -179,7 +173,6 @@ def test_what_a_failed_command_leaves_is_the_topology(tmp_path: Path) -> None:
 
 
 def test_findings_about_all_files_are_shown_beside_an_error_in_one(write: Path) -> None:
-    """What the broken file may lack is not said to be missing elsewhere."""
     (write / "QM1.mqsc").write_text(
         "DEF QA(X) TARGET(GONE)\nDEF QL(MOON) USAGE(XMITQ)\nDEF QR(Y) RNAME(Q) RQMNAME(MOON)\n"
     )
@@ -194,7 +187,6 @@ COMMANDS = '{"type": "runCommand", "parameters": {"command": "DEF QL(A)"}}'
 
 
 def test_json_of_mqweb_is_refused_as_removed(tmp_path: Path) -> None:
-    """Its definitions would be missing otherwise."""
     (tmp_path / "QM1.json").write_text(COMMANDS)
     (finding,) = read(tmp_path, "QM1.json").diagnostics
     assert (finding.severity, finding.code) == ("error", "UNSUPPORTED")

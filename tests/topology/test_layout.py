@@ -27,7 +27,6 @@ def topics() -> dict[str, QueueTopic]:
 
 
 def test_a_transmission_queue_with_get_disabled_has_a_channel_that_does_not_run() -> None:
-    """Its own and the clusters' one; whoever starts the channel lets it run."""
     held = [name for name, topic in topics().items() if not topic.is_running]
     assert held == ["QM1--QM2", "QM1--SYSTEM.CLUSTER.TRANSMIT.QUEUE--redrive-to-QM2"]
 

@@ -35,7 +35,6 @@ def test_topic_is_the_two_escaped_names(queue_manager: str, queue: str, topic: s
 @example("QM1", "redrive:")
 @example("redrive:" * 40, "Q")
 def test_every_pair_of_names_gives_a_legal_topic(queue_manager: str, queue: str) -> None:
-    """Whatever the names are, Kafka accepts the topic and it is none of ours."""
     topic = topic_name(queue=queue, queue_manager=queue_manager)
     assert LEGAL_TOPIC.fullmatch(topic)
     assert "_" not in topic
@@ -46,7 +45,6 @@ def test_every_pair_of_names_gives_a_legal_topic(queue_manager: str, queue: str)
 def test_different_pairs_get_different_topics(
     first: str, second: str, third: str, fourth: str
 ) -> None:
-    """Two pairs of names share a topic only if they are the same pair."""
     same = (first, second) == (third, fourth)
     assert (
         topic_name(queue=second, queue_manager=first)
@@ -67,13 +65,11 @@ def test_long_names_keep_a_prefix_and_end_in_a_hash(length: int, unit: str) -> N
 
 @given(st.text(max_size=60))
 def test_unescape_reads_back_what_escape_writes(name: str) -> None:
-    """Any name survives the way to a topic and back."""
     assert unescape(escape(name)) == name
 
 
 @given(st.text("AB-2Fhe_.é", max_size=12))
 def test_unescape_accepts_exactly_what_escape_writes(text: str) -> None:
-    """A text that unescapes is the escape of the result; every other text gives None."""
     name = unescape(text)
     assert name is None or escape(name) == text
 
@@ -93,7 +89,6 @@ def test_unescape_accepts_exactly_what_escape_writes(text: str) -> None:
     ],
 )
 def test_own_and_internal_topics_are_reserved(topic: str) -> None:
-    """No queue can be put on a topic of ours or of Kafka."""
     assert is_reserved(topic)
     assert LEGAL_TOPIC.fullmatch(topic)
 

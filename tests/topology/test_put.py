@@ -29,13 +29,11 @@ LIMITED = QueueLimits(max_message_length=1000, max_depth=2, queue_manager_max_me
 def test_the_first_limit_that_is_broken_gives_the_reason(
     limits: QueueLimits, length: int, depth: int | None, persistence: int, reason: Reason | None
 ) -> None:
-    """Exactly at a length limit passes, at a depth limit fails; an unknown depth is not full."""
     refusal = check_limits(limits, length, depth, persistence)
     assert (refusal and refusal.reason) == reason
 
 
 def test_a_refusal_says_what_was_too_much() -> None:
-    """The detail names the value and the limit."""
     refusal = check_limits(LIMITED, 1001, 0, 0)
     assert refusal is not None
     assert "1001" in refusal.detail

@@ -81,7 +81,6 @@ class Upgraded:
 
 @VERSIONS
 def test_a_job_goes_on_where_an_earlier_version_was_killed(folder: Path) -> None:
-    """What was parked has its second attempt; nothing is done twice, and nothing is forgotten."""
     job = Upgraded(folder)
     assert job.results()[1, "parked"] == 1
     job.run()
@@ -95,7 +94,6 @@ def test_a_job_goes_on_where_an_earlier_version_was_killed(folder: Path) -> None
 
 @VERSIONS
 def test_a_changed_table_decides_about_what_an_earlier_version_kept(folder: Path) -> None:
-    """Parked and remaining copies are put with key, body and headers as they were."""
     job = Upgraded(folder)
     job.run("ACTION(FWD) FWDQ(Q1) HEADER(NO)")
     assert not job.scheduler.errors
@@ -113,7 +111,6 @@ def test_a_changed_table_decides_about_what_an_earlier_version_kept(folder: Path
 
 @VERSIONS
 def test_a_plan_of_an_earlier_version_is_applied(folder: Path) -> None:
-    """Its message is put where the plan says, once, though it is applied twice."""
     job = Upgraded(folder)
     plan = ReplayPlan.read(folder / "plan.json")
     with simulated_clients(), simulated_clock(job.scheduler):
@@ -127,7 +124,6 @@ def test_a_plan_of_an_earlier_version_is_applied(folder: Path) -> None:
 
 @VERSIONS
 def test_a_plan_that_an_earlier_version_accepted_is_carried_out(folder: Path) -> None:
-    """Its entry is on the control topic, where that version kept it; its instruction waits."""
     job = Upgraded(folder)
     *_, copy = next(
         copy
@@ -150,7 +146,6 @@ def test_a_plan_that_an_earlier_version_accepted_is_carried_out(folder: Path) ->
 
 @VERSIONS
 def test_a_ledger_of_an_earlier_version_is_read_and_added_to(folder: Path, tmp_path: Path) -> None:
-    """Every row is there, and where the projection stands."""
     path = tmp_path / "ledger"
     shutil.copytree(folder / "ledger", path)
     ledger = LedgerTable.create(path)
@@ -172,7 +167,6 @@ def test_there_is_a_fixture_of_this_version() -> None:
 
 
 def test_a_run_says_in_which_format_the_state_is_kept() -> None:
-    """In the control topic, with the version that wrote it."""
     cluster = state.read((FIXTURES / redrive.__version__ / "state.json").read_text())
     entries = {record.key: record.value for *_, record in cluster.visible(_control())}
     entry = json.loads(entries[FORMAT_KEY.encode()] or b"")
@@ -180,7 +174,6 @@ def test_a_run_says_in_which_format_the_state_is_kept() -> None:
 
 
 def test_the_state_of_a_later_version_is_refused() -> None:
-    """Both versions are named, and nothing is done."""
     job = Upgraded(FIXTURES / redrive.__version__)
     entry = json.dumps({"format": FORMAT + 1, "version": "99.0"}).encode()
     job.cluster.append(OutputRecord(_control(), FORMAT_KEY.encode(), entry, None, 1, 0))
@@ -193,7 +186,6 @@ def test_the_state_of_a_later_version_is_refused() -> None:
 
 
 def test_the_ledger_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    """And left as it is."""
     path = tmp_path / "ledger"
     LedgerTable.create(path)
     DeltaTable(path).alter.set_table_properties({"redrive.format": "2"}, raise_if_not_exists=False)

@@ -42,7 +42,6 @@ DESCRIPTORS: Final[Headers] = [
 @pytest.mark.parametrize("dialect", [("", IBM), ("KAFKA", SHARED), ("KAFKA", VARIED)])
 @at_now
 def test_counts_are_those_of_deciding_each_message(dialect: tuple[str, list[str]]) -> None:
-    """Of unread, parked and remaining messages, under tables with every pattern keyword."""
     for seed in range(6):
         random = Random(seed)
         old = MemoryJob(_table(random, *dialect))

@@ -28,7 +28,6 @@ explain = partial(redrive, "explain")
 
 
 def test_what_is_told_is_what_the_job_then_does(small_job: SmallJob, tmp_path: Path) -> None:
-    """Counts by rule and target; no topic is made, no record written, no position moved."""
     topic = small_job.identity.topic
     empty = dry_run("-c", small_job.config_file, code=0)
     assert "no messages are waiting" in empty.stdout
@@ -85,7 +84,6 @@ def _everything(admin: KafkaAdminClient) -> Any:
 
 
 def test_one_table_is_told_by_rule_and_target() -> None:
-    """For people and for programs; what matches nothing is told too."""
     rows = [(2053, "ORDERS")] * 3 + [(2035, "ORDERS")] + [(2085, "X")] * 2
     answer = answer_of(rows, old=NEW, new=NEW)
     text = "\n".join(lines_of_table(answer))
@@ -105,7 +103,6 @@ def settings(tmp_path: Path) -> Path:
 
 
 def test_what_cannot_be_tried_is_an_error(settings: Path) -> None:
-    """No broker, a table with errors, and an option that means nothing without the dry run."""
     result = dry_run("-c", settings)
     assert (result.exit_code, "no broker can be reached" in result.output) == (1, True), (
         result.output
@@ -117,7 +114,6 @@ def test_what_cannot_be_tried_is_an_error(settings: Path) -> None:
 
 
 def test_what_cannot_be_explained_of_a_topic_is_an_error(settings: Path) -> None:
-    """A topic without a handler, a message beside the topic, a table with errors."""
     table = settings.with_name("orders.rul")
     output = explain(table, "--topic", "orders.dlp", "-c", settings, code=2)
     assert "no handler for orders.dlp" in output.output
@@ -130,7 +126,6 @@ def test_what_cannot_be_explained_of_a_topic_is_an_error(settings: Path) -> None
 
 
 def test_a_topic_that_is_not_there_is_told(small_job: SmallJob, tmp_path: Path) -> None:
-    """With the name that was probably meant."""
     topic = small_job.identity.topic
     config = Path(small_job.config_file)
     other = tmp_path / "other.toml"

@@ -43,7 +43,6 @@ plan = partial(redrive, "plan")
 
 
 def test_notes_of_rounds_are_no_messages() -> None:
-    """They lie among the parked ones; a message without a value is one."""
     note = Round("orders", 0, "billing", 5, TopicPartition("DLQ", 0)).value
     headers: list[Headers] = [[], [("redrive.in-round", note)], [("a", b"b")]]
     records = Records([b"k"] * 3, [b"v", None, None], headers, [5] * 3, [7, 8, 9])
@@ -54,7 +53,6 @@ def test_notes_of_rounds_are_no_messages() -> None:
 def test_the_answer_is_what_the_job_then_does(
     new: str, small_job: SmallJob, tmp_path: Path
 ) -> None:
-    """Remaining, parked and unread messages; then the new table takes over and does just that."""
     topic = small_job.identity.topic
     small_job.kafka.produce(
         topic,
@@ -140,7 +138,6 @@ def settings(tmp_path: Path) -> Path:
 
 
 def test_what_cannot_be_asked_is_told(settings: Path, tmp_path: Path) -> None:
-    """Which handler, which messages, and what the ledger does not have."""
     new = tmp_path / "new.rul"
     result = plan(new, "-c", settings)
     assert (result.exit_code, "has 2 handlers" in result.output or "have 2" in result.output) == (
@@ -163,7 +160,6 @@ def test_what_cannot_be_asked_is_told(settings: Path, tmp_path: Path) -> None:
 def test_spark_and_the_embedded_engine_read_the_same_history(
     settings: Path, tmp_path: Path
 ) -> None:
-    """Names with quotes and backslashes, nulls, and times at the border are the same to both."""
     table = LedgerTable.create(read_settings(settings).job.ledger.path)
     rows = [_known(number) for number in range(200)]
     table.append([arrow_of(rows[:120]), arrow_of(rows[120:])])

@@ -82,7 +82,6 @@ def tally_of(
 def test_every_message_is_counted_once_by_what_two_tables_do(
     rows: list[tuple[int, str]], parts: int
 ) -> None:
-    """Against a count message by message, whatever parts they come in."""
     answer = answer_of(rows, parts=parts)
     tables = handler_of(OLD).table, handler_of(NEW).table
     cells: Counter[tuple[str, str]] = Counter()
@@ -112,7 +111,6 @@ def test_every_message_is_counted_once_by_what_two_tables_do(
 
 
 def test_what_is_thrown_away_comes_first() -> None:
-    """At once before in the end, however many messages change in another way."""
     rows = [(2035, "ORDERS")] * 9 + [(2051, "ORDERS")] * 2 + [(2053, "PAY.IN")]
     answer = answer_of(rows)
     assert [(change.loss, change.count) for change in answer.changes] == [
@@ -132,7 +130,6 @@ def test_what_is_thrown_away_comes_first() -> None:
 def test_new_discards_are_told_before_every_other_change(
     rows: list[tuple[int, str]], tables: list[str]
 ) -> None:
-    """At once, then in the end, then the rest: in the document, and in the lines for people."""
     answer = answer_of(rows, old=tables[0], new=tables[1])
     losses = [change.loss for change in answer.changes]
     assert losses == sorted(losses, key=[*Loss].index)
@@ -144,7 +141,6 @@ def test_new_discards_are_told_before_every_other_change(
 
 @given(whys=st.lists(st.sampled_from([b"late", b"full", None]), min_size=1, max_size=9))
 def test_other_schemes_alone_change_what_becomes_of_a_message(whys: list[bytes | None]) -> None:
-    """Each table reads dead letters by the schemes of its own settings."""
     own_scheme = OwnScheme(name="mine", recognise="x-why", parts={"error.message": "x-why"})
     table = "ACTION(DISCARD)\n"
     handlers = handler_of(table), handler_of(table, schemes=SchemeTable([own_scheme.scheme()]))
@@ -167,7 +163,6 @@ def test_other_schemes_alone_change_what_becomes_of_a_message(whys: list[bytes |
 
 
 def test_counts_begin_again_under_another_table_also_if_it_has_counted_before() -> None:
-    """As in the job, which sets free what lay there when the table changed."""
     first = handler_of("REASON(2053) ACTION(RETRY) RETRY(2)\n")
     between = handler_of("REASON(2053) ACTION(FWD) FWDQ(OPS)\n")
     own_pairs = [(own.ID, b"DLQ:0:1"), (own.ORIGIN, b"DLQ:0:1"), (own.FAILURES, b"2")]
@@ -181,7 +176,6 @@ def test_counts_begin_again_under_another_table_also_if_it_has_counted_before() 
 
 
 def test_a_reason_is_told_clause_by_clause() -> None:
-    """Which clauses of the deciding rules match, and what became of the old rule."""
     [change] = answer_of([(2053, "PAY.IN")]).changes
     assert list(change.samples[0].because) == [
         "old table, line 2: REASON(MQRC_Q_FULL) matches, REASON=MQRC_Q_FULL",
@@ -200,7 +194,6 @@ def test_a_reason_is_told_clause_by_clause() -> None:
 
 
 def test_rules_and_targets_are_told_with_both_counts() -> None:
-    """A rule is known by its text, wherever it stands."""
     answer = answer_of([(2053, "ORDERS"), (2035, "ORDERS"), (2051, "ORDERS")])
     rules = {rule.rule: (rule.old_line, rule.old, rule.new_line, rule.new) for rule in answer.rules}
     assert rules["REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(2)"] == (2, 1, 3, 1)
@@ -215,7 +208,6 @@ def test_rules_and_targets_are_told_with_both_counts() -> None:
 
 @given(rows=letters)
 def test_equal_tables_change_nothing(rows: list[tuple[int, str]]) -> None:
-    """Whatever the messages are."""
     answer = answer_of(rows, new=f"* another text\n{OLD}")
     assert (answer.changed, answer.changes) == (0, [])
 

@@ -62,7 +62,6 @@ _told = st.lists(st.tuples(_names, st.text(max_size=4) | st.integers()), max_siz
 def test_going_back_leaves_the_payload_and_the_other_headers(
     more: list[tuple[str, Any]], payload: bytes
 ) -> None:
-    """Of a repeated name the last counts; with no other header the payload is all there is."""
     value = embedded([("x-original-topic", "in"), *more], payload)
     profile = decode_dead_letter(value, [])
     kept = {name: content for name, content in more if name not in TOLD}
@@ -71,7 +70,6 @@ def test_going_back_leaves_the_payload_and_the_other_headers(
 
 
 def test_headers_of_a_record_come_first() -> None:
-    """Whoever adds them leaves the value alone."""
     headers: Headers = [("__connect.errors.topic", b"orders")]
     value = embedded([*TOLD.items()], b"x")
     assert read_view(None, value, headers).scheme == "connect"
@@ -80,7 +78,6 @@ def test_headers_of_a_record_come_first() -> None:
 
 @given(st.data())
 def test_nothing_in_a_value_makes_reading_raise(data: st.DataObject) -> None:
-    """Cut, overwritten, or any bytes: read alone as in a batch, and taken off without an error."""
     whole = embedded(data.draw(_told), b"payload")
     values: list[bytes | None] = [None, whole, embedded([*TOLD.items()], b"")]
     for _ in range(5):

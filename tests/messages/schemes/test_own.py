@@ -74,7 +74,6 @@ def envelope(**more: Any) -> bytes:
 
 
 def test_headers_are_read_in_their_encodings() -> None:
-    """Each part from the header that the settings name; all of them are taken off."""
     headers: Headers = [
         ("x-error", b"a.B: boom"),
         ("x-topic", b"orders"),
@@ -117,14 +116,12 @@ def test_a_payload_in_base64_is_bytes(payload: bytes) -> None:
 
 
 def test_an_envelope_without_its_payload_is_a_pointer() -> None:
-    """Nothing is put of it; the envelope itself stays as it is."""
     value = envelope()
     assert view(value, []).pointer
     assert remove_header(profile(value, []), value, []) == (value, [])
 
 
 def test_a_program_that_drops_headers_is_known_by_its_setting() -> None:
-    """Then rounds are read from the record that failed; what remains is not evaluated again."""
     keeps = OwnScheme(name="mine", recognise="x-why")
     drops = replace(keeps, drops_headers=True)
     for scheme in (keeps, drops):
@@ -134,7 +131,6 @@ def test_a_program_that_drops_headers_is_known_by_its_setting() -> None:
 
 
 def test_what_is_of_no_scheme_is_what_is_assumed() -> None:
-    """Rules see it with what it has; known schemes come first."""
     letter = profile(b"anything", [("topic", b"orders")])
     assert (letter.scheme, letter.fields["DESTQ"]) == ("anything", "orders")
     assert profile(None, []).is_dead_letter
@@ -142,7 +138,6 @@ def test_what_is_of_no_scheme_is_what_is_assumed() -> None:
 
 
 def test_an_own_scheme_takes_the_place_of_a_known_one_with_its_header() -> None:
-    """What the settings say is what a user means."""
     own = OwnScheme(name="mine", recognise="exception-type").scheme()
     headers: Headers = [("exception-type", b"a.B"), ("failed-at", b"0")]
     assert read_view(None, b"", headers, schemes=SchemeTable([own])).scheme == "mine"
@@ -157,14 +152,12 @@ KNOWN_HEADERS = [
 
 @given(st.permutations([*KNOWN_HEADERS, ("x-error", b"e.F"), ("x-topic", b"orders")]))
 def test_own_scheme_precedes_all_known_ones_in_any_order_of_headers(headers: Headers) -> None:
-    """A known scheme's headers may be copies of an earlier failure; all of them are taken off."""
     shown = view(b"x", headers)
     assert (shown.scheme, shown.origin.topic, shown.hop) == ("legacy", "orders", 5)
     assert remove_header(profile(b"x", headers), b"x", headers) == (b"x", [])
 
 
 def test_envelope_precedes_known_headers_beside_it() -> None:
-    """They are those of an earlier failure, which the program copied; Redrive's are newer."""
     headers: Headers = [*KNOWN_HEADERS]
     shown, value = view(envelope(payload="p"), headers), envelope(payload="p")
     assert (shown.scheme, shown.origin.topic, shown.hop) == ("envelope", "orders", 5)
@@ -211,7 +204,6 @@ def test_any_value_is_read_alone_as_in_a_batch(values: list[bytes]) -> None:
     ],
 )
 def test_a_place_that_can_not_be_understood_says_why(name: str, words: str, message: str) -> None:
-    """With what would be right."""
     with pytest.raises(PlaceError) as refused:
         OwnScheme(name="x", recognise="x", parts={name: words}).scheme()
     assert message in str(refused.value)
@@ -219,5 +211,4 @@ def test_a_place_that_can_not_be_understood_says_why(name: str, words: str, mess
 
 
 def test_own_schemes_travel_to_other_processes() -> None:
-    """The configuration of a job is pickled."""
     assert pickle.loads(pickle.dumps(ENVELOPE)) == ENVELOPE  # noqa: S301 - our own bytes

@@ -40,7 +40,6 @@ def told_by(view: DeadLetterView, part: str) -> Any:
 @settings(max_examples=30)
 @given(data=st.data())
 def test_every_part_is_what_a_naive_reading_finds(scheme: str, data: st.DataObject) -> None:
-    """Each part is that of the newest header that tells it, read as the scheme encodes it."""
     headers = data.draw(reference.headers_of(scheme))
     view = read_view(b"k", b"v", headers)
     assert view.scheme == scheme
@@ -52,7 +51,6 @@ def test_every_part_is_what_a_naive_reading_finds(scheme: str, data: st.DataObje
 @settings(max_examples=30)
 @given(data=st.data())
 def test_the_first_origin_is_that_of_the_oldest_headers(scheme: str, data: st.DataObject) -> None:
-    """Where a message failed several times, the other end of the headers tells where first."""
     headers = data.draw(reference.headers_of(scheme))
     view = read_view(b"k", b"v", headers)
     oldest = reference.read(scheme, headers, oldest=True)
@@ -65,7 +63,6 @@ def test_the_first_origin_is_that_of_the_oldest_headers(scheme: str, data: st.Da
 @settings(max_examples=30)
 @given(st.permutations(sorted({"connect", "spring-dlt", "kafka-streams", "karafka"})), st.data())
 def test_the_scheme_that_was_appended_last_counts(order: list[str], data: st.DataObject) -> None:
-    """Of several schemes on one message the last one tells, and each is a hop."""
     sets = [data.draw(reference.headers_of(scheme)) for scheme in order]
     headers = [pair for headers_of_scheme in sets for pair in headers_of_scheme]
     view = read_view(None, None, headers)
@@ -76,7 +73,6 @@ def test_the_scheme_that_was_appended_last_counts(order: list[str], data: st.Dat
 
 
 def test_headers_that_are_added_in_front_are_newest_in_front() -> None:
-    """SmallRye puts its headers before those that were there."""
     headers: Headers = [
         ("dead-letter-reason", b"again"),
         ("dead-letter-topic", b"orders.dlq"),
@@ -112,7 +108,6 @@ def test_a_key_of_uforwarder_tells_the_origin_and_holds_the_key() -> None:
 
 @given(st.binary(max_size=30))
 def test_any_bytes_may_be_a_key_of_uforwarder(key: bytes) -> None:
-    """A key that is no such message tells nothing, and stays."""
     headers: Headers = [("original_cluster", b"a")]
     view = read_view(key, b"v", headers)
     profile = decode_dead_letter(b"v", headers, key=key)
@@ -137,7 +132,6 @@ def test_deaths_of_rabbitmq_are_read_from_json() -> None:
 
 
 def test_the_key_of_karafka_comes_back() -> None:
-    """Its dead letters have the number of the partition as key; an empty header means no key."""
     cases: list[tuple[Headers, bytes | None]] = [
         ([("source_key", b"k1")], b"k1"),
         ([("source_key", b"")], None),
@@ -151,7 +145,6 @@ def test_the_key_of_karafka_comes_back() -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 def test_all_headers_of_a_scheme_are_its_own(scheme: Scheme) -> None:
-    """What a scheme reads it also takes off, and nothing else."""
     read = {part.header for parts in scheme.parts.values() for part in parts if part.header}
     assert all(map(scheme.owns, read | set(scheme.leading)))
     assert not scheme.owns("traceparent")
@@ -161,7 +154,6 @@ def test_all_headers_of_a_scheme_are_its_own(scheme: Scheme) -> None:
 @settings(max_examples=30)
 @given(data=st.data())
 def test_going_back_takes_every_header_of_the_scheme_off(scheme: str, data: st.DataObject) -> None:
-    """Whichever hop wrote them; other headers keep their place and their bytes."""
     headers = data.draw(reference.headers_of(scheme))
     profile = decode_dead_letter(b"v", headers, key=b"k")
     value, kept = remove_header(profile, b"v", headers)
@@ -170,7 +162,6 @@ def test_going_back_takes_every_header_of_the_scheme_off(scheme: str, data: st.D
 
 
 def test_stack_traces_never_travel_on() -> None:
-    """Those of every scheme on the message go, the other headers stay."""
     headers: Headers = [
         ("__connect.errors.topic", b"t"),
         ("__connect.errors.exception.stacktrace", b"x" * 10_000),
@@ -182,7 +173,6 @@ def test_stack_traces_never_travel_on() -> None:
 
 
 def test_every_scheme_of_the_specification_is_known() -> None:
-    """The names are those of the specification of dead-letter schemes."""
     assert set(SCHEME_NAMES) - set(reference.SCHEMES) == {
         "smallrye-delayed-retry",
         "uforwarder",
@@ -205,7 +195,6 @@ def test_every_scheme_of_the_specification_is_known() -> None:
     ],
 )
 def test_generic_name_alone_is_no_scheme(scheme: str, name: str, second: str) -> None:
-    """Other programs use it too: a second name of the scheme is needed."""
     assert read_view(b"k", b"v", [(name, b"orders"), ("error", b"a.B")]).scheme is None
     assert read_view(b"k", b"v", [(name, b"orders"), (name, b"bills")]).scheme is None
     assert read_view(b"k", b"v", [("error", b"a.B"), (second, b"1"), (name, b"t")]).scheme == scheme
@@ -224,7 +213,6 @@ COPIES = [
 
 @pytest.mark.parametrize(("leading", "copy"), COPIES)
 def test_copies_of_what_cannot_be_deserialised_never_travel_on(leading: str, copy: str) -> None:
-    """They go with the library's other headers, and as stack traces do where headers are kept."""
     headers: Headers = [("trace", b"1"), (copy, b"x" * 10_000), (leading, b"orders")]
     profile = decode_dead_letter(b"v", headers)
     assert remove_header(profile, b"v", headers) == (b"v", [("trace", b"1")])
@@ -232,7 +220,6 @@ def test_copies_of_what_cannot_be_deserialised_never_travel_on(leading: str, cop
 
 
 def test_what_smallrye_says_of_deserialisation_goes_with_its_headers() -> None:
-    """A record that is put back fails with the newest headers only."""
     names = ("reason", "cause", "key", "topic", "data", "deserializer", "dlq")
     headers: Headers = [
         ("dead-letter-topic", b"t"), *((f"deserialization-failure-{name}", b"") for name in names)
@@ -245,7 +232,6 @@ def test_what_smallrye_says_of_deserialisation_goes_with_its_headers() -> None:
     ["__Connect.errors.topic", "__connect.errors.stage", "kafka_dlt-original-consumer-group"],
 )
 def test_other_headers_are_no_scheme(name: str) -> None:
-    """A scheme is recognised by its leading header alone, and case matters."""
     assert read_view(b"k", b"v", [(name, b"x")]).scheme is None
 
 
@@ -282,13 +268,11 @@ def test_other_headers_are_no_scheme(name: str) -> None:
     ],
 )
 def test_an_encoding_reads_what_it_can(encoding: str, raw: bytes, value: str | int | None) -> None:
-    """What is written in another way is absent."""
     assert reference.READERS[encoding](raw) == value
 
 
 @given(st.binary(max_size=40), st.sampled_from(sorted(ENCODINGS)))
 def test_nothing_makes_an_encoding_raise(raw: bytes, encoding: str) -> None:
-    """Bytes that can't be read are absent."""
     assert isinstance(ENCODINGS[encoding](raw), str | int | None)
 
 
@@ -296,7 +280,6 @@ def test_nothing_makes_an_encoding_raise(raw: bytes, encoding: str) -> None:
 def test_nothing_in_a_message_makes_reading_raise(
     message: tuple[bytes | None, Headers], key: bytes | None
 ) -> None:
-    """Any message has a view; a profile's says the same, without what varies."""
     value, headers = message
     view = read_view(key, value, headers)
     profile = decode_dead_letter(value, headers, key=key)
@@ -329,7 +312,6 @@ def _fixtures(directory: Path) -> list[tuple[bytes | None, bytes | None, Headers
 
 
 def test_mutated_dead_letters_are_always_read(pytestconfig: pytest.Config) -> None:
-    """Names, values, order and number of headers changed at random: each message has a view."""
     chance = Random(1)
     fixtures = _fixtures(pytestconfig.getoption("vectors"))
     seen = set()

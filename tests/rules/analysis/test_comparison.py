@@ -31,7 +31,6 @@ def fate(rules: Sequence[PlainRule], message: dict[str, str | int]) -> tuple[int
 def test_tables_are_equal_exactly_if_every_message_is_treated_alike(
     rules: list[PlainRule], other: list[PlainRule], edit: str, data: st.DataObject
 ) -> None:
-    """After an edit as people make them; every witness shows a difference."""
     edited = list(rules)
     place = data.draw(st.integers(0, len(rules) - 1))
     match edit:
@@ -95,7 +94,6 @@ def test_tables_that_say_the_same_in_other_words_are_equal(old: str, new: str) -
     ],
 )
 def test_tables_that_nearly_say_the_same_are_not_equal(old: str, new: str) -> None:
-    """The witness is a message that does not go to the same queue by chance."""
     (difference,) = between(old, new).differences
     assert difference.old != difference.new
 
@@ -118,7 +116,6 @@ def test_new_discards_come_first() -> None:
     ],
 )
 def test_control_data_are_compared(control: str, changed: list[str]) -> None:
-    """Written-out defaults are no difference."""
     comparison = between("ACTION(RETRY)", f"{control}\nACTION(RETRY)")
     assert [change.keyword for change in comparison.control] == changed
     assert comparison.is_equal is (not changed)
@@ -134,7 +131,6 @@ def test_a_comparison_that_was_given_up_never_says_equal(monkeypatch: pytest.Mon
 
 
 def test_a_large_table_is_compared_with_itself_after_an_edit() -> None:
-    """Only what the edited rules have to do with is looked at."""
     lines = [
         f"REASON({2000 + number % 90}) DESTQ('app{number}.*') ACTION(RETRY)"
         for number in range(600)
@@ -147,7 +143,6 @@ def test_a_large_table_is_compared_with_itself_after_an_edit() -> None:
 
 
 def test_entangled_tables_are_compared_without_trying_every_combination() -> None:
-    """Rules that both tables have in the same place are not asked about, however many match."""
     wild = [f"DESTQ('*{chr(65 + number % 26)}*{number}*') ACTION(RETRY)" for number in range(200)]
     end = "ACTION(FWD) FWDQ(REST)"
     old = "\n".join([*wild, "APPLNAME('A*') ACTION(RETRY)", *wild[::-1], end])

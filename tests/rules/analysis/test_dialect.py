@@ -178,7 +178,6 @@ def test_no_finding_is_false(rules: list[TriedRule]) -> None:
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(rules=rules_lists("TOPIC", "ATTEMPTS", "AGE", AMOUNT))
 def test_what_can_be_decided_is_told(rules: list[TriedRule]) -> None:
-    """A gap and a rule that is never first, without expressions."""
     findings = {
         finding.code: finding
         for finding in Analysis(parse(text_of(rules)).required().rules).findings()
@@ -208,7 +207,6 @@ def _matches(rule: TriedRule, message: Message) -> bool:
 def test_equal_is_equal_and_different_is_different(
     old: list[TriedRule], other: list[TriedRule], place: int, edit: str
 ) -> None:
-    """At any age; a comparison that is not complete claims nothing."""
     new, place = list(old), place % len(old)
     match edit:
         case "drop":
@@ -283,14 +281,12 @@ def test_tables_that_say_the_same_in_other_words_are_equal(old: str, new: str) -
     ],
 )
 def test_tables_that_nearly_say_the_same_are_not_equal(old: str, new: str) -> None:
-    """And a message shows it."""
     comparison = between(old, new)
     assert comparison.differences
     assert all(difference.old != difference.new for difference in comparison.differences)
 
 
 def test_a_message_that_grows_older_has_the_attempts_of_each_rule() -> None:
-    """At every age both tables try twice, but one of them begins anew when the message is old."""
     old = "AGE(<1m) ACTION(RETRY) RETRY(2)\nAGE(>=1m) ACTION(RETRY) RETRY(2)"
     comparison = between(old, "ACTION(RETRY) RETRY(2)")
     assert not comparison.is_equal
@@ -298,7 +294,6 @@ def test_a_message_that_grows_older_has_the_attempts_of_each_rule() -> None:
 
 
 def test_a_retry_is_not_followed_by_nothing_if_a_rule_waits_for_the_message_to_grow_older() -> None:
-    """What no rule takes now, one takes then."""
     text = "DIALECT(KAFKA)\nAGE(<=1h) ACTION(RETRY) RETRY(900)\nAGE(>1h) ACTION(DISCARD)"
     assert "NOTHING_AFTER_RETRY" not in {
         finding.code for finding in analyse(parse(text).required(), text)
@@ -314,7 +309,6 @@ def test_rules_with_other_topics_overlap() -> None:
 
 
 def test_what_is_not_decided_is_told() -> None:
-    """No rule can be shown to be reached, nor the opposite: nobody knows what both match."""
     text = (
         "DIALECT(KAFKA)\nERRMSG(/a{3}|b/) ACTION(DISCARD)\n"
         "ERRMSG(/[^b]{3,}(?i)A{3}|b/) ACTION(RETRY)\nACTION(QUARANTINE)"

@@ -37,7 +37,6 @@ def findings_of(rules: Sequence[PlainRule], code: str) -> dict[int, Finding]:
 def test_a_rule_is_called_unreachable_exactly_if_no_message_reaches_it(
     rules: list[PlainRule],
 ) -> None:
-    """Whatever fails; a rule that matches nothing at all has no witness and is not told."""
     unreachable = findings_of(rules, "UNREACHABLE")
     turns = [first_rules(rules, message) for message in MESSAGES]
     reached = {rule for turn in turns for rule in turn}
@@ -148,7 +147,6 @@ def fillers(first: int) -> st.SearchStrategy[list[str]]:
 def test_a_planted_finding_is_found(
     before: list[str], between: list[str], code: str, lines: list[str], reported: tuple[int, ...]
 ) -> None:
-    """Wherever the rules stand; the rules concerned are named."""
     end = [] if code == "NOTHING_AFTER_RETRY" else [CATCH_ALL]
     written = [*before, lines[0], *between, *lines[1:], *end]
     places = [written.index(lines[index]) for index in reported]
@@ -161,7 +159,6 @@ def test_a_planted_finding_is_found(
 @settings(deadline=None, max_examples=20)
 @given(lines=fillers(1000))
 def test_a_planted_gap_is_found(lines: list[str]) -> None:
-    """And a table has none that ends in two halves of everything, or a rule behind each retry."""
     assert {"NO_CATCH_ALL", "NOTHING_AFTER_RETRY"} <= codes([RETRY, *lines, HALVES[0]])
     assert "NO_CATCH_ALL" not in codes([*lines, *HALVES])
     assert "NOTHING_AFTER_RETRY" not in codes([RETRY, *lines, CATCH_ALL])
@@ -185,7 +182,6 @@ def codes(lines: Sequence[str]) -> set[str]:
     ],
 )
 def test_tables_as_they_are_written_have_no_findings(text: str) -> None:
-    """Special cases before general ones, retry and then forward, an exception to a catch-all."""
     assert analyse(parse(text).required(), text) == ()
 
 
@@ -213,13 +209,11 @@ def test_a_finding_can_be_followed_with_explain() -> None:
     ],
 )
 def test_a_comment_allows_a_finding(comment: str, reported: set[str]) -> None:
-    """Above the rule, with blank lines and other comments between."""
     text = f"ACTION(DISCARD)\n{comment}\n\n* more\nREASON(1) ACTION(RETRY)\n"
     assert {finding.code for finding in analyse(parse(text).required(), text)} == reported
 
 
 def test_a_comment_speaks_of_its_own_rule_only() -> None:
-    """The next rule is told of, and a comment inside a continued rule is that rule's."""
     text = (
         "ACTION(DISCARD)\nREASON(1) +\n* redrive: allow UNREACHABLE\n ACTION(RETRY)\n"
         "REASON(2) ACTION(RETRY)\n"
@@ -228,7 +222,6 @@ def test_a_comment_speaks_of_its_own_rule_only() -> None:
 
 
 def test_warnings_about_writing_are_allowed_in_the_same_way() -> None:
-    """Also what belongs to the table as a whole; errors never are."""
     text = "* redrive: allow FOLDED_TO_UPPER_CASE\nDESTQ(orders) ACTION(IGNORE)\n"
     assert parse(text).diagnostics == ()
     wrong = "* redrive: allow BAD_VALUE\nREASON(x) ACTION(IGNORE)\n"

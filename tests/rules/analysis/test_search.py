@@ -27,8 +27,6 @@ short_patterns = st.lists(
 @settings(deadline=None)
 @given(matching=short_patterns, avoiding=short_patterns)
 def test_a_value_is_found_if_there_is_one(matching: list[str], avoiding: list[str]) -> None:
-    """Exact on wildcards, blanks, padding and values longer than their field."""
-
     def will_do(value: str) -> bool:
         return all(text_matches(text, value, LENGTH) for text in matching) and not any(
             text_matches(text, value, LENGTH) for text in avoiding
@@ -55,8 +53,6 @@ def test_a_value_is_found_if_there_is_one(matching: list[str], avoiding: list[st
 def test_the_walk_finds_a_value_if_there_is_one(
     groups: list[list[str]], avoiding: list[str]
 ) -> None:
-    """One pattern of each group matches it; without the guesses that are tried before."""
-
     def will_do(value: str) -> bool:
         return all(
             any(text_matches(text, value, LENGTH) for text in group) for group in groups
@@ -114,7 +110,6 @@ def test_the_shortest_text(matching: list[str], avoiding: list[str], value: str 
 def test_a_pattern_that_covers_another_leaves_it_no_value(
     wide: str, narrow: str, *, covers: bool
 ) -> None:
-    """The cases that warnings about unreachable rules rest on."""
     value = value_of("FORMAT", [StringPattern(narrow, 8)], [StringPattern(wide, 8)], Effort())
     assert (value is None) is covers
 
@@ -126,7 +121,6 @@ def test_a_pattern_that_covers_another_leaves_it_no_value(
 def test_a_number_is_found_if_there_is_one(
     matching: list[int | None], avoiding: list[int | None]
 ) -> None:
-    """Some number of the first hundred thousand, unless the patterns contradict each other."""
     value = value_of(
         "REASON", list(map(NumberPattern, matching)), list(map(NumberPattern, avoiding)), Effort()
     )
@@ -144,7 +138,6 @@ def test_a_number_is_found_if_there_is_one(
 @settings(deadline=None)
 @given(rules=rules_lists(), data=st.data())
 def test_a_message_is_found_if_there_is_one(rules: list[PlainRule], data: st.DataObject) -> None:
-    """For any rules to match and any to avoid; what is found is right, none means none."""
     sides = data.draw(st.lists(st.sampled_from("+- "), min_size=len(rules), max_size=len(rules)))
     matching = sum(1 << index for index, side in enumerate(sides) if side == "+")
     avoiding = sum(1 << index for index, side in enumerate(sides) if side == "-")
@@ -172,7 +165,6 @@ def test_no_overlap_is_left_out_by_the_quick_look(rules: list[PlainRule]) -> Non
 
 
 def test_a_search_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given up is neither found nor proved, and is told apart from both."""
     monkeypatch.setattr(search_module, "STEP_LIMIT", 1)
     rules = [
         Rule(action=Action.DISCARD, patterns={"DESTQ": StringPattern(text, 48)})

@@ -27,7 +27,6 @@ def backoffs() -> st.SearchStrategy[Backoff]:
 
 @given(backoffs(), st.integers(1, 400))
 def test_delays_grow_by_the_factor_up_to_the_cap(backoff: Backoff, failures: int) -> None:
-    """As exact arithmetic says, to the second; totals and distinct delays are those of the list."""
     exact = backoff.initial * Fraction(str(backoff.factor)) ** (failures - 1)
     assert abs(min(exact, Fraction(backoff.cap)) - backoff.delay(failures)) <= Fraction(51, 100)
     delays = [backoff.delay(number) for number in range(1, failures + 1)]
@@ -55,7 +54,6 @@ delay_lists = st.lists(st.integers(1, 100_000), min_size=1, max_size=PARTITIONS,
 def test_a_message_waits_its_delay_less_jitter_on_a_partition_of_its_source(
     delays: list[int], source: int, jitter: int, data: st.DataObject
 ) -> None:
-    """Wherever it is put, all that is put there waits equally long, and never longer than said."""
     partitions = BackoffPartitions(delays)
     delay = data.draw(st.sampled_from(delays))
     number = partitions.partition(source, delay, jitter)
@@ -67,7 +65,6 @@ def test_a_message_waits_its_delay_less_jitter_on_a_partition_of_its_source(
 
 @given(st.integers(0, 300), delay_lists)
 def test_a_partition_that_no_delay_has_holds_nothing_back(source: int, delays: list[int]) -> None:
-    """What an earlier table left there is free at once."""
     partitions = BackoffPartitions(delays)
     used = {partitions.partition(source, delay, jitter) for delay in delays for jitter in range(16)}
     for number in range(source * PARTITIONS, (source + 1) * PARTITIONS):
@@ -76,7 +73,6 @@ def test_a_partition_that_no_delay_has_holds_nothing_back(source: int, delays: l
 
 
 def test_messages_that_failed_together_come_back_apart() -> None:
-    """Four delays have four times each on a partition, and other ones on the next partition."""
     partitions = BackoffPartitions([10, 20, 40, 60])
     times = {
         partitions.seconds(partitions.partition(source, 60, jitter))
@@ -104,7 +100,6 @@ def test_messages_that_failed_together_come_back_apart() -> None:
     ],
 )
 def test_every_mistake_in_a_backoff_is_told_at_its_place(value: str, message: str) -> None:
-    """With an example of a right one."""
     result = parse(f"{HEAD}ACTION(RETRY) RETRY(2) BACKOFF({value})")
     [finding] = result.diagnostics
     assert (finding.code, finding.message) == ("BAD_VALUE", message)
@@ -114,7 +109,6 @@ def test_every_mistake_in_a_backoff_is_told_at_its_place(value: str, message: st
 
 
 def test_a_table_has_room_for_sixteen_delays() -> None:
-    """Of all rules together; the same delay of two rules counts once."""
     rule = "ACTION(RETRY) RETRY({}) BACKOFF({})\n"
     fits = rule.format(16, "1s,2,100d") + rule.format(9, "4s,2,100d")
     assert parse(HEAD + fits).table is not None
@@ -123,7 +117,6 @@ def test_a_table_has_room_for_sixteen_delays() -> None:
 
 
 def test_order_takes_the_room_of_up_to_four_delays() -> None:
-    """Its own delays; those that the table has too count once."""
     ordered, rule = HEAD.replace(" ", " ORDER(KEY) "), "ACTION(RETRY) RETRY({}) BACKOFF({})\n"
     assert parse(ordered + rule.format(14, "1s,2,100d")).table is not None
     [error] = parse(ordered + rule.format(15, "1s,2,100d")).diagnostics
@@ -133,7 +126,6 @@ def test_order_takes_the_room_of_up_to_four_delays() -> None:
 
 
 def test_delays_are_exact_under_order() -> None:
-    """Messages of a key would come back in another order."""
     partitions = (
         parse(f"{HEAD.replace(' ', ' ORDER(KEY) ')}ACTION(RETRY) RETRY(2) BACKOFF(30s,2,1h)\n")
         .required()
@@ -152,7 +144,6 @@ def test_delays_are_exact_under_order() -> None:
     ],
 )
 def test_a_backoff_without_effect_is_warned_of(rule: str, code: str) -> None:
-    """Where there is one attempt, and where nothing is put."""
     assert [finding.code for finding in parse(HEAD + rule).diagnostics] == [code]
 
 

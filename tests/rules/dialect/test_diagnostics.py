@@ -76,7 +76,6 @@ def only_error(rule: str) -> tuple[str, str, str, str]:
 def test_a_mistake_is_told_at_its_place(
     rule: str, code: str, subject: str, underlined: str, hint: str
 ) -> None:
-    """Class, keyword, what is underlined, and a hint that helps."""
     error = only_error(rule)
     assert error[:3] == (code, subject, underlined)
     assert hint in error[3]
@@ -105,7 +104,6 @@ def test_words_of_the_dialect_are_explained_in_a_table_of_ibm() -> None:
 
 
 def test_order_is_for_the_dialect_and_has_one_word() -> None:
-    """The place is that of the word which is wrong."""
     (error,) = findings("RETRYINT(5) ORDER(KEY)\nACTION(RETRY)\n", Severity.ERROR)
     assert (error.code, error.line, error.column, error.length) == ("UNKNOWN_KEYWORD", 1, 13, 5)
     assert error.hint == "ORDER is for tables whose first clause is DIALECT(KAFKA)"
@@ -150,12 +148,10 @@ def test_warnings(rules: str, expected: list[tuple[str, int]]) -> None:
 def test_order_is_warned_of_where_no_group_is_known(
     rule: str, expected: list[tuple[str, int]]
 ) -> None:
-    """Nobody can tell then when the message was processed."""
     assert warnings(f"DIALECT(KAFKA) ORDER(KEY)\n{rule}\n") == expected
 
 
 def test_an_unknown_scheme_is_warned_of_with_what_may_be_meant() -> None:
-    """Schemes of the settings are known where the settings are, and else nobody can tell."""
     text = f"{HEAD}SCHEME(conect|mine) ACTION(IGNORE)\n"
     [unknown, other] = findings(text, Severity.WARNING)
     assert unknown.hint == "did you mean connect?"
@@ -183,7 +179,6 @@ def test_a_rule_that_forwards_to_the_input_queue_is_warned_of() -> None:
     ],
 )
 def test_the_analysis_of_a_dialect_tells_what_it_can_prove(rules: str, expected: list[str]) -> None:
-    """At any age and size; nothing raises."""
     text = f"{HEAD}{rules}\n"
     reported = analyse(parse(text).required(), text)
     assert [

@@ -71,7 +71,6 @@ _intervals = st.lists(st.builds(Interval, numbers(), st.none() | numbers()), min
 @settings(deadline=None)
 @given(_intervals, numbers())
 def test_joined_intervals_have_the_same_numbers(intervals: list[Interval], value: int) -> None:
-    """In any order, empty and overlapping ones too; a missing number is in the complement."""
     pattern = RangePattern.of(intervals)
     assert pattern.matches(value) is any(value in interval for interval in intervals)
     assert not pattern.matches(ABSENT)
@@ -209,7 +208,6 @@ _HARD = st.text("ab* '()|+-/\t", min_size=50, max_size=240).filter(lambda text: 
     st.text("ab *+-'", min_size=1, max_size=40).filter(lambda text: text.strip(" ")),
 )
 def test_long_values_are_broken_into_lines_that_read_back(values: list[str], name: str) -> None:
-    """Wherever a line ends, the next one is no comment, no blank line and no other sign."""
     quoted = ["'{}'".format(value.replace("'", "''")) for value in values]
     expression = "/{}/".format("x" * 80 + " *'" * 30 + "y")
     argument = "'{}'".format(name.replace("'", "''"))
@@ -240,7 +238,6 @@ def test_a_large_expression_matches_as_a_small_one(times: int) -> None:
     st.text(max_size=20),
 )
 def test_any_text_is_an_expression_or_is_refused(expression: str, value: str) -> None:
-    """A fuzzer's expressions never raise anything else, neither when read nor when asked."""
     try:
         pattern = RegexPattern(expression)
     except ValueError:

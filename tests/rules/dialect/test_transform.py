@@ -12,7 +12,6 @@ HEAD = "DIALECT(KAFKA)\n"
 @pytest.mark.parametrize("name", ["fix_currency", "FIX", "a.b-1", "x" * 48])
 @pytest.mark.parametrize("action", ["ACTION(RETRY)", "ACTION(FWD) FWDT(orders)"])
 def test_a_name_keeps_its_letters_and_reads_back(action: str, name: str) -> None:
-    """With quotes or without; another name is another table."""
     table = parse(f"{HEAD}{action} TRANSFORM({name})").required()
     assert table.rules[0].transform == name
     assert parse(f"{HEAD}{action} TRANSFORM('{name}')").required() == table

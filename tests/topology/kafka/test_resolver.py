@@ -24,7 +24,6 @@ def reason_of(answer: Destination | Refusal) -> int:
 
 
 def test_a_topic_is_a_local_queue() -> None:
-    """The topic of exactly the queue's name is the destination, without limits or headers."""
     answer = resolver().resolve(queue="orders", queue_manager="")
     assert answer == Destination(topic="orders", queue="orders", queue_manager="")
 
@@ -49,7 +48,6 @@ def test_reserved_topics_are_no_queues(queue: str) -> None:
 
 
 def test_every_manager_name_is_local_unless_listed() -> None:
-    """Without a list any manager name is local and is reported back."""
     assert resolver().resolve(queue="orders", queue_manager="ANY.QM") == Destination(
         topic="orders", queue="orders", queue_manager="ANY.QM"
     )
@@ -72,7 +70,6 @@ def test_a_list_of_local_names_makes_others_remote() -> None:
 
 
 def test_limits_belong_to_the_queue() -> None:
-    """The limits configured for a queue come with its destination, and with no other."""
     limits = QueueLimits(put_enabled=False)
     limited = resolver(limits={"orders": limits}, reserved=())
     orders, dlq = (
@@ -86,7 +83,6 @@ def test_limits_belong_to_the_queue() -> None:
 
 
 def test_topics_created_later_are_found() -> None:
-    """Existing topics are asked for at every resolution."""
     topics: set[str] = set()
     late: Resolver = KafkaResolver(lambda: topics)
     assert reason_of(late.resolve(queue="new", queue_manager="")) == Reason.UNKNOWN_OBJECT_NAME

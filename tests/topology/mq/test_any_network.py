@@ -117,7 +117,6 @@ def opens(draw: st.DrawFn) -> tuple[QueueManager, OpenRequest]:
 @settings(max_examples=200)
 @given(opens())
 def test_input_needs_a_local_queue_in_the_end(question: tuple[QueueManager, OpenRequest]) -> None:
-    """An open for input fails where output leads away, and else leads to the same local queue."""
     manager, request = question
     network = Network([manager])
     output = open_queue(network, "QM1", request)
@@ -140,7 +139,6 @@ def test_input_needs_a_local_queue_in_the_end(question: tuple[QueueManager, Open
 def test_an_open_is_decided_alike_by_the_same_seed_and_names_why_it_fails(
     question: tuple[QueueManager, OpenRequest],
 ) -> None:
-    """Steps and all; what fails resolves nothing, and what does not fail resolves something."""
     manager, request = question
     first, second = (open_queue(Network([manager]), "QM1", request) for _ in range(2))
     assert first == second
@@ -153,7 +151,6 @@ def test_an_open_is_decided_alike_by_the_same_seed_and_names_why_it_fails(
 def test_every_message_comes_to_an_end(
     others: tuple[QueueManager, ...], question: tuple[QueueManager, OpenRequest]
 ) -> None:
-    """Puts to definitions are followed to an end, whatever loops the definitions make."""
     manager, _ = question
     links = {
         Names(queue=to, queue_manager=name): Link(queue_manager=to)

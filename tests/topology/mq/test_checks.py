@@ -48,7 +48,6 @@ def of(script: str) -> QueueManager:
 
 
 def test_a_good_topology_has_no_findings() -> None:
-    """Two managers with channels both ways, a dead-letter queue and a remote definition."""
     assert found(OK, PEER) == []
 
 
@@ -74,7 +73,6 @@ def test_a_good_topology_has_no_findings() -> None:
     ],
 )
 def test_a_definition_that_leads_nowhere_is_found(line: str, code: str) -> None:
-    """The finding stands at the definition, and says what would become of a put."""
     findings = found(f"{OK}{line}\n", PEER)
     assert (code, "QM1.mqsc", 9) in findings
 
@@ -136,13 +134,11 @@ def test_a_definition_replaced_or_copied_stands_where_it_was_made() -> None:
     ],
 )
 def test_a_reply_to_alias_is_no_failing_put(line: str, code: str) -> None:
-    """It is only noted; a name that no queue here has stays a warning."""
     findings = found(f"{OK}{line}\n", PEER)
     assert {finding for finding in findings if finding[2] == 9} == {(code, "QM1.mqsc", 9)}
 
 
 def test_an_alias_loop_is_found_at_both_aliases() -> None:
-    """Two aliases that target each other, and none that only leads into the loop."""
     findings = found("DEF QA(A) TARGET(B)\nDEF QA(B) TARGET(A)\nDEF QA(C) TARGET(A)")
     assert findings == [
         ("ALIAS_LOOP", "QM1.mqsc", 1),
@@ -152,24 +148,20 @@ def test_an_alias_loop_is_found_at_both_aliases() -> None:
 
 
 def test_names_that_circulate_between_managers_are_found() -> None:
-    """A queue manager alias at each end sends the name back."""
     script = OK + "DEF QR(FAR) RQMNAME(FAR) XMITQ(QM2)\n"
     two = PEER + "DEF QR(FAR) RQMNAME(FAR) XMITQ(QM1)\n"
     assert found(script, two) == [("ROUTE_LOOP", "QM1.mqsc", 9), ("ROUTE_LOOP", "QM2.mqsc", 5)]
 
 
 def test_a_manager_that_nobody_reaches_is_found() -> None:
-    """Its script has no receiver for anyone's channel, and no cluster."""
     assert ("UNREACHABLE", "QM3.mqsc", 0) in found(OK, PEER, "DEF QL(Q)")
 
 
 def test_one_manager_alone_is_no_network() -> None:
-    """A single script is not blamed for the others that are missing."""
     assert found(OK) == []
 
 
 def test_a_channel_that_may_lead_to_several_managers_is_found() -> None:
-    """Two receivers of one name, and a transmission queue that is named like neither."""
     sender = "DEF QL(X) USAGE(XMITQ)\nDEF CHL(C) CHLTYPE(SDR) XMITQ(X) CONNAME(c)\n"
     sender += "DEF CHL(B) CHLTYPE(RCVR)"
     receiver = "DEF CHL(C) CHLTYPE(RCVR)"
@@ -178,7 +170,6 @@ def test_a_channel_that_may_lead_to_several_managers_is_found() -> None:
 
 
 def test_bindings_are_checked_against_the_definitions() -> None:
-    """Unknown managers and queues, and two queues on one topic, are errors."""
     text = (
         "kind: bindings\nqueue_managers:\n  QM9: {}\n  QM1:\n    queues:\n"
         "      GONE: {topic: a}\n      IN: {topic: b}\n      ORDERS: {topic: QM1--DLQ}\n"
@@ -194,7 +185,6 @@ def test_bindings_are_checked_against_the_definitions() -> None:
 
 
 def test_managers_of_other_kinds_may_be_bound() -> None:
-    """A bindings file serves the whole topology."""
     bindings = read_bindings("kind: bindings\nqueue_managers:\n  MOON: {}\n", "b.yaml").bindings
     assert bindings is not None
     network = Network([read_mqsc("", queue_manager="QM1").queue_manager])
@@ -203,7 +193,6 @@ def test_managers_of_other_kinds_may_be_bound() -> None:
 
 
 def test_what_mq_would_accept_is_no_error() -> None:
-    """A definition that leads nowhere does not keep a job from starting."""
     manager = read_mqsc("DEF QA(A) TARGET(GONE)", queue_manager="QM1").queue_manager
     findings = check_topology(Network([manager]))
     assert [finding.severity for finding in findings] == [Severity.WARNING]
@@ -266,7 +255,6 @@ def test_a_cluster_without_a_full_repository_is_noted() -> None:
 def test_a_member_that_finds_no_full_repository_is_noted(
     senders: dict[str, str], unconnected: list[str]
 ) -> None:
-    """By its cluster-sender channels; where nobody has one they come by themselves."""
     managers = []
     for name in ("QM1", "QM2", "QM3", *(["QM4"] if "QM4" in senders else [])):
         script = f"DEF CHL(TO.{name}) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME(h)\n"

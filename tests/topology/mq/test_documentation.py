@@ -27,7 +27,6 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 def test_a_command_prints_what_the_page_shows(
     folder: Path, page: str, arguments: str, output: str
 ) -> None:
-    """The output is the one on the page, to the letter, with the files that the page shows."""
     for name, text in re.findall(r"<!-- (\S+) -->\n```\w+\n(.*?)```", page, re.DOTALL):
         (folder / name).write_text(text)
     result = redrive(*shlex.split(arguments))
@@ -36,12 +35,10 @@ def test_a_command_prints_what_the_page_shows(
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_on_the_page_runs(program: str) -> None:
-    """Its assertions hold."""
     exec(compile(program, "docs/resolution.md", "exec"), {})  # noqa: S102 - our own page
 
 
 def test_every_row_of_the_table_has_an_example() -> None:
-    """Fifteen rows, fifteen headings, and each row's number in an output or a program."""
     for row in range(1, 16):
         assert f"### R{row}: " in TEXT
         examples = "\n".join([*PROGRAMS, *(output for _, output in EXAMPLES)])
@@ -49,14 +46,12 @@ def test_every_row_of_the_table_has_an_example() -> None:
 
 
 def test_every_reason_code_is_told() -> None:
-    """What a put can end with is explained on the page."""
     never = {Reason.NONE, Reason.NOT_OPEN_FOR_OUTPUT, Reason.OPTIONS_ERROR}
     never.add(Reason.CLUSTER_RESOLUTION_ERROR)
     assert [code for code in Reason if code not in never and str(int(code)) not in TEXT] == []
 
 
 def test_the_readings_name_code_that_exists() -> None:
-    """Each place in the list of readings is a function of the library."""
     source = "\n".join(
         path.read_text(encoding="utf-8")
         for package in ("topology", "engine")
@@ -68,7 +63,6 @@ def test_the_readings_name_code_that_exists() -> None:
 
 
 def test_every_attribute_has_a_line() -> None:
-    """Honoured, recorded or ignored: the page tells it of whatever a script may say."""
     section = TEXT.split("## Attributes")[1].split("\n## ")[0]
     keywords = set(re.findall(r"[A-Z][A-Z0-9]{2,}", section))
     known = {word for words in ATTRIBUTES.values() for word in words}

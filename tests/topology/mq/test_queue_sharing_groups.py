@@ -50,7 +50,6 @@ STRANGERS = network(f"ALTER QMGR QSGNAME(SQ1)\n{SHARED}", "ALTER QMGR QSGNAME(SQ
 def test_a_put_at_a_member_reaches_the_topic_of_the_group(
     known: Network, at: str, names: tuple[str, str], expected: str
 ) -> None:
-    """One for a shared queue, whichever member it is put at."""
     resolution = MqResolver(known, at).resolve(queue_manager=names[0], queue=names[1])
     assert (
         str(resolution.reason) if isinstance(resolution, Refusal) else resolution.topic
@@ -66,8 +65,6 @@ def test_a_shared_queue_has_one_topic_and_each_pair_of_members_a_way() -> None:
 
 
 def test_bindings_name_the_group_of_a_shared_queue() -> None:
-    """The consumer group and the topic are those of all members; a member's own has none."""
-
     def bound(name: str) -> Bindings:
         queues = {"IN": QueueBinding(topic="orders", consumer_group="billing")}
         return Bindings(queue_managers={name: QueueManagerBinding(queues=queues)})
@@ -97,7 +94,6 @@ def test_a_shared_queue_is_disabled_for_all_members() -> None:
 def test_the_most_specific_pattern_of_channel_names_has_the_message(
     queues: str, expected: str
 ) -> None:
-    """A * stands for any characters, anywhere; what counts is how many others there are."""
     receiver = "DEF CHL(TO.QM2) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('b')\nDEF QL(Q) CLUSTER(C)"
     sender = "DEF CHL(TO.QM1) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('a')\n"
     known = network(f"{sender}{queues}", receiver)

@@ -36,7 +36,6 @@ def channel(kind: mq.ChannelType, given: str = "") -> str:
 
 
 def test_values_that_nothing_uses_are_kept_whatever_they_are() -> None:
-    """A flag, a number beyond the product's limits, a word that it does not know."""
     commands = [f"DEFINE QLOCAL(A) REPLACE {text}" for text in ("SHARE", "BOTHRESH(x)", "MONQ(NO)")]
     assert refusals(*commands) == {}
     read = read_mqsc("DEFINE QLOCAL(A) BOTHRESH(x) NOSHARE", queue_manager="QM1")
@@ -44,7 +43,6 @@ def test_values_that_nothing_uses_are_kept_whatever_they_are() -> None:
 
 
 def test_misspelt_keywords_and_wrong_values_of_used_attributes_are_refused() -> None:
-    """The way of a message depends on them, or may."""
     commands = {
         "DEFINE QLOCAL(A) BOTTHRESH(3)": "UNKNOWN_KEYWORD",
         "DEFINE QLOCAL(A) MAXDEPTH(x)": "BAD_VALUE",
@@ -56,7 +54,6 @@ def test_misspelt_keywords_and_wrong_values_of_used_attributes_are_refused() -> 
 
 @pytest.mark.parametrize("kind", list(mq.ChannelType))
 def test_a_channel_has_the_attributes_of_its_type(kind: mq.ChannelType) -> None:
-    """And no others, whether it is defined or altered."""
     value = {"CONNAME": "('h')", "NPMSPEED": "(FAST)", "USEDLQ": "(YES)", "CLWLWGHT": "(9)"}
     commands: dict[str, bool] = {channel(kind): True}
     for keyword, types in CHANNEL_TYPES.items():
@@ -85,5 +82,4 @@ def test_commands_that_lack_what_they_need_are_refused(script: str, code: str) -
 
 
 def test_suspending_a_facility_of_zos_is_passed_over() -> None:
-    """It does not concern clusters."""
     assert refusals("SUSPEND QMGR FACILITY(DB2)", "RESUME QMGR LOG") == {}

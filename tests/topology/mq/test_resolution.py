@@ -107,7 +107,6 @@ def led_to(resolution: Resolution) -> tuple[str, str, str]:
 def test_a_row_of_the_table(
     lines: list[str], queue: str, manager: str, expected: tuple[str, str, str], rows: str
 ) -> None:
-    """The names lead where the row says, and the steps name the rows in order."""
     resolution = opened(*lines, queue=queue, manager=manager)
     assert led_to(resolution) == expected
     assert " ".join(step.row for step in resolution.steps) == rows
@@ -199,7 +198,6 @@ def test_a_reason_code(lines: list[str], queue: str, manager: str, reason: int) 
 def test_input_browse_and_set_need_a_local_queue(
     option: OpenOption, lines: list[str], queue: str, manager: str, reason: int
 ) -> None:
-    """They fail where the way leads to another manager; a local instance serves them."""
     for options in (option, option | OpenOption.OUTPUT):
         resolution = opened(*lines, queue=queue, manager=manager, options=options)
         assert int(resolution.reason) == reason, resolution.detail
@@ -219,7 +217,6 @@ def test_input_browse_and_set_need_a_local_queue(
 def test_inquire_alone_reports_no_resolved_names(
     lines: list[str], queue: str, manager: str, reason: int
 ) -> None:
-    """Inquire works on remote objects too, except through an alias of the manager itself."""
     options = OpenOption.INQUIRE
     resolution = opened(*lines, queue=queue, manager=manager, options=options)
     assert int(resolution.reason) == reason
@@ -227,7 +224,6 @@ def test_inquire_alone_reports_no_resolved_names(
 
 
 def test_an_open_for_nothing_is_refused() -> None:
-    """At least one option has to be given."""
     resolution = opened("DEF QL(L)", queue="L", options=OpenOption(0))
     assert resolution.reason is Reason.OPTIONS_ERROR
 
@@ -242,7 +238,6 @@ def test_sqqmname_written_as_use_sends_the_put_to_the_member() -> None:
 
 
 def test_an_alias_for_a_topic_resolves_to_no_queue() -> None:
-    """The open succeeds with blank resolved names; the put fails, as nothing is published."""
     result = put("DEF QA(A) TARGET(T) TARGTYPE(TOPIC)", "TOPIC(T)", queue="A")
     assert (result.resolution.reason, result.reason) == (0, 2298)
     assert result.resolution.target is Target.TOPIC
@@ -282,7 +277,6 @@ def test_bad_dynamic_queue_names(asked: str) -> None:
 
 
 def test_generated_names_depend_on_the_seed_and_are_free() -> None:
-    """The same seed generates the same name, another seed another; an existing name is passed."""
     names = {opened("DEF QM(M)", queue="M", seed=seed).resolved_queue for seed in range(20)}
     assert len(names) == 20
     first = opened("DEF QM(M)", queue="M").resolved_queue
@@ -354,7 +348,6 @@ def test_a_disabled_object_anywhere_on_the_path_stops_the_put(
 def test_limits_of_the_queue_that_is_written(
     lines: list[str], queue: str, message: dict[str, Any], reason: int
 ) -> None:
-    """Length and depth are those of the queue finally resolved to on this manager."""
     assert int(put(*lines, queue=queue, **message).reason) == reason
 
 
@@ -373,7 +366,6 @@ def test_limits_of_the_queue_that_is_written(
 def test_defaults_come_from_the_first_object(
     lines: list[str], queue: str, manager: str, *, persistent: bool
 ) -> None:
-    """A message that leaves its persistence to the queue takes that of the first object."""
     assert put(*lines, queue=queue, manager=manager).is_persistent is persistent
     explicit = Persistence.NOT_PERSISTENT
     assert not put(*lines, queue=queue, manager=manager, persistence=explicit).is_persistent
@@ -431,7 +423,6 @@ def test_disabled_instances(lines: tuple[str, ...], bind: Bind, call: Call, reas
 
 
 def test_an_open_that_binds_nothing_succeeds_although_all_are_disabled() -> None:
-    """With bind-not-fixed the instances are looked at when a message is put."""
     resolution = opened(*DISABLED, queue="I", bind=Bind.NOT_FIXED)
     assert resolution.target is Target.PER_MESSAGE
     assert (resolution.resolved_queue, resolution.resolved_queue_manager) == ("I", "")
@@ -513,7 +504,6 @@ def test_a_local_instance_may_win_at_once(
 def test_each_test_of_the_workload_comes_before_the_next(
     better: str, worse: str, *, first: bool
 ) -> None:
-    """The order of the criteria, whichever instance was heard of first."""
     lines = [f"CLQ(I) ON(QM2) CLUSTER(C) {better}", f"CLQ(I) ON(QM3) CLUSTER(C) {worse}"]
     lines = lines if first else lines[::-1]
     for seed in range(5):
@@ -521,7 +511,6 @@ def test_each_test_of_the_workload_comes_before_the_next(
 
 
 def test_weights_share_the_messages() -> None:
-    """Over many seeds equal instances are chosen in proportion to their weights."""
     lines = ["CLQ(I) ON(QM2) CLUSTER(C) WEIGHT(75)", "CLQ(I) ON(QM3) CLUSTER(C) WEIGHT(25)"]
     net = network(*lines)
     chosen = [
@@ -542,7 +531,6 @@ def test_only_so_many_channels_are_used() -> None:
 
 
 def test_steps_tell_names_and_place() -> None:
-    """Each step has the manager, the definition with its line, and the names around it."""
     resolution = opened("DEF QA(A) TARGET(R)", "DEF QR(R) RNAME(Q) RQMNAME(QM2)", XMIT, queue="A")
     steps = [(str(step.definition), str(step.before), str(step.after)) for step in resolution.steps]
     assert steps == [

@@ -36,7 +36,6 @@ def network() -> Network:
 
 
 def test_a_local_queue_is_its_topic(network: Network) -> None:
-    """Names, topic and limits of a queue, through an alias too."""
     resolver: Resolver = MqResolver(network, "QM1")
     answer = resolver.resolve(queue="IN", queue_manager="")
     assert isinstance(answer, Destination)
@@ -47,14 +46,12 @@ def test_a_local_queue_is_its_topic(network: Network) -> None:
 
 
 def test_a_binding_gives_topic_and_consumer_group(network: Network) -> None:
-    """What the bindings file says replaces the topic that the names give."""
     answer = MqResolver(network, "QM1", bindings=BINDINGS).resolve(queue="ORDERS", queue_manager="")
     assert isinstance(answer, Destination)
     assert (answer.topic, answer.limits.consumer_group) == ("orders", "billing")
 
 
 def test_a_transmission_queue_carries_the_names(network: Network) -> None:
-    """The topic is that of the transmission queue, the headers are what the receiver opens with."""
     answer = MqResolver(network, "QM1").resolve(queue="FAR", queue_manager="")
     assert isinstance(answer, Destination)
     assert (answer.topic, answer.queue, answer.queue_manager) == ("QM1--QM2", "Q", "QM2")
@@ -62,7 +59,6 @@ def test_a_transmission_queue_carries_the_names(network: Network) -> None:
 
 
 def test_a_cluster_queue_names_the_next_manager_too(network: Network) -> None:
-    """No channel leads from a cluster transmission queue to one manager only."""
     answer = MqResolver(network, "QM1").resolve(queue="INV", queue_manager="")
     assert isinstance(answer, Destination)
     assert answer.headers[-1] == ("redrive.next", b"QM3")
@@ -70,7 +66,6 @@ def test_a_cluster_queue_names_the_next_manager_too(network: Network) -> None:
 
 @pytest.mark.parametrize(("queue", "reason"), [("NOPE", 2085), ("MODEL", 2057), ("", 2085)])
 def test_what_has_no_topic_is_refused(network: Network, queue: str, reason: int) -> None:
-    """Unknown names and model queues are refused with a code."""
     answer = MqResolver(network, "QM1").resolve(queue=queue, queue_manager="")
     assert isinstance(answer, Refusal)
     assert (answer.reason, bool(answer.detail)) == (reason, True)
@@ -100,7 +95,6 @@ def test_a_dynamic_queue_takes_puts_like_a_local_one(
 
 
 def test_a_dynamic_queue_outlives_its_model_and_its_manager(network: Network) -> None:
-    """Scripts may change while it is open."""
     made = [DynamicQueue("QM1", "TEMP", "GONE", 1), DynamicQueue("QM9", "TEMP", "GONE", 1)]
     answer = MqResolver(network.with_dynamic_queues(made), "QM1").resolve(
         queue="TEMP", queue_manager=""

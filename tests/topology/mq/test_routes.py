@@ -30,14 +30,12 @@ def manager(name: str, script: str) -> Any:
 
 
 def test_a_transmission_queue_without_a_channel_keeps_its_messages() -> None:
-    """The put succeeds, and the message goes nowhere."""
     route = follow("QM1: DEF QL(QM2) USAGE(XMITQ)")
     assert (route.end, str(route.final)) == (End.HELD, "QM2@QM1")
     assert "no channel" in route.detail
 
 
 def test_the_way_leaves_the_topology() -> None:
-    """A manager without definitions ends the way, with the names that travel."""
     route = follow("QM1: CLQM(QM2) CLUSTER(C)")
     assert route.end is End.OUTSIDE
     assert str(route.puts[-1].resolution.destination) == "Q@QM2"
@@ -49,7 +47,6 @@ SENDER = "DEF QL(X) USAGE(XMITQ)\nDEF CHL(A.B) CHLTYPE(SDR) XMITQ(X) CONNAME('b(
 
 
 def test_sender_and_receiver_find_each_other_by_name() -> None:
-    """The channel's name, not that of the transmission queue, tells the receiving manager."""
     network = Network(
         [
             manager("QM1", SENDER + "DEF QR(QM2) RQMNAME(QM2) XMITQ(X)"),
@@ -75,7 +72,6 @@ def test_sender_and_receiver_find_each_other_by_name() -> None:
 def test_where_a_channel_leads_when_names_alone_do_not_tell(
     receivers: list[str], queue: str, expected: str | None
 ) -> None:
-    """Several receivers: the transmission queue's name tells. None: a channel leads nowhere."""
     sender = f"DEF QL({queue}) USAGE(XMITQ)\nDEF CHL(A.B) CHLTYPE(SDR) XMITQ({queue}) CONNAME(c)"
     others = [
         manager(name, "DEF CHL(A.B) CHLTYPE(RCVR)" if name in receivers else "")
@@ -121,7 +117,6 @@ def test_members_of_a_cluster_know_each_others_queues() -> None:
 
 @pytest.mark.parametrize("attribute", ["CLWLRANK(1)", "CLWLPRTY(1)", "NETPRTY(1)"])
 def test_attributes_of_the_cluster_channel_decide(attribute: str) -> None:
-    """Rank and priorities are those of the receiver's cluster channel."""
     queue = "DEF QL(I) CLUSTER(C)"
     better = clustered("QM3", queue, attribute)
     assert finals(clustered("QM1"), clustered("QM2", queue), better) == {"I@QM3"}
@@ -144,7 +139,6 @@ def test_clusters_may_be_named_by_a_namelist() -> None:
 
 
 def test_a_clustered_queue_manager_alias_leads_to_its_host() -> None:
-    """The alias travels as it is and is resolved by the manager that advertises it."""
     host = "DEF QR(VIRTUAL) RQMNAME(QM2) CLUSTER(C)\nDEF QL(Q)"
     network = Network([clustered("QM1"), clustered("QM2", host)])
     route = follow_route(network, "QM1", OpenRequest(queue="Q", queue_manager="VIRTUAL"))
@@ -171,7 +165,6 @@ def test_which_cluster_transmission_queue_is_used(script: str, expected: str) ->
 
 
 def test_what_came_over_a_cluster_stays_at_the_receiver() -> None:
-    """A receiver with an instance of its own does not pass the message on."""
     queue = "DEF QL(I) CLUSTER(C) CLWLUSEQ(ANY)"
     hub = f"{queue}\nDEF QR(ANY) CLUSTER(C)"
     managers = clustered("QM1"), clustered("QM2", hub), clustered("QM3", queue)
@@ -179,7 +172,6 @@ def test_what_came_over_a_cluster_stays_at_the_receiver() -> None:
 
 
 def test_intra_group_queuing_moves_between_members() -> None:
-    """The shared transmission queue needs no channel."""
     route = follow("QM1: QSG(SQ1) MEMBERS(QM1,QM2) IGQ(ENABLED)", "QM2: DEF QL(Q)")
     assert [str(hop) for hop in route.hops] == ["QM1 xmitq SYSTEM.QSG.TRANSMIT.QUEUE"]
     assert str(route.final) == "Q@QM2"

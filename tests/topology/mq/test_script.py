@@ -74,7 +74,6 @@ def test_scripts_are_cut_into_commands(text: str, names: list[str]) -> None:
     ],
 )
 def test_quoted_text_is_kept(text: str, expected: str) -> None:
-    """Quotes keep case, semicolons and parentheses; lines join as their last character says."""
     result = read(text)
     assert errors(result) == []
     assert description(result, "A") == f"DESCR('{expected}')"
@@ -82,7 +81,6 @@ def test_quoted_text_is_kept(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize("note", ["* note", "  * note", "", "   ", "* note +"])
 def test_comments_inside_a_continued_command_are_dropped(note: str) -> None:
-    """A comment or blank line between continued lines belongs to neither."""
     result = read(f"DEF QL(A) +\n{note}\n  MAXDEPTH(5)\nDEF QL(B)")
     assert errors(result) == []
     queue = result.queue_manager.queues["A"]
@@ -164,7 +162,6 @@ def test_comments_inside_a_continued_command_are_dropped(note: str) -> None:
 def test_a_wrong_command_is_one_finding_in_its_place(
     text: str, code: str, line: int, column: int
 ) -> None:
-    """The finding has class, line and column, and the next command is still carried out."""
     result = read(f"{text}\nDEF QL(NEXT)")
     assert [(error.code, error.line, error.column) for error in errors(result)] == [
         (code, line, column)
@@ -176,7 +173,6 @@ def test_a_wrong_command_is_one_finding_in_its_place(
 
 
 def test_a_misspelt_word_is_recognised() -> None:
-    """Hints name the keyword, verb or object type that was meant."""
     hints = [
         errors(read(text))[0].hint
         for text in ("DEF QL(A) MAXDEPHT(5)", "DEFNE QL(A)", "DEF QLOCL(A)", "DEF QL(A)\nRNAME(X)")
@@ -205,7 +201,6 @@ def test_a_misspelt_word_is_recognised() -> None:
     ],
 )
 def test_commands_that_do_not_concern_resolution_are_noted(text: str) -> None:
-    """They are read, change nothing, and are reported as a note."""
     result = read(text)
     assert [(diagnostic.severity, diagnostic.code) for diagnostic in result.diagnostics] == [
         (Severity.NOTE, "IGNORED")
@@ -214,7 +209,6 @@ def test_commands_that_do_not_concern_resolution_are_noted(text: str) -> None:
 
 
 def test_definitions_remember_where_they_were_written() -> None:
-    """Every object knows file and line of the command that defined it."""
     result = read("* head\nDEF QL(A)\n\nDEF QA(B) +\n  TARGET(A)\nALTER QL(A) MAXDEPTH(1)")
     queues = result.queue_manager.queues
     assert str(queues["A"].location) == "qm1.mqsc:2"
@@ -222,7 +216,6 @@ def test_definitions_remember_where_they_were_written() -> None:
 
 
 def test_a_physical_line_over_the_limit_is_a_warning() -> None:
-    """The command is carried out, and the finding says that runmqsc would refuse the line."""
     result = read("DEF QL(A) DESCR('" + "x" + " " * 2048 + "')")
     assert [(diagnostic.severity, diagnostic.code) for diagnostic in result.diagnostics] == [
         (Severity.WARNING, "LINE_TOO_LONG")
@@ -231,7 +224,6 @@ def test_a_physical_line_over_the_limit_is_a_warning() -> None:
 
 
 def test_findings_come_in_the_order_of_the_script() -> None:
-    """Whatever noticed them, findings are sorted by line."""
     result = read("FOO\n" + "DEF QL(A) DESCR('" + "x" + " " * 2048 + "')\nBAR")
     assert [diagnostic.line for diagnostic in result.diagnostics] == [1, 2, 3]
 
@@ -280,7 +272,6 @@ DEFINE QREMOTE('pay.roll') RNAME('PAY') RQMNAME('QM2') REPLACE
 
 @pytest.mark.parametrize("text", [DUMP, ONE_LINE])
 def test_output_of_dmpmqcfg_is_read(text: str) -> None:
-    """Both the wrapped and the one-line form give the objects and the manager's name."""
     result = read_mqsc(text)
     assert errors(result) == []
     manager = result.queue_manager
@@ -336,7 +327,6 @@ def test_like_copies_and_defaults_are_the_system_objects() -> None:
 
 
 def test_the_managers_name_is_inserted() -> None:
-    """Scripts of uniform clusters name their manager by an insert."""
     result = read("DEF CHL('UNI_+QMNAME+') CHLTYPE(CLUSRCVR) CLUSTER(UNI) CONNAME(+CONN+)")
     assert errors(result) == []
     assert result.queue_manager.channels["UNI_QM1"].connection == "+CONN+"
@@ -365,7 +355,6 @@ REFRESH SECURITY TYPE(CONNAUTH)
 
 
 def test_what_is_seen_in_the_wild_is_read() -> None:
-    """Blanks before parentheses, tabs, semicolons, flags, and commands of all kinds."""
     result = read(IN_THE_WILD)
     assert errors(result) == []
     names = {*result.queue_manager.queues, *result.queue_manager.channels}
@@ -384,14 +373,12 @@ def test_alter_leaves_what_it_does_not_name() -> None:
 
 
 def test_suspend_and_resume_are_kept() -> None:
-    """A manager remembers the clusters from which a script suspends it."""
     result = read("SUSPEND QMGR CLUSTER(C1)\nSUSPEND QMGR CLUSTER(C2)\nRESUME QMGR CLUSTER(C1)")
     assert result.queue_manager.suspended_clusters == {"C2"}
 
 
 @given(st.text(alphabet="DEFQLA()'+-*; \t\n,.x", max_size=60))
 def test_no_text_stops_the_reader(text: str) -> None:
-    """Any text gives commands and findings whose places lie inside it."""
     lines = text.split("\n")
     for finding in read(text).diagnostics:
         assert finding.source_line == lines[finding.line - 1]
@@ -424,7 +411,6 @@ def test_an_alias_may_target_a_topic_of_a_new_manager() -> None:
 
 
 def test_client_connections_have_a_name_space_of_their_own() -> None:
-    """A command on one of two channels of a name leaves the other as it is."""
     both = "DEF CHL(CHAN2) CHLTYPE(SVRCONN) TRPTYPE(TCP)\n"
     both += "DEF CHL(CHAN2) CHLTYPE(CLNTCONN) CONNAME('h(1414)') LIKE(SYSTEM.DEF.CLNTCONN)\n"
     altered = read(f"{both}ALTER CHL(CHAN2) CHLTYPE(CLNTCONN) CONNAME('other')")

@@ -20,7 +20,6 @@ def codes(text: str) -> list[str]:
 
 
 def test_a_sound_network_has_no_findings() -> None:
-    """Managers that reach each other, with definitions that agree, give nothing to report."""
     assert (
         codes("""
         - name: QM1
@@ -44,13 +43,11 @@ def test_a_sound_network_has_no_findings() -> None:
 
 @pytest.mark.parametrize("example", FINDINGS)
 def test_each_contradiction_or_oddity_gives_exactly_its_finding(example: str) -> None:
-    """On one manager, or between two."""
     expected, _, managers = example.partition("\n")
     assert ", ".join(codes(managers)) == expected
 
 
 def test_names_are_checked_without_any_text() -> None:
-    """A network that a program built is checked like one that was read."""
     network = read_topology(["QM: LQ(Q)"]).network
     assert check_network(network) == ()
     bad = network.queue_managers[0].queues[0]
@@ -61,7 +58,6 @@ def test_names_are_checked_without_any_text() -> None:
 
 
 def test_every_finding_says_what_to_do() -> None:
-    """Each finding has a hint and names its object."""
     findings = check_network(
         network_of("- {name: QM, aliases: [{name: A, of: A}, {name: B, of: Gone}]}")
     )

@@ -19,13 +19,11 @@ EXAMPLES = re.findall(r"^```resolution\n(.*?)^```", PAGE, re.MULTILINE | re.DOTA
     "example", EXAMPLES, ids=[example.split("\nput ")[1].split()[0] for example in EXAMPLES]
 )
 def test_an_example_of_the_page_is_what_happens(example: str) -> None:
-    """Steps and end of each example, word for word."""
     expected, taken = told_and_taken(example)
     assert taken == expected
 
 
 def test_the_page_has_an_example_for_every_step() -> None:
-    """Each of the six steps and each kind of queue is shown."""
     assert len(EXAMPLES) == len(set(EXAMPLES)) >= 15
 
 
@@ -40,7 +38,6 @@ def test_the_network_of_the_page_is_a_sound_one() -> None:
 
 
 def test_every_reading_names_a_place_that_exists() -> None:
-    """Modules, classes and functions of the table of readings are in the code."""
     sources = ROOT / "src" / "redrive" / "topology" / "mqe"
     for row in re.findall(r"^\| O\d+ .*\| (.*) \|$", PAGE, re.MULTILINE):
         for place in re.findall(r"`([^`]+)`", row):

@@ -20,7 +20,6 @@ from redrive.topology.mqe.results import ExpireAfter, ExpireAt, Message, deadlin
 def test_the_deadline_counts_from_creation_unless_it_is_absolute(
     expire_time: ExpireAfter | ExpireAt | None, queue_expiry: int | None, expected: int | None
 ) -> None:
-    """The message's own expiry overrides the queue's; without either there is no deadline."""
     message = Message(created=1000, expire_time=expire_time)
     assert deadline(message, queue_expiry) == expected
     if expected is not None:

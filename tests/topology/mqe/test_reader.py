@@ -71,7 +71,6 @@ def errors(text: str | bytes) -> list[tuple[str, int, int]]:
 
 
 def test_every_object_and_attribute_is_read_and_written() -> None:
-    """A text that uses everything gives a network, with only warnings, whose text says the same."""
     result = read_network(EVERYTHING)
     assert [finding for finding in result.diagnostics if finding.severity == "error"] == []
     assert result.network is not None
@@ -90,7 +89,6 @@ def test_every_attribute_and_name_survives_the_round_trip(network: Network) -> N
 @settings(max_examples=100)
 @given(network=networks())
 def test_a_network_is_read_exactly_when_its_check_finds_no_error(network: Network) -> None:
-    """The reader refuses what the check refuses, and nothing else."""
     result = read_network(network_text(network))
     codes = [finding.code for finding in check_network(network) if finding.severity == "error"]
     assert result.network == (None if codes else network)
@@ -102,7 +100,6 @@ def test_a_network_is_read_exactly_when_its_check_finds_no_error(network: Networ
 
 
 def test_a_definition_knows_where_it_was_read() -> None:
-    """File, line, column and length of the name."""
     network = read_network(EVERYTHING, "net.yaml").network
     assert network is not None
     hub = network.queue_managers[0]
@@ -111,7 +108,6 @@ def test_a_definition_knows_where_it_was_read() -> None:
 
 
 def test_all_findings_come_at_once_and_in_order() -> None:
-    """Flaws of form and of meaning in one text are all reported, each in its place."""
     text = (
         "kind: mqe\n"
         "queue_managers:\n"
@@ -141,7 +137,6 @@ def test_all_findings_come_at_once_and_in_order() -> None:
 
 
 def test_a_finding_shows_its_line_with_a_caret_and_what_would_be_right() -> None:
-    """The rendered finding is all a person needs."""
     result = read_network("kind: mqe\nqueue_managers:\n- {nam: QM}\n", "net.yaml")
     finding = next(
         diagnostic for diagnostic in result.diagnostics if diagnostic.code == "UNKNOWN_KEY"
@@ -157,7 +152,6 @@ def test_a_finding_shows_its_line_with_a_caret_and_what_would_be_right() -> None
 
 
 def test_a_flawed_definition_causes_no_findings_about_those_that_refer_to_it() -> None:
-    """A connection that could not be read is not reported as missing as well."""
     text = (
         "kind: mqe\n"
         "queue_managers:\n"
@@ -224,7 +218,6 @@ _PIECES = st.sampled_from(
 
 
 def test_a_rule_is_refused_as_removed() -> None:
-    """Nobody calls the class, so a veto would be lost."""
     text = "kind: mqe\nqueue_managers:\n- name: QM\n  rule: gateway.rules:Hub\n"
     (finding,) = read_network(text).diagnostics
     assert (finding.code, finding.line) == ("UNKNOWN_KEY", 4)
@@ -236,7 +229,6 @@ def test_a_rule_is_refused_as_removed() -> None:
     text=st.lists(_PIECES, max_size=40).map("".join) | st.text(max_size=60) | st.binary(max_size=60)
 )
 def test_no_text_makes_the_reader_raise(text: str | bytes) -> None:
-    """Whatever is read gives a network or an error with a line that exists."""
     result = read_network(text)
     assert (result.network is None) is any(
         diagnostic.severity == "error" for diagnostic in result.diagnostics
@@ -247,7 +239,6 @@ def test_no_text_makes_the_reader_raise(text: str | bytes) -> None:
 @settings(max_examples=200)
 @given(data=st.data())
 def test_no_damage_to_a_good_text_makes_the_reader_raise(data: st.DataObject) -> None:
-    """A network from which a piece is cut, or into which one is put, is still only findings."""
     start = data.draw(st.integers(0, len(EVERYTHING)))
     end = data.draw(st.integers(start, min(len(EVERYTHING), start + 20)))
     result = read_network(EVERYTHING[:start] + data.draw(_PIECES) + EVERYTHING[end:])

@@ -72,7 +72,6 @@ LIMITED = ("QM: LQ(Q) MAXMSG(10) MAXCOUNT(2)",)
 def test_a_local_queue_refuses_what_is_beyond_its_limits(
     length: int, depth: int, expected: Failure | None
 ) -> None:
-    """A message as long as the limit is taken; a queue at its number of messages is full."""
     conditions = Conditions(depths={("QM", names("Q@QM")): depth})
     taken = put(LIMITED, "QM", "Q@QM", message=Message(length=length), conditions=conditions)
     assert (failure(taken) if expected else None) == expected
@@ -82,12 +81,10 @@ ASYNCHRONOUS = ("QM: RQD(Q@Far) MODE(async) MAXMSG(100)", "QM: CONN(Far)", "Far:
 
 
 def test_every_failure_comes_with_advice() -> None:
-    """Each way in which a put can end has a sentence on what to do."""
     assert all(failure.advice for failure in Failure)
 
 
 def test_a_connection_to_a_manager_outside_the_network_is_reported() -> None:
-    """A direct connection must lead to a manager that is described."""
     topology = read_topology(["QM: RQD(Q@Far)", "QM: CONN(Far)"]).network
     alone = mqe.Network(queue_managers=topology.queue_managers[:1])
     end = MqeResolver(alone).resolve("QM", names("Q@Far")).end
@@ -111,7 +108,6 @@ DISCOVERABLE = ("QM: CONN(Far)", "Far: LQ(Q)")
 def test_in_the_strict_reading_no_queue_accepts(
     topology: Sequence[str], to: str, options: mqe.Options, steps: list[str]
 ) -> None:
-    """The second alias is not followed; nothing is discovered."""
     resolution = put(topology, "QM", to, options=options)
     assert [str(step) for step in resolution.steps] == steps
     assert failure(resolution) is Failure.NO_QUEUE_ACCEPTS
@@ -132,7 +128,6 @@ def test_in_the_strict_reading_no_queue_accepts(
 def test_a_stopped_connection_over_which_a_queue_is_not_discovered_is_named(
     topology: Sequence[str], stopped: tuple[str, str]
 ) -> None:
-    """With how to start it: the queue may well be defined."""
     end = put(topology, "QM", "Q@Far").end
     assert isinstance(end, Failed)
     assert end.failure is Failure.NO_QUEUE_ACCEPTS
@@ -141,14 +136,12 @@ def test_a_stopped_connection_over_which_a_queue_is_not_discovered_is_named(
 
 
 def test_a_queue_that_is_nowhere_is_not_blamed_on_a_connection() -> None:
-    """The connections that are up lead to managers without the queue."""
     end = put((*DISCOVERABLE, "QM: CONN(Else)", "QM: DOWN(Else)"), "QM", "None@Far").end
     assert isinstance(end, Failed)
     assert (end.stopped, "define the queue" in end.advice) == (None, True)
 
 
 def test_a_store_says_once_why_the_next_manager_refuses_its_message() -> None:
-    """The detail has the names, and the error is beside it."""
     read = read_topology(["QM: RQD(None@Far) MODE(async)", "QM: CONN(Far)", "Far: LQ(Q)"])
     source = QueueTopic(
         topic="t", role=TopicRole.TRANSMISSION, queue="None", queue_manager="QM", to="Far"
@@ -163,7 +156,6 @@ def test_a_store_says_once_why_the_next_manager_refuses_its_message() -> None:
 
 
 def test_a_discovered_definition_has_the_far_queues_security_and_is_synchronous() -> None:
-    """Authentication, encryption and compression are obtained from the far queue."""
     security = mqe.Security(authenticator="A", cryptor="C", compressor="Z")
     network = read_topology(["QM: CONN(Far)"]).network
     far = mqe.QueueManager(name="Far", queues=(mqe.LocalQueue(name="Q", security=security),))
@@ -174,7 +166,6 @@ def test_a_discovered_definition_has_the_far_queues_security_and_is_synchronous(
 
 
 def test_a_definition_lasts_even_if_the_put_that_made_it_fails() -> None:
-    """The far queue exists but is full: the definition is in the result of the failed put."""
     topology = ("QM: CONN(Far)", "Far: LQ(Q) MAXCOUNT(0)")
     resolution = put(topology, "QM", "Q@Far")
     assert failure(resolution) is Failure.QUEUE_FULL
@@ -192,7 +183,6 @@ PULLED = (
 
 
 def test_in_the_strict_reading_the_two_queues_must_have_one_name() -> None:
-    """H does not pull from Store; a queue called Store does."""
     strict = mqe.Options(home_server_names=True)
     other = [line.replace("HSQ(H", "HSQ(Store") for line in PULLED]
     ends = [
@@ -203,7 +193,6 @@ def test_in_the_strict_reading_the_two_queues_must_have_one_name() -> None:
 
 @pytest.mark.parametrize("message", [Message(lock_id="1"), Message(is_confirmed=False)])
 def test_locked_and_unconfirmed_messages_do_not_move(message: Message) -> None:
-    """Neither transmitted nor pulled."""
     transmitted = put(ASYNCHRONOUS, "QM", "Q@Far", TriggerTransmission(), message=message)
     pulled = put(PULLED, "Server", "Q@Client", Pull("Client"), message=message)
     assert str(transmitted.end) == "RQD Q@Far on QM"
@@ -224,7 +213,6 @@ DEAD_LETTERS = (*PULLED, "Client: LQ(Dead) ROLE(deadletter) MAXMSG(20)")
 def test_a_duplicate_does_not_become_a_dead_letter(
     queue: str, end: str, why: Failure | None
 ) -> None:
-    """The client has it already: a second copy must not come into being, a dead letter may."""
     message, seen = Message(identity="m"), Conditions(received={("Client", "m")})
     put_to = f"{queue}@Client"
     moved = put(DEAD_LETTERS, "Server", put_to, Pull("Client"), message=message, conditions=seen)
@@ -234,7 +222,6 @@ def test_a_duplicate_does_not_become_a_dead_letter(
 
 
 def test_a_message_without_identity_is_never_a_duplicate() -> None:
-    """What cannot be told apart cannot have been put before."""
     end = put(("QM: LQ(Q)",), "QM", "Q", conditions=Conditions(received={("QM", "")})).end
     assert isinstance(end, Delivered)
 
@@ -243,7 +230,6 @@ def test_a_message_without_identity_is_never_a_duplicate() -> None:
 
 
 def test_an_expired_message_is_gone_at_every_queue_that_keeps_messages() -> None:
-    """On a local queue, an asynchronous definition and a store-and-forward queue alike."""
     topology = ("QM: LQ(L)", "QM: RQD(R@Far) MODE(async)", "QM: SAF(S@Far) QME(Far)")
     late = Conditions(now=11)
     message = Message(expire_time=ExpireAfter(10))
@@ -265,7 +251,6 @@ def test_an_expired_message_is_gone_at_every_queue_that_keeps_messages() -> None
 def test_an_expired_message_neither_moves_nor_becomes_a_dead_letter(
     topology: Sequence[str], at: str, to: str, follow_up: FollowUp
 ) -> None:
-    """Expiry is tested again when the message is removed from the queue that keeps it."""
     message = Message(expire_time=ExpireAfter(10))
     resolver = MqeResolver(read_topology(topology).network)
     on_time, late = Conditions(now=10), Conditions(now=11)
@@ -277,7 +262,6 @@ def test_an_expired_message_neither_moves_nor_becomes_a_dead_letter(
 
 
 def test_a_second_discovery_of_the_same_definition_adds_nothing() -> None:
-    """Two puts that discovered alike, kept one after the other, leave one definition."""
     network = read_topology(DISCOVERABLE).network
     discovered = MqeResolver(network).resolve("QM", names("Q@Far")).discovered
     once = network.with_discovered(discovered)

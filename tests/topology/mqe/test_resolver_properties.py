@@ -18,7 +18,6 @@ from redrive.topology.names import Names
 @settings(max_examples=100)
 @given(network=networks())
 def test_a_second_put_finds_what_the_first_discovered(network: Network) -> None:
-    """With the discovered definitions kept, the same put ends alike and discovers nothing."""
     resolver = MqeResolver(network)
     for at, queue, queue_manager in PUTS:
         names = Names(queue=queue, queue_manager=queue_manager)
@@ -42,7 +41,6 @@ _FOLLOW_UPS: tuple[FollowUp, ...] = (
 def test_a_message_is_never_lost_once_its_put_succeeded(
     network: Network, follow_ups: list[FollowUp]
 ) -> None:
-    """Whatever follows ends, keeps the earlier steps, and leaves the message on some queue."""
     resolver = MqeResolver(network)
     for at, queue, queue_manager in PUTS:
         resolution = resolver.resolve(at, Names(queue=queue, queue_manager=queue_manager))
@@ -61,7 +59,6 @@ def test_a_message_is_never_lost_once_its_put_succeeded(
 @settings(max_examples=100)
 @given(network=networks())
 def test_a_forgotten_name_is_never_seen_again(network: Network) -> None:
-    """Each step starts with the names that the step before it left."""
     resolver = MqeResolver(network)
     for at, queue, queue_manager in PUTS:
         taken = resolver.resolve(at, Names(queue=queue, queue_manager=queue_manager or at))
@@ -74,7 +71,6 @@ def test_a_forgotten_name_is_never_seen_again(network: Network) -> None:
 def test_what_is_passed_on_is_a_fresh_put_at_the_receiver(
     network: Network, down: frozenset[tuple[str, str]]
 ) -> None:
-    """A transmission ends as a put at the receiver does, or the message stays where it was."""
     resolver, conditions = MqeResolver(network), Conditions(down=down)
     for at, queue, queue_manager in PUTS:
         stored = resolver.resolve(

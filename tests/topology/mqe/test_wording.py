@@ -51,7 +51,6 @@ def _wrong_steps(steps: list[str]) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("vector", VECTORS, ids=[vector["id"] for vector in VECTORS])
 def test_any_change_of_a_fact_is_noticed(vector: dict[str, Any]) -> None:
-    """No damaged vector passes, so every fact of the good one has been compared."""
     unnoticed = [changed["expect"] for changed in damaged(vector) if check_vector(changed) == []]
     assert unnoticed == []
 
@@ -67,12 +66,10 @@ def test_any_change_of_a_fact_is_noticed(vector: dict[str, Any]) -> None:
     ],
 )
 def test_wording_that_says_the_same_is_the_same(one: str, other: str) -> None:
-    """Spaces, brackets, fillers and a queue's own manager do not matter."""
     assert step_words(one) == step_words(other)
 
 
 def test_unknown_fields_are_reported_instead_of_passed_over() -> None:
-    """A vector that asks for something unknown does not pass unseen."""
     vector = copy.deepcopy(VECTORS[0])
     vector["expect"]["colour"] = "red"
     assert check_vector(vector) == ["expectation 'colour' is not known"]
