@@ -16,9 +16,9 @@ from starlette.testclient import TestClient
 from tests.commands import redrive
 from tests.console.conftest import CONFIG, audited, console
 
-from redrive.console.access import Grant, Role, Scope, SignedInBy, User
+from redrive.console.access import Grant, Grants, Role, Scope, SignedInBy, User
 from redrive.console.login_files import read_access, read_tokens
-from redrive.console.logins import SESSION_SECONDS, Grants, Limit, Logins, Proxy, Sessions
+from redrive.console.logins import SESSION_SECONDS, Limit, Logins, Proxy, Sessions
 from redrive.errors import ConfigurationError, UsageError
 from redrive.settings import read_settings
 

@@ -25,9 +25,10 @@ from tests.console.conftest import audited, console
 from werkzeug.serving import make_server
 
 from redrive.console import oidc
-from redrive.console.access import Grant, Role
-from redrive.console.logins import Grants, Logins
-from redrive.console.oidc import IdentityProvider, OidcSettings
+from redrive.console.access import Grant, Grants, Role
+from redrive.console.login_files import OidcSettings
+from redrive.console.logins import Logins
+from redrive.console.oidc import IdentityProvider
 
 # The mock's own use of its library.
 pytestmark = pytest.mark.filterwarnings("ignore:get_jwt_config:DeprecationWarning")

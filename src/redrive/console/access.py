@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
@@ -88,6 +88,22 @@ class Grant:
 
     role: Role
     scope: Scope = EVERYTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """The roles of users and groups; others have none."""
+
+    users: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
+    groups: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
+
+    def of(self, user: str, groups: frozenset[str]) -> tuple[Grant, ...]:
+        """All grants of a user and the user's groups."""
+        grants = [
+            self.users.get(user, ()),
+            *(self.groups.get(group, ()) for group in sorted(groups)),
+        ]
+        return tuple(dict.fromkeys(grant for granted in grants for grant in granted))
 
 
 class SignedInBy(StrEnum):

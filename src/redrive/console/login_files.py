@@ -8,22 +8,31 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
-from redrive.console.access import EVERYTHING, Grant, Role, Scope, SignedInBy, User, is_name
-from redrive.console.logins import Grants
-from redrive.console.oidc import OidcSettings
+from redrive.console.access import (
+    EVERYTHING,
+    Grant,
+    Grants,
+    Role,
+    Scope,
+    SignedInBy,
+    User,
+    is_name,
+)
 from redrive.errors import UsageError
 from redrive.forms import FileForm, TableForm, Text, number
 from redrive.settings.connection import read_secret
 from redrive.settings.document import Document
 from redrive.settings.findings import Section
 
-__all__ = ["AccessFile", "read_access", "read_tokens"]
+__all__ = ["AccessFile", "OidcSettings", "read_access", "read_tokens"]
+
+CALLBACK: Final = "/sign-in/callback"
 
 _Name: TypeAlias = Annotated[
     str,
@@ -105,16 +114,30 @@ class _Roles(_Granted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Oidc(TableForm):
+class OidcSettings(TableForm):
+    """The table ``[oidc]``."""
+
     issuer: _Address = ""
+    """The identity provider's name in its discovery document and its tokens."""
     client_id: Text = ""
     client_secret: Text = field(default="", repr=False)
+    """Empty for a public client, which has only PKCE."""
     client_secret_file: Text = ""
+    """The file that has the secret; ``read_access`` reads it."""
     address: _Address = ""
-    scopes: _Names = OidcSettings.scopes
-    user_claim: Text = OidcSettings.user_claim
-    groups_claim: Text = OidcSettings.groups_claim
-    clock_skew: Annotated[float, number("seconds", 0, 300)] = OidcSettings.clock_skew
+    """The console's own address for browsers: ``https://redrive.example``."""
+    scopes: _Names = ("openid", "profile", "email")
+    user_claim: Text = "sub"
+    """The claim of the ID token that names the user."""
+    groups_claim: Text = "groups"
+    """The claim that names the user's groups."""
+    clock_skew: Annotated[float, number("seconds", 0, 300)] = 60.0
+    """Seconds by which the two machines' clocks may differ."""
+
+    @property
+    def redirect_uri(self) -> str:
+        """The address to which the identity provider redirects browsers."""
+        return f"{self.address}{CALLBACK}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +146,7 @@ class _AccessFile(TableForm):
         tuple[Annotated[_Roles, Field(title="[[roles]]")], ...],
         Field(title="a list of tables, each beginning with [[roles]]"),
     ] = ()
-    oidc: Annotated[_Oidc, Field(title="[oidc]")] = _Oidc()
+    oidc: Annotated[OidcSettings, Field(title="[oidc]")] = OidcSettings()
 
 
 _TOKENS: Final = FileForm(_TokensFile, "the file", "table")
@@ -195,7 +218,7 @@ def read_access(path: Path, environ: Mapping[str, str] = os.environ) -> AccessFi
     return AccessFile(Grants(**grants), oidc)
 
 
-def _oidc(section: Section[_Oidc]) -> OidcSettings:
+def _oidc(section: Section[OidcSettings]) -> OidcSettings:
     for key, purpose in _REQUIRED.items():
         if not section.has(key):
             section.missing(key, purpose)
@@ -203,10 +226,8 @@ def _oidc(section: Section[_Oidc]) -> OidcSettings:
     if address.count("/") > 2:  # noqa: PLR2004 - those of https://
         section.bad_value("address", "the console is at the root of its host", expected="no path")
     has_secret = section.has("client_secret") or section.has("client_secret_file")
-    values = {**vars(section.value), "address": address}
-    values["client_secret"] = read_secret(section, "client_secret", "") if has_secret else ""
-    del values["client_secret_file"]
-    return OidcSettings(**values)
+    secret = read_secret(section, "client_secret", "") if has_secret else ""
+    return replace(section.value, address=address, client_secret=secret)
 
 
 def _grants(entry: Section[Any]) -> tuple[Grant, ...]:

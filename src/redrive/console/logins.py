@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import json
 import logging
 import math
 import secrets
@@ -21,17 +20,18 @@ from typing import Annotated, Any, Final
 
 import orjson
 from fastapi import Depends, FastAPI, Form, Request
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from joserfc import jwe
 from joserfc.errors import JoseError
 from joserfc.jwk import OctKey
 from starlette.responses import Response
 
-from redrive.console.access import Audit, Grant, Role, SignedInBy, User, current_user, is_name
-from redrive.console.oidc import CALLBACK, STARTED, IdentityProvider, SignInRefused, Started
+from redrive.console.access import Audit, Grants, Role, SignedInBy, User, current_user, is_name
+from redrive.console.login_files import CALLBACK
+from redrive.console.oidc import STARTED, IdentityProvider, SignInRefused, Started
 from redrive.console.security import is_secure, refuse_forgery
 
-__all__ = ["Grants", "Limit", "Logins", "Proxy", "Sessions"]
+__all__ = ["Limit", "Logins", "Proxy", "Sessions"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -55,22 +55,6 @@ _IPV6_NETWORK: Final = 64
 """Bits of an IPv6 address that identify one customer."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-@dataclass(frozen=True, slots=True)
-class Grants:
-    """The roles of users and groups; others have none."""
-
-    users: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
-    groups: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
-
-    def of(self, user: str, groups: frozenset[str]) -> tuple[Grant, ...]:
-        """All grants of a user and the user's groups."""
-        grants = [
-            self.users.get(user, ()),
-            *(self.groups.get(group, ()) for group in sorted(groups)),
-        ]
-        return tuple(dict.fromkeys(grant for granted in grants for grant in granted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,28 +98,28 @@ class Sessions:
     """The sessions of signed-in browsers."""
 
     clock: Callable[[], float] = time.monotonic
-    _found: dict[str, tuple[User, float]] = field(default_factory=dict)
+    _users: dict[str, tuple[User, float]] = field(default_factory=dict)
     """User and end of each session, the oldest first."""
 
     def begin(self, user: User) -> str:
         """A new session; returns its id."""
         now = self.clock()
-        for session in [session for session, (_, end) in self._found.items() if end <= now]:
-            del self._found[session]
-        while len(self._found) >= _MOST_SESSIONS:
-            del self._found[next(iter(self._found))]
+        for session in [session for session, (_, end) in self._users.items() if end <= now]:
+            del self._users[session]
+        while len(self._users) >= _MOST_SESSIONS:
+            del self._users[next(iter(self._users))]
         identity = secrets.token_urlsafe(32)
-        self._found[identity] = (replace(user, by=SignedInBy.SESSION), now + SESSION_SECONDS)
+        self._users[identity] = (replace(user, by=SignedInBy.SESSION), now + SESSION_SECONDS)
         return identity
 
     def user(self, identity: str) -> User | None:
         """The user of a session; None if it has ended."""
-        user, end = self._found.get(identity, (None, 0.0))
+        user, end = self._users.get(identity, (None, 0.0))
         return user if self.clock() < end else None
 
     def end(self, identity: str) -> None:
         """Ends a session."""
-        self._found.pop(identity, None)
+        self._users.pop(identity, None)
 
 
 @dataclass(slots=True)
@@ -199,7 +183,9 @@ class Logins:
         if self.tokens and scheme.lower() == "bearer":
             user = self.user_of_token(token.strip())
             if user is None and (wait := self.guessed(request)):
-                return too_many(wait)
+                content = {"error": "too many attempts to sign in", "hint": f"wait {wait} s"}
+                headers = {"Retry-After": str(wait)}
+                return JSONResponse(content, HTTPStatus.TOO_MANY_REQUESTS, headers)
         else:
             user = self.sessions.user(request.cookies.get(SESSION_COOKIE, ""))
             user = user or (self.proxy.user(request) if self.proxy else None)
@@ -209,9 +195,8 @@ class Logins:
             return User("")
         if self.has_sign_in and "text/html" in request.headers.get("Accept", ""):
             return RedirectResponse(SIGN_IN, HTTPStatus.SEE_OTHER)
-        content = json.dumps({"error": "this needs a login", "hint": ""})
-        headers = {"WWW-Authenticate": "Bearer"}
-        return Response(content, HTTPStatus.UNAUTHORIZED, headers, media_type="application/json")
+        content = {"error": "this needs a login", "hint": ""}
+        return JSONResponse(content, HTTPStatus.UNAUTHORIZED, {"WWW-Authenticate": "Bearer"})
 
     def guessed(self, request: Request) -> int:
         """Count a wrong token; returns the seconds until the next guess, 0 for none.
@@ -265,13 +250,6 @@ class Logins:
         self._taken = {state: until for state, until in self._taken.items() if until > now}
         self._taken[started.state] = end
         return started
-
-
-def too_many(wait: int) -> Response:
-    """The answer to too many attempts; ``wait`` is in seconds."""
-    content = json.dumps({"error": "too many attempts to sign in", "hint": f"wait {wait} s"})
-    headers = {"Retry-After": str(wait)}
-    return Response(content, HTTPStatus.TOO_MANY_REQUESTS, headers, media_type="application/json")
 
 
 # -- routes to sign in and out --------------------------------------------------------------------

@@ -27,13 +27,13 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from redrive.console.access import is_name
+from redrive.console.login_files import OidcSettings
 from redrive.console.security import is_loopback
 from redrive.errors import EnvironmentFault, RedriveError
 from redrive.printable import printable
 
-__all__ = ["Identified", "IdentityProvider", "OidcSettings", "SignInRefused", "Started"]
+__all__ = ["Identified", "IdentityProvider", "SignInRefused", "Started"]
 
-CALLBACK: Final = "/sign-in/callback"
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519",
 )  # fmt: skip
@@ -50,31 +50,6 @@ _LARGEST: Final = 1024 * 1024
 _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 _LONGEST: Final = 200
 """Maximum shown characters of a text from the identity provider."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OidcSettings:
-    """The table ``[oidc]``."""
-
-    issuer: str
-    """The identity provider's name in its discovery document and its tokens."""
-    client_id: str
-    client_secret: str = field(default="", repr=False)
-    """Empty for a public client, which has only PKCE."""
-    address: str
-    """The console's own address for browsers: ``https://redrive.example``."""
-    scopes: tuple[str, ...] = ("openid", "profile", "email")
-    user_claim: str = "sub"
-    """The claim of the ID token that names the user."""
-    groups_claim: str = "groups"
-    """The claim that names the user's groups."""
-    clock_skew: float = 60.0
-    """Seconds by which the two machines' clocks may differ."""
-
-    @property
-    def redirect_uri(self) -> str:
-        """The address to which the identity provider redirects browsers."""
-        return f"{self.address}{CALLBACK}"
 
 
 class SignInRefused(RedriveError):

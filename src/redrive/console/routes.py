@@ -84,11 +84,6 @@ class Console:
         return HTMLResponse(text, status)
 
 
-def recorded(console: Console, action: str) -> list[params.Depends]:
-    """Record an action in the audit before it is taken, as an option of a route."""
-    return [Depends(console.audit.of(action))]
-
-
 def allowed_for(role: Role, *checks: params.Depends, whole_job: bool = False) -> dict[str, Any]:
     """Options of a route for users with a role, which the OpenAPI document names.
 
@@ -107,7 +102,7 @@ def as_json(content: object, status: int = 200) -> Response:
 
 def operators_only(console: Console, action: str) -> dict[str, Any]:
     """Options of an audited route for operators."""
-    return allowed_for(Role.OPERATOR, Depends(refuse_forgery), *recorded(console, action))
+    return allowed_for(Role.OPERATOR, Depends(refuse_forgery), Depends(console.audit.of(action)))
 
 
 def done(request: Request, content: Mapping[str, Any], page: str) -> Response:
@@ -247,14 +242,6 @@ def unix(text: str) -> str:
 # -- pages --------------------------------------------------------------------------------------
 
 
-def add_pages(app: FastAPI, console: Console) -> None:
-    """Adds the routes to an application."""
-    _add_pages(app, console)
-    _add_pages_of_network(app, console)
-    _add_pages_of_work(app, console)
-    _add_others(app, console)
-
-
 def _add_document(
     app: FastAPI,
     console: Console,
@@ -271,7 +258,7 @@ def _add_document(
     ``audited`` is the audit's name of a view of it; ``on_page`` makes what the page shows, if that
     is not always the whole document.
     """
-    checks = recorded(console, audited) if audited else []
+    checks = [Depends(console.audit.of(audited))] if audited else []
     allowed = allowed_for(Role.VIEWER, *checks, whole_job=whole_job)
     Content = Annotated[dict[str, Any], Depends(document)]  # noqa: N806 - a type
     Shown = Annotated[dict[str, Any], Depends(on_page or document)]  # noqa: N806 - a type
@@ -405,7 +392,7 @@ def _add_others(app: FastAPI, console: Console) -> None:
 
     @app.get(
         "/api/messages/{identity}/body",
-        **allowed_for(Role.VIEWER, *recorded(console, "download a body")),
+        **allowed_for(Role.VIEWER, Depends(console.audit.of("download a body"))),
     )
     def body(identity: str, scope: Seen) -> Response:
         """The body of a message, as a file."""
@@ -429,14 +416,6 @@ def _add_others(app: FastAPI, console: Console) -> None:
 
 
 # -- actions ------------------------------------------------------------------------------------
-
-
-def add_actions(app: FastAPI, console: Console) -> None:
-    """Adds the routes to an application."""
-    _add_plan_actions(app, console)
-    _add_acknowledgement_actions(app, console)
-    _add_network_actions(app, console)
-    _add_table_actions(app, console)
 
 
 def _add_plan_actions(app: FastAPI, console: Console) -> None:
@@ -560,3 +539,12 @@ def _add_table_actions(app: FastAPI, console: Console) -> None:
         handlers = ", ".join(content["handlers"])
         _log.info("%s activated a table of %s: %s", user.name, handlers, because)
         return done(request, content, "/tables")
+
+
+def add_routes(app: FastAPI, console: Console) -> None:
+    """Adds all pages and actions to an application."""
+    for add in (
+        _add_pages, _add_pages_of_network, _add_pages_of_work, _add_others,
+        _add_plan_actions, _add_acknowledgement_actions, _add_network_actions, _add_table_actions,
+    ):  # fmt: skip
+        add(app, console)

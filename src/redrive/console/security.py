@@ -93,7 +93,7 @@ class Guard:
         request.state.user = user
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                body = await _body(receive, _largest(user))
+                body = await _body(receive, LARGEST_BODY if user.role else LARGEST_SIGN_IN)
         except TimeoutError:
             await _refusal("the request took too long", HTTPStatus.REQUEST_TIMEOUT)(
                 scope, receive, answer
@@ -157,10 +157,6 @@ def _host(request: Request) -> str:
     values = request.headers.getlist("Host")
     match = _HOST.fullmatch(values[0].lower()) if len(values) == 1 else None
     return (match[1] or match[2]) if match else ""
-
-
-def _largest(user: User) -> int:
-    return LARGEST_BODY if user.role else LARGEST_SIGN_IN
 
 
 async def _body(receive: Receive, largest: int) -> bytes | None:

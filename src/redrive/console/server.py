@@ -20,12 +20,12 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
 
 from redrive import __version__
-from redrive.console.access import LocalAccess, RefusedError
+from redrive.console.access import Grants, LocalAccess, RefusedError
 from redrive.console.login_files import read_access, read_tokens
-from redrive.console.logins import Grants, Logins, Network, Proxy, add_sign_in
+from redrive.console.logins import Logins, Network, Proxy, add_sign_in
 from redrive.console.oidc import IdentityProvider
-from redrive.console.routes import Console, add_actions, add_pages, as_json, wants_page
-from redrive.console.security import Access, Guard
+from redrive.console.routes import Console, add_routes, as_json, wants_page
+from redrive.console.security import Access, Guard, is_loopback
 from redrive.errors import (
     ConfigurationError,
     EnvironmentFault,
@@ -85,17 +85,13 @@ class Entrance:
             raise UsageError(
                 f"--listen {listen} is not a valid address", hint="give 127.0.0.1:8470"
             )
-        if host != "localhost":
-            try:
-                is_loopback = ipaddress.ip_address(host).is_loopback
-            except ValueError:
-                is_loopback = False
-            if not is_loopback and not self.has_login:
+        if not is_loopback(host):
+            if not self.has_login:
                 raise UsageError(
                     f"--listen {listen}: others could reach it without signing in",
                     hint="add --tokens or --access, or listen on 127.0.0.1 and use ssh -L",
                 )
-            if not is_loopback and not (self.certificate or self.proxy_header):
+            if not (self.certificate or self.proxy_header):
                 raise UsageError(
                     f"--listen {listen}: sign-ins would cross the network in plain text",
                     hint="add --certificate and --key, or listen on 127.0.0.1 behind a proxy",
@@ -231,8 +227,7 @@ def console_application(
         openapi_url="/api/openapi.json",
     )
     console = Console(config, four_eyes_above)
-    add_pages(app, console)
-    add_actions(app, console)
+    add_routes(app, console)
     _add_errors(app, console)
     if isinstance(access, Logins):
         add_sign_in(app, access, console.audit, console.page)
