@@ -30,8 +30,9 @@ from tests.outcomes.samples import append, remaining, rows
 
 from redrive.checkpoints.tables import KeptTable, Layout
 from redrive.command import restart as restart_command
-from redrive.console import live, security, tables
+from redrive.console import documents, security, tables
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, SignedInBy, User
+from redrive.console.documents import Live
 from redrive.console.logins import Limit, Logins
 from redrive.console.server import console_application, open_listener
 from redrive.engine.breaker import BreakerState
@@ -498,7 +499,7 @@ def test_figures_are_those_of_the_handlers_in_scope(
 def test_a_look_at_the_job_serves_those_who_see_the_same_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(live, "_BUSY", 1e9)
+    monkeypatch.setattr(documents, "_BUSY", 1e9)
     asked: list[Scope] = []
 
     @dataclass
@@ -513,7 +514,7 @@ def test_a_look_at_the_job_serves_those_who_see_the_same_of_it(
             return {"scope": self.scope}
 
     async def look() -> None:
-        view = live.Live(Some())  # type: ignore[arg-type]
+        view = Live(Some())  # type: ignore[arg-type]
         scopes = [EVERYTHING, Scope(frozenset({"a"})), Scope(frozenset({"a"})), EVERYTHING]
         assert [(await view.status(scope))["scope"] for scope in scopes] == scopes
 
@@ -539,7 +540,7 @@ def test_an_open_page_is_told_what_changed_since_it_was_made_and_nothing_else() 
 
     async def follow() -> None:
         job = Some()
-        view = live.Live(job)  # type: ignore[arg-type]
+        view = Live(job)  # type: ignore[arg-type]
         assert view.state(EVERYTHING) == ""
         await view.status(EVERYTHING)
         events = view.events(EVERYTHING, view.state(EVERYTHING))
@@ -576,11 +577,11 @@ class Changing:
 def test_a_job_that_changes_is_looked_at_often_but_for_a_third_of_the_time(
     monkeypatch: pytest.MonkeyPatch, seconds: float, interval: float
 ) -> None:
-    monkeypatch.setattr(live, "_IDLE", 1e9)
+    monkeypatch.setattr(documents, "_IDLE", 1e9)
 
     async def follow() -> None:
         job = Changing(seconds)
-        events = live.Live(job).events(EVERYTHING, "")  # type: ignore[arg-type]
+        events = Live(job).events(EVERYTHING, "")  # type: ignore[arg-type]
         await anext(events)
         began = time.monotonic()
         for _ in range(4):
@@ -592,11 +593,11 @@ def test_a_job_that_changes_is_looked_at_often_but_for_a_third_of_the_time(
 
 
 def test_a_job_at_rest_is_looked_at_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_IDLE", 1e9)
+    monkeypatch.setattr(documents, "_IDLE", 1e9)
 
     async def follow() -> None:
         job = Changing(0.0, change=0)
-        events = live.Live(job).events(EVERYTHING, "")  # type: ignore[arg-type]
+        events = Live(job).events(EVERYTHING, "")  # type: ignore[arg-type]
         await anext(events)
         await anext(events)
         third = asyncio.ensure_future(anext(events))

@@ -32,8 +32,7 @@ from redrive.command.edits import patch_of, read_edit
 from redrive.command.selection import parse_selection
 from redrive.console.access import Audit, Role, Scope, User, current_scope, current_user, needs
 from redrive.console.actions import Actions
-from redrive.console.documents import Documents
-from redrive.console.live import Live
+from redrive.console.documents import Documents, Live
 from redrive.console.logins import LIVE
 from redrive.console.rendering import Pages, link
 from redrive.console.security import refuse_forgery
