@@ -21,15 +21,13 @@ from redrive.console.access import RefusedError, Role, Scope, User
 from redrive.console.documents import Documents
 from redrive.engine.commands import To
 from redrive.engine.edits import NO_EDIT, Content, Edit
-from redrive.errors import EnvironmentFault, RedriveError, TransientFault, UsageError
+from redrive.errors import EnvironmentFault, RedriveError, UsageError
 from redrive.masking import Mask
-from redrive.operations.channel import set_channels
-from redrive.operations.network import network_of_settings, open_cluster
+from redrive.operations.network import open_cluster
 from redrive.operations.replay.applying import accept
 from redrive.operations.replay.entries import read_accepted
 from redrive.operations.replay.plan import Order, ReplayPlan
 from redrive.operations.replay.progress import cancel
-from redrive.operations.states import set_put_enabled
 from redrive.outcomes.inventory import Selection
 from redrive.printable import counted
 from redrive.settings import Settings
@@ -289,27 +287,11 @@ class Actions:
         take_back(self._settings(user, Role.OPERATOR), name, user.name)
         _log.info("%s ends the acknowledgement %s", user.name, name)
 
-    def set_channel(
-        self, user: User, queue_manager: str, channel: str, *, is_running: bool
-    ) -> None:
-        """Starts or stops a channel; errors as for ``redrive channel``."""
-        network = network_of_settings(self._documents.path)
-        set_channels(network, queue_manager, channel, is_running=is_running)
-        verb = "starts" if is_running else "stops"
-        _log.info("%s %s %s of %s", user.name, verb, channel or "all channels", queue_manager)
-
-    def set_puts(self, user: User, queue_manager: str, queue: str, *, put_enabled: bool) -> None:
-        """Enables or disables puts to a queue; errors as for ``redrive queue``."""
-        network = network_of_settings(self._documents.path)
-        set_put_enabled(network, queue_manager, queue, put_enabled=put_enabled)
-        verb = "enables" if put_enabled else "disables"
-        _log.info("%s %s puts to %s of %s", user.name, verb, queue, queue_manager)
-
     def _accept(self, job: JobConfiguration, saved: SavedPlan, user: User, purpose: str) -> None:
         try:
             with open_cluster(job.connection) as cluster:
                 accept(job, cluster, saved.plan, operator=user.name, purpose=purpose)
-        except (RedriveError, TransientFault) as error:
+        except RedriveError as error:
             _log.warning("the plan %s was not handed over: %s", saved.plan.plan, error.message)
             self._failures[saved.plan.plan] = error.message
         finally:

@@ -385,7 +385,7 @@ class Live:
         yield b"retry: 2000\n\n"
         while True:
             now, until = seen, time.monotonic() + _IDLE
-            with contextlib.suppress(RedriveError, TransientFault):  # the page already shows it
+            with contextlib.suppress(RedriveError):  # the page already shows it
                 until, _, now = await self._look(scope)
             if now != seen:
                 seen, said = now, time.monotonic()

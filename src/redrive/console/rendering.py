@@ -21,12 +21,10 @@ from redrive.command.failures import (
     why,
 )
 from redrive.command.record import hexadecimal
-from redrive.console.access import Role, User
+from redrive.console.access import Role
 from redrive.operations.durations import clock, duration
 from redrive.outcomes.inventory import State, state_of
-from redrive.printable import printable
-
-__all__ = ["Pages"]
+from redrive.printable import counted, printable
 
 _SHOWN: Final = 64 * 1024
 """Characters of a body that a page shows; the whole can be downloaded."""
@@ -44,50 +42,41 @@ _RESULTS: Final = (
 """All results, in the order of their curves."""
 
 
-class Pages:
-    """Renders templates."""
-
-    def __init__(self) -> None:
-        self._environment = Environment(
-            loader=PackageLoader("redrive.console"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            finalize=_finalize,
-        )
-        self._environment.filters |= {
-            "cause": lambda row, mq: cause(row, mq=mq),
-            "said": exception_message,
-            "why": lambda row, mq: why(row, mq=mq),
-            "failure": lambda name, mq: failure_text(name, mq=mq),
-            "state": state_of,
-            "reason": reason_text,
-            "short_class": short_class,
-            "clamped": clamped,
-            "moment": moment,
-            "ago": ago,
-            "number": lambda number: f"{number:,}",
-            "share": share,
-            "curve": curve,
-            "link": link,
-            "path": lambda text: quote(str(text), safe=""),
-            "pretty": pretty,
-            "hexadecimal": lambda text: "\n".join(hexadecimal(bytes.fromhex(text[:_HEX_SHOWN]))),
-            "depth": depth,
-        }
-
-    def render(self, template: str, user: User, **content: Any) -> str:  # noqa: ANN401
-        """A page."""
-        return self._environment.get_template(template).render(
-            **content,
-            user=user,
-            Role=Role,
-            states=[*State],
-            results=_RESULTS,
-            version=__version__,
-            now=datetime.now(UTC),
-        )
+def page_templates() -> Environment:
+    """The templates, with the filters and names that they use."""
+    environment = Environment(
+        loader=PackageLoader("redrive.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    environment.filters |= {
+        "cause": lambda row, mq: cause(row, mq=mq),
+        "said": exception_message,
+        "why": lambda row, mq: why(row, mq=mq),
+        "failure": lambda name, mq: failure_text(name, mq=mq),
+        "state": state_of,
+        "reason": reason_text,
+        "short_class": short_class,
+        "clamped": clamped,
+        "moment": moment,
+        "ago": ago,
+        "number": lambda number: f"{number:,}",
+        "counted": counted,
+        "share": share,
+        "curve": curve,
+        "link": link,
+        "path": lambda text: quote(str(text), safe=""),
+        "pretty": pretty,
+        "hexadecimal": lambda text: "\n".join(hexadecimal(bytes.fromhex(text[:_HEX_SHOWN]))),
+        "depth": depth,
+    }
+    environment.globals |= {
+        "Role": Role, "states": [*State], "results": _RESULTS, "version": __version__,
+    }  # fmt: skip
+    return environment
 
 
 def _finalize(value: object) -> object:
@@ -177,8 +166,8 @@ def depth(topics: Sequence[str], depths: Mapping[str, Mapping[str, Any]]) -> str
     known = [depths[topic] for topic in topics if topic in depths]
     if not known:
         return ""
-    is_exact = all(counted["is_exact"] for counted in known)
-    return f"{'' if is_exact else '≤ '}{sum(counted['messages'] for counted in known):,}"
+    is_exact = all(topic_depth["is_exact"] for topic_depth in known)
+    return f"{'' if is_exact else '≤ '}{sum(topic_depth['messages'] for topic_depth in known):,}"
 
 
 def pretty(text: str) -> str:

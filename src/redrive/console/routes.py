@@ -9,6 +9,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
@@ -30,15 +31,18 @@ from starlette.responses import Response
 
 from redrive.command.edits import patch_of, read_edit
 from redrive.command.selection import parse_selection
-from redrive.console.access import Audit, Role, Scope, User, current_scope, current_user, needs
+from redrive.console.access import Audit, Role, Scope, current_scope, current_user, needs
 from redrive.console.actions import Actions
 from redrive.console.documents import Documents, Live
 from redrive.console.logins import LIVE
-from redrive.console.rendering import Pages, link
+from redrive.console.rendering import link, page_templates
 from redrive.console.security import refuse_forgery
 from redrive.console.tables import RulesTables
 from redrive.errors import UsageError
+from redrive.operations.channel import set_channels
+from redrive.operations.network import Network, network_of_settings
 from redrive.operations.replay.plan import Order, parse_rate, parse_target
+from redrive.operations.states import set_put_enabled
 from redrive.outcomes.inventory import Selection, State
 from redrive.printable import printable
 
@@ -58,7 +62,7 @@ class Console:
         self.live = Live(self.documents)
         self.actions = Actions(self.documents, four_eyes_above=four_eyes_above)
         self.tables = RulesTables(self.documents)
-        self.pages = Pages()
+        self._templates = page_templates()
         self.audit = Audit(lambda: self.documents.settings().job.directory)
 
     def page(
@@ -70,15 +74,14 @@ class Console:
         seen: str = "",
     ) -> HTMLResponse:
         """Render a document, with the job's state (``Live.state``) that it shows."""
-        parameters = dict(request.query_params)
-        text = self.pages.render(
-            template,
-            current_user(request),
+        text = self._templates.get_template(template).render(
             doc=content,
+            user=current_user(request),
             path=request.url.path,
-            parameters=parameters,
+            parameters=dict(request.query_params),
             word=request.state.word,
             seen=seen,
+            now=datetime.now(UTC),
         )
         return HTMLResponse(text, status)
 
@@ -377,9 +380,7 @@ def _add_pages_of_work(app: FastAPI, console: Console) -> None:
 
 
 def _add_others(app: FastAPI, console: Console) -> None:
-    viewer = allowed_for(Role.VIEWER)
-
-    @app.get("/live", **viewer, include_in_schema=False)
+    @app.get("/live", **allowed_for(Role.VIEWER), include_in_schema=False)
     async def events(
         scope: Seen, seen: str = "", last_event_id: Annotated[str, Header()] = ""
     ) -> StreamingResponse:
@@ -479,24 +480,24 @@ def _add_acknowledgement_actions(app: FastAPI, console: Console) -> None:
 
 
 def _add_network_actions(app: FastAPI, console: Console) -> None:
-    def route(path: str, verb: str, action: Callable[[User, str, str], None]) -> None:
+    def route(path: str, verb: str, action: Callable[[Network, str, str], object]) -> None:
         def act(request: Request, form: Annotated[Named, Form()]) -> Response:
-            user, name = current_user(request), form.name or "all channels"
-            console.audit.write(user, verb, f"{name} of {form.queue_manager}")
-            action(user, form.queue_manager, form.name)
+            user = current_user(request)
+            about = f"{form.name or 'all channels'} of {form.queue_manager}"
+            console.audit.write(user, verb, about)
+            network = network_of_settings(console.documents.path)
+            action(network, form.queue_manager, form.name)
+            _log.info("%s: %s, %s", user.name, verb, about)
             page = link("/network", {"queue_manager": form.queue_manager})
             return done(request, form.model_dump(), page)
 
         allowed = allowed_for(Role.OPERATOR, Depends(refuse_forgery), whole_job=True)
         app.post(f"/api/{path}", summary=verb, **allowed)(act)
 
-    actions = console.actions
     for word, turns_on in (("start", True), ("stop", False)):
-        set_channel = partial(actions.set_channel, is_running=turns_on)
-        route(f"channels/{word}", f"{word} a channel", set_channel)
+        route(f"channels/{word}", f"{word} a channel", partial(set_channels, is_running=turns_on))
     for word, turns_on in (("enable", True), ("disable", False)):
-        set_puts = partial(actions.set_puts, put_enabled=turns_on)
-        route(f"queues/{word}", f"{word} puts", set_puts)
+        route(f"queues/{word}", f"{word} puts", partial(set_put_enabled, put_enabled=turns_on))
 
 
 def _add_table_actions(app: FastAPI, console: Console) -> None:

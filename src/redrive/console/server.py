@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import click
 import uvicorn
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
@@ -252,29 +252,26 @@ def _add_errors(app: FastAPI, console: Console) -> None:
             return as_json(content, status)
         return console.page(request, "error.html", {"status": status, **content}, status)
 
-    for kind in (RedriveError, StarletteHTTPException, HTTPException, RequestValidationError):
+    for kind in (RedriveError, StarletteHTTPException, RequestValidationError):
         app.add_exception_handler(kind, answer)
 
 
 def _describe(error: Exception) -> tuple[int, str, str]:
-    if isinstance(error, StarletteHTTPException):
-        return error.status_code, str(error.detail), ""
-    if isinstance(error, RequestValidationError):
-        names = ", ".join(str(detail["loc"][-1]) for detail in error.errors())
-        return HTTPStatus.BAD_REQUEST, f"missing or wrong: {names}", "complete the form"
-    assert isinstance(error, RedriveError)
-    return _status(error), error.message, error.hint
-
-
-def _status(error: RedriveError) -> int:
     match error:
+        case StarletteHTTPException():
+            return error.status_code, str(error.detail), ""
+        case RequestValidationError():
+            names = ", ".join(str(detail["loc"][-1]) for detail in error.errors())
+            return HTTPStatus.BAD_REQUEST, f"missing or wrong: {names}", "complete the form"
         case RefusedError():
-            return HTTPStatus.FORBIDDEN
+            status = HTTPStatus.FORBIDDEN
         case UsageError() | ConfigurationError():
-            return HTTPStatus.BAD_REQUEST
+            status = HTTPStatus.BAD_REQUEST
         case NotFoundError():
-            return HTTPStatus.NOT_FOUND
+            status = HTTPStatus.NOT_FOUND
         case EnvironmentFault() | TransientFault() | OutcomeUnknown():
-            return HTTPStatus.SERVICE_UNAVAILABLE
+            status = HTTPStatus.SERVICE_UNAVAILABLE
         case _:
-            return HTTPStatus.INTERNAL_SERVER_ERROR
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+    assert isinstance(error, RedriveError)
+    return status, error.message, error.hint
