@@ -81,7 +81,7 @@ function takeAnswer(event) {
     location.reload(); // the session ended
   } else if (withoutTimes(fresh) === withoutTimes(shown)) answer.shouldSwap = false;
   else shown = fresh;
-  opened = [...answer.target.querySelectorAll("details[open]")].map((one) => one.id);
+  opened = [...answer.target.querySelectorAll("details[open]")].map((details) => details.id);
 }
 
 // What was open stays open. A list that came late is where the reader was, or the address leads.
