@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +44,18 @@ def console(
 
 
 def audited() -> list[Any]:
-    """The lines of the audit."""
     path = read_settings(CONFIG).job.directory / "console-audit.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def form_of(browser: TestClient) -> str:
+    """The word that a form has to repeat."""
+    page = browser.get("/sign-in", headers={"Accept": "text/html"}).text
+    (word,) = set(re.findall(r'name="word" value="([^"]+)"', page))
+    return str(word)
+
+
+def answers(address: str) -> bool:
+    with contextlib.suppress(OSError):
+        return bool(urllib.request.urlopen(f"http://{address}/static/icon.svg").status)
+    return False

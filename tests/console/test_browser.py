@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 from tests.conftest import eventually, send_records
+from tests.console.conftest import answers
 
 from redrive.broker.ports import free_port
 from redrive.operations.process import this_user
@@ -91,13 +91,11 @@ while (texts.nextNode()) {
 
 
 def redrive(*arguments: str) -> list[str]:
-    """A command line."""
     return [sys.executable, "-m", "redrive", *arguments]
 
 
 @contextlib.contextmanager
 def running(log: Path, *arguments: str) -> Iterator[None]:
-    """A command that runs beside the tests."""
     with (
         log.open("wb") as out,
         subprocess.Popen(redrive(*arguments), stdout=out, stderr=out) as process,
@@ -144,13 +142,7 @@ def console(settings: Path, *options: str) -> Iterator[str]:
     listen = options[1] if options else f"127.0.0.1:{free_port()}"
     options = options or ("--listen", listen)
     with running(settings.parent / "console.log", "console", "-c", str(settings), *options):
-
-        def answers() -> bool:
-            with contextlib.suppress(OSError):
-                return bool(urllib.request.urlopen(f"http://{listen}/static/icon.svg").status)
-            return False
-
-        eventually(answers, "the console answers")
+        eventually(lambda: answers(listen), "the console answers")
         yield f"http://{listen}"
 
 
@@ -167,7 +159,6 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def address(settings: Path) -> Iterator[str]:
-    """Its console."""
     with console(settings) as address:
         yield address
 
@@ -197,7 +188,6 @@ class Reader:
         self.address = address
 
     def open(self, path: str) -> None:
-        """Opens a page."""
         self.browser.get(self.address + path)
         self._settle()
 
@@ -209,7 +199,6 @@ class Reader:
         return wait.until(lambda _: holds())
 
     def all(self, selector: str) -> list[Any]:
-        """Elements by CSS."""
         return self.browser.find_elements(By.CSS_SELECTOR, selector)
 
     def click(self, selector: str) -> None:
@@ -232,7 +221,6 @@ class Reader:
         self.until(lambda: not self.all("[aria-busy]"))
 
     def text(self, selector: str = "main") -> str:
-        """What stands there."""
         return str(self.browser.find_element(By.CSS_SELECTOR, selector).text)
 
 
@@ -248,7 +236,6 @@ def reader(chromium: webdriver.Chrome, address: str) -> Iterator[Reader]:
 
 
 def servers_of(settings: Path) -> str:
-    """Where the broker of a job listens."""
     return next(
         line.split('"')[1]
         for line in settings.read_text().splitlines()

@@ -86,7 +86,6 @@ class Mock:
         return console(logins, headers=PAGE)
 
     def before(self) -> None:
-        """Looks at a request."""
         if flask.request.path == "/oauth2/token":
             self.forms.append(flask.request.form.to_dict())
             self.credentials.append(flask.request.headers.get("Authorization", ""))
@@ -96,7 +95,6 @@ class Mock:
                 self.rotates = False
 
     def after(self, response: flask.Response) -> flask.Response:
-        """Changes an answer."""
         if flask.request.path == "/.well-known/openid-configuration":
             response.set_data(json.dumps(response.get_json() | self.metadata))
         if flask.request.path == "/oauth2/token" and response.status_code == 200:
@@ -150,7 +148,6 @@ def sign_in(browser: TestClient, sub: str = ANN) -> Any:
 
 
 def test_somebody_signs_in_and_out(provider: Mock) -> None:
-    """The whole way, with PKCE, the client's secret, the highest role of the groups, and back."""
     browser = provider.browser()
     assert browser.get("/groups").headers["Location"] == "/sign-in"
     assert f"Sign in by {provider.address}" in browser.get("/sign-in").text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
 import json
 import re
@@ -11,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,7 +29,7 @@ from tests.command.test_terminal import EVIL
 from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.conftest import PATIENCE, KafkaClient, eventually, send_records
-from tests.console.conftest import CONFIG, TABLE, console
+from tests.console.conftest import CONFIG, TABLE, answers, console
 from tests.outcomes.samples import append, remaining, rows
 
 from redrive.broker.ports import free_port
@@ -45,6 +43,7 @@ from redrive.settings import read_settings
 HOSTILE = f"<script>alert(1)</script>'\"><img src=x onerror=alert(2)>{{{{7*7}}}}{EVIL}"
 """A script, an attribute, a template, and what a terminal obeys."""
 BODY = json.dumps({"note": HOSTILE}).encode()
+ERROR_MESSAGE = "__connect.errors.exception.message"
 BY_SCRIPT = {"HX-Request": "true"}
 """What a page adds when it asks for its list."""
 
@@ -58,7 +57,6 @@ class SomeUser:
     scope: Scope = EVERYTHING
 
     async def user_of(self, request: Request) -> User:  # noqa: ARG002 - one for all
-        """The user."""
         return User(self.name, (Grant(self.role, self.scope),))
 
 
@@ -72,7 +70,7 @@ def topic(kafka: KafkaClient, folder: Path) -> str:
     """The dead-letter topic of a job with three messages that remain, two with hostile texts."""
     name = kafka.unique_name("console").replace("_", "-")
     dead = kafka.topic("dlq", config={"max.message.bytes": str(16 << 20)})
-    headers = [("__connect.errors.exception.message", HOSTILE.encode())]
+    headers = [(ERROR_MESSAGE, HOSTILE.encode())]
     kafka.produce(dead, [{"value": BODY, "key": HOSTILE.encode(), "headers": headers}] * 3)
     write_settings(
         folder, handlers={"orders": dead}, rules=TABLE, application=name,
@@ -92,7 +90,6 @@ def topic(kafka: KafkaClient, folder: Path) -> str:
 
 @pytest.fixture
 def browser(topic: str, user: SomeUser) -> Iterator[TestClient]:
-    """Somebody's browser, without scripts."""
     with console(user, four_eyes_above=2, headers={"Accept": "text/html"}) as client:
         yield client
 
@@ -107,13 +104,11 @@ def post(browser: TestClient, path: str, **form: str) -> Any:
 
 
 def command(*arguments: str) -> Any:
-    """What a command says in JSON."""
     done = redrive(*arguments, "--json", code=0)
     return json.loads(done.stdout)
 
 
 def api(browser: TestClient, path: str, **parameters: str) -> Any:
-    """A document."""
     answer = browser.get(f"/api{path}", params=parameters, headers={"Accept": "application/json"})
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -421,12 +416,6 @@ def test_a_choice_that_cannot_be_is_an_error_of_the_user(
     assert "rebuild" not in answer.text
 
 
-def test_a_text_to_edit_is_that_of_a_named_message(browser: TestClient) -> None:
-    answer = post(browser, "/api/plans/text", status="open")
-    assert answer.status_code == 400
-    assert "missing or wrong: message" in answer.text
-
-
 def test_a_plan_is_for_its_owner_alone(browser: TestClient) -> None:
     post(browser, "/api/plans", status="open")
     (file,) = (read_settings(CONFIG).job.directory / "plans").glob("*.json")
@@ -445,22 +434,6 @@ def test_every_answer_forbids_scripts_of_others_and_frames(browser: TestClient) 
         text = browser.get(page).text
         assert not re.search(r"(src|href)=\"(https?:)?//", text)
         assert not re.search(r"<[^>]+ (on[a-z]+|style)=", text)
-
-
-def test_each_role_may_do_what_the_document_says(browser: TestClient, user: SomeUser) -> None:
-    """Every route of the OpenAPI document, for each role."""
-    paths = api(browser, "/openapi.json")["paths"]
-    assert len(paths) >= 11
-    for path, methods in paths.items():
-        for method, described in methods.items():
-            needed = Role[described["x-role"].upper()]
-            assert (method == "get") == (needed is Role.VIEWER)
-            for user.role in Role:
-                answer = browser.request(method, path, headers={"Accept": "application/json"})
-                refusal = f"{user.name} is {user.role.name.lower()}, and this needs"
-                is_refused = answer.json().get("error", "").startswith(refusal)
-                assert is_refused == (user.role < needed), (method, path, user.role, answer.text)
-                assert answer.status_code == 403 or not is_refused
 
 
 def test_nobody_sees_no_page(browser: TestClient, user: SomeUser) -> None:
@@ -500,25 +473,27 @@ def test_a_plan_of_nothing_is_not_kept(browser: TestClient) -> None:
     assert api(browser, "/plans")["plans"] == []
 
 
-@pytest.mark.parametrize(
-    ("path", "form", "status", "problem"),
-    [
+def test_a_wrong_form_says_what_is_wrong(browser: TestClient) -> None:
+    note = {"until": "7d", "note": "x"}
+    for path, form, status, problem in (
         ("/api/plans", {"status": "lost"}, 400, "'lost' is not a state"),
         ("/api/plans", {"rate": "fast"}, 400, "is not a rate"),
         ("/api/plans", {"to": "queue"}, 400, "is not a destination"),
         ("/api/plans", {"where": "no_column = 1"}, 400, "no_column"),
+        ("/api/plans", {"set_headers": "a"}, 400, "--set-header a has no value"),
+        ("/api/plans", {"json_patch": "[1]"}, 400, "the JSON Patch: "),
+        ("/api/plans", {"set_headers": "a=1", "edited": "x"}, 400, "already edited"),
+        ("/api/plans/text", {"status": "open"}, 400, "missing or wrong: message"),
         ("/api/plans/../apply", {}, 404, ""),
         ("/api/plans/0123456789ab/apply", {}, 400, "there is no plan"),
         ("/api/acknowledgements", {"until": "7d"}, 400, "missing or wrong: note"),
-        ("/api/acknowledgements", {"until": "soon", "note": "x"}, 400, "not a future time"),
-    ],
-)
-def test_a_wrong_form_says_what_is_wrong(
-    browser: TestClient, path: str, form: dict[str, str], status: int, problem: str
-) -> None:
-    answer = post(browser, path, **form)
-    assert answer.status_code == status
-    assert problem in html.unescape(answer.text)
+        ("/api/acknowledgements", note | {"until": "soon"}, 400, "not a future time"),
+        ("/api/acknowledgements", note | {"status": "parked"}, 400, "these raise no alert"),
+    ):
+        answer = post(browser, path, **form)
+        assert answer.status_code == status, (path, form)
+        assert problem in html.unescape(answer.text), (path, form)
+    assert "until" not in browser.get("/groups?status=parked").text
 
 
 def test_what_is_acknowledged_is_marked(browser: TestClient) -> None:
@@ -552,13 +527,6 @@ def test_an_acknowledgement_leads_to_the_messages_of_its_selection(browser: Test
     assert api(browser, "/messages", **chosen)["total"] == 3
 
 
-def test_an_acknowledgement_is_about_what_remains(browser: TestClient) -> None:
-    answer = post(browser, "/api/acknowledgements", until="7d", note="x", status="parked")
-    assert answer.status_code == 400
-    assert "these raise no alert" in answer.text
-    assert "until" not in browser.get("/groups?status=parked").text
-
-
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
@@ -583,41 +551,33 @@ def test_a_condition_is_completed_by_columns_and_their_values(
             assert api(browser, "/messages", where=completion)["total"] > 0
 
 
-def change(folder: Path, **form: str) -> list[str]:
-    """The options of the command for the fields of the form."""
-    (folder / "patch.json").write_text(form.get("json_patch", ""))
-    return [
-        *(
-            argument
-            for header in form.get("set_headers", "").split()
-            for argument in ("--set-header", header)
-        ),
-        *(
-            argument
-            for header in form.get("drop_headers", "").split()
-            for argument in ("--drop-header", header)
-        ),
-        *(["--json-patch", str(folder / "patch.json")] if "json_patch" in form else []),
-    ]
+FIXED = '[{"op": "replace", "path": "/note", "value": "fixed"}]'
 
 
 @pytest.mark.parametrize(
-    "form",
+    ("form", "options"),
     [
-        {"set_headers": "checked=yes\nby=ann"},
-        {"drop_headers": "__connect.errors.exception.message"},
-        {"json_patch": '[{"op": "replace", "path": "/note", "value": "fixed"}]'},
-        {"json_patch": '[{"op": "remove", "path": "/nothing"}]'},
+        (
+            {"set_headers": "checked=yes\nby=ann"},
+            ["--set-header", "checked=yes", "--set-header", "by=ann"],
+        ),
+        ({"drop_headers": ERROR_MESSAGE}, ["--drop-header", ERROR_MESSAGE]),
+        ({"json_patch": FIXED}, ["--json-patch", "patch.json"]),
+        (
+            {"json_patch": '[{"op": "remove", "path": "/nothing"}]'},
+            ["--json-patch", "patch.json"],
+        ),
     ],
 )
 def test_a_plan_changes_messages_as_that_of_the_command(
-    kafka: KafkaClient, browser: TestClient, tmp_path: Path, form: dict[str, str]
+    kafka: KafkaClient, browser: TestClient, form: dict[str, str], options: list[str]
 ) -> None:
+    Path("patch.json").write_text(form.get("json_patch", ""))
     repair = kafka.topic("repair")
     made = post(browser, "/api/plans", to="queue", queue=repair, **form)
     assert made.status_code == 303, made.text
     shown = api(browser, made.headers["Location"])["plan"]
-    printed = command("replay", "plan", "--to", repair, *change(tmp_path, **form))
+    printed = command("replay", "plan", "--to", repair, *options)
     for name in ("count", "changes", "warnings", "by_target"):
         assert printed[name] == shown[name], name
     assert all(
@@ -628,17 +588,6 @@ def test_a_plan_changes_messages_as_that_of_the_command(
     assert "What changes in the messages" in page
     kept = read_settings(CONFIG).job.directory / f"{made.headers['Location'][1:]}.json"
     assert json.loads(kept.read_bytes())["edit"] == printed["edit"]
-
-
-def test_a_wrong_change_says_what_is_wrong(browser: TestClient) -> None:
-    for form, problem in (
-        ({"set_headers": "a"}, "--set-header a has no value"),
-        ({"json_patch": "[1]"}, "the JSON Patch: "),
-        ({"set_headers": "a=1", "edited": "x"}, "already edited"),
-    ):
-        answer = post(browser, "/api/plans", **form)
-        assert answer.status_code == 400
-        assert problem in html.unescape(answer.text)
 
 
 def test_one_message_is_edited_as_a_text(
@@ -668,7 +617,6 @@ def test_one_message_is_edited_as_a_text(
 
 
 def page_text(page: str) -> str:
-    """What stands in the text area of a page."""
     match = re.search(r"<textarea[^>]*>\n(.*?)</textarea>", page, re.DOTALL)
     assert match is not None, page
     return html.unescape(match[1])
@@ -715,7 +663,6 @@ def manager(kafka: KafkaClient, folder: Path) -> str:
 
 @pytest.fixture
 def clerk(manager: str, user: SomeUser) -> Iterator[TestClient]:
-    """Somebody's browser before the console of that job."""
     with console(user, headers={"Accept": "text/html"}) as client:
         yield client
 
@@ -839,13 +786,6 @@ def test_a_signal_ends_it_with_0_and_an_address_in_use_is_named(number: signal.S
         finally:
             first.send_signal(number)
         assert first.wait(PATIENCE) == 0
-
-
-def answers(address: str) -> bool:
-    """Whether the console answers."""
-    with contextlib.suppress(OSError):
-        return bool(urllib.request.urlopen(f"http://{address}/static/icon.svg").status)
-    return False
 
 
 def test_groups_that_differ_in_an_empty_field_only_are_shown(
