@@ -195,11 +195,11 @@ def needs(role: Role, *, whole_job: bool = False) -> Callable[[Request], Awaitab
     return check
 
 
+@dataclass(frozen=True, slots=True)
 class Audit:
     """The audit of one job's console, a file in the folder that ``folder`` returns."""
 
-    def __init__(self, folder: Callable[[], Path]) -> None:
-        self._folder = folder
+    folder: Callable[[], Path]
 
     def write(self, user: User, action: str, about: str = "", because: str = "") -> None:
         """Append an entry; raises ``EnvironmentFault`` if that fails.
@@ -215,7 +215,7 @@ class Audit:
             "about": printable(about),
             **({"because": printable(because)} if because else {}),
         }
-        path = self._folder() / _AUDIT
+        path = self.folder() / _AUDIT
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             target = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -126,13 +126,14 @@ class Documents:
         answer, record = find_message(settings, identity, of_handlers=True)
         document = message_document(settings, answer, record)
         outcomes = document["outcomes"]
+        group = group_of(answer.last) if answer and answer.last["result"] in OPEN else ""
         return {
             "message": identity,
             **document,
             "last": last_of(outcomes) if outcomes else None,
             "mq": shows_mq(settings.job, mq=False),
             "why": _why(settings, answer, record),
-            "group": _group(answer),
+            "group": "" if MASK in group else group,
         }
 
     def body(self, identity: str) -> bytes:
@@ -306,13 +307,6 @@ def _curves(rates: Sequence[Row], now: datetime, span: timedelta) -> dict[str, A
         "again": again,
         "results": results,
     }
-
-
-def _group(answer: History | None) -> str:
-    if answer is None or answer.last["result"] not in set(OPEN):
-        return ""
-    group = group_of(answer.last)
-    return "" if MASK in group else group
 
 
 def _why(

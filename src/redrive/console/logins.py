@@ -275,32 +275,32 @@ def add_sign_in(app: FastAPI, logins: Logins, audit: Audit, page: Page) -> None:
     app.post("/sign-out", **protected)(routes.sign_out)
 
 
+@dataclass(frozen=True, slots=True)
 class _SignInRoutes:
-    def __init__(self, logins: Logins, audit: Audit, page: Page) -> None:
-        self._logins = logins
-        self._audit = audit
-        self._page = page
+    logins: Logins
+    audit: Audit
+    page: Page
 
     def form(self, request: Request) -> Response:
         return self._form(request)
 
     async def with_token(self, request: Request, token: Annotated[str, Form()]) -> Response:
-        user = self._logins.user_of_token(token.strip())
+        user = self.logins.user_of_token(token.strip())
         if user is None:
-            if wait := self._logins.guessed(request):
+            if wait := self.logins.guessed(request):
                 return self._wait(request, wait)
             return self._form(request, "This token is unknown.", HTTPStatus.UNAUTHORIZED)
         return self._begin_session(request, user)
 
     async def start(self, request: Request) -> Response:
         """Redirect a browser to the identity provider."""
-        assert self._logins.provider is not None
-        place, started = await self._logins.provider.start()
+        assert self.logins.provider is not None
+        place, started = await self.logins.provider.start()
         answer = RedirectResponse(place, HTTPStatus.SEE_OTHER)
         # The browser returns from another site, and would not send a strict cookie.
         answer.set_cookie(
             _STARTED_COOKIE,
-            self._logins.keep(started, STARTED),
+            self.logins.keep(started, STARTED),
             max_age=int(STARTED),
             path=SIGN_IN,
             httponly=True,
@@ -311,29 +311,29 @@ class _SignInRoutes:
 
     async def finish(self, request: Request) -> Response:
         """Receive a browser's return from the identity provider."""
-        assert self._logins.provider is not None
-        address = self._logins.address(request)
-        started = self._logins.take(request.cookies.get(_STARTED_COOKIE, ""))
+        assert self.logins.provider is not None
+        address = self.logins.address(request)
+        started = self.logins.take(request.cookies.get(_STARTED_COOKIE, ""))
         try:
-            identified = await self._logins.provider.finish(started, dict(request.query_params))
+            identified = await self.logins.provider.finish(started, dict(request.query_params))
         except SignInRefused as refusal:
             _log.warning("%s: %s", address, refusal.message)
             return self._form(request, refusal.message, HTTPStatus.UNAUTHORIZED)
         user = User(
             identified.name,
-            self._logins.grants.of(identified.name, identified.groups),
+            self.logins.grants.of(identified.name, identified.groups),
             SignedInBy.OIDC,
         )
         if user.role is Role.NOBODY:
             _log.warning("%s: %s has no role", address, user.name)
             groups = sorted(group for group in identified.groups if is_name(group))[:_SHOWN]
             content = {"name": user.name, "groups": groups}
-            return self._page(request, "no_role.html", content, HTTPStatus.FORBIDDEN)
+            return self.page(request, "no_role.html", content, HTTPStatus.FORBIDDEN)
         return self._begin_session(request, user)
 
     async def sign_out(self, request: Request) -> Response:
-        self._audit.write(current_user(request), "sign out")
-        self._logins.sessions.end(request.cookies.get(SESSION_COOKIE, ""))
+        self.audit.write(current_user(request), "sign out")
+        self.logins.sessions.end(request.cookies.get(SESSION_COOKIE, ""))
         answer = RedirectResponse(f"{SIGN_IN}?out=1", HTTPStatus.SEE_OTHER)
         answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
         return answer
@@ -341,20 +341,20 @@ class _SignInRoutes:
     def _begin_session(self, request: Request, user: User) -> Response:
         """Begin a session, and end an earlier one of this browser."""
         key = f"user {user.name}"
-        if wait := self._logins.sign_ins.wait(key):
+        if wait := self.logins.sign_ins.wait(key):
             return self._wait(request, wait)
-        self._logins.sign_ins.count(key)
-        self._audit.write(user, "sign in")
-        self._logins.sessions.end(request.cookies.get(SESSION_COOKIE, ""))
+        self.logins.sign_ins.count(key)
+        self.audit.write(user, "sign in")
+        self.logins.sessions.end(request.cookies.get(SESSION_COOKIE, ""))
         # A redirect would count as coming from the identity provider, like the request that it
         # answers, and the browser would not send the strict cookie.
         is_back = user.by is SignedInBy.OIDC
         answer: Response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         if is_back:
-            answer = self._page(request, "signed_in.html", {}, 200)
+            answer = self.page(request, "signed_in.html", {}, 200)
         answer.set_cookie(
             SESSION_COOKIE,
-            self._logins.sessions.begin(user),
+            self.logins.sessions.begin(user),
             max_age=SESSION_SECONDS,
             httponly=True,
             samesite="strict",
@@ -371,13 +371,13 @@ class _SignInRoutes:
         return answer
 
     def _form(self, request: Request, problem: str = "", status: int = 200) -> HTMLResponse:
-        provider = self._logins.provider
+        provider = self.logins.provider
         is_out = "out" in request.query_params
         content = {
             "problem": problem,
-            "has_tokens": bool(self._logins.tokens),
+            "has_tokens": bool(self.logins.tokens),
             "provider": provider.settings.issuer if provider else "",
             "is_out": is_out,
             "sign_out": provider.sign_out_address() if provider and is_out else "",
         }
-        return self._page(request, "signin.html", content, status)
+        return self.page(request, "signin.html", content, status)
