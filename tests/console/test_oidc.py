@@ -21,6 +21,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 from starlette.testclient import TestClient
+from tests.conftest import PATIENCE
 from tests.console.conftest import audited, console
 from werkzeug.serving import make_server
 
@@ -120,8 +121,9 @@ class Mock:
 
 
 @pytest.fixture
-def provider(away: None) -> Iterator[Mock]:
-    """An identity provider on this machine."""
+def provider(away: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mock]:
+    """An identity provider on this machine, which may be slow."""
+    monkeypatch.setattr(oidc, "ANSWER", PATIENCE)
     mock, app = Mock(), oidc_provider_mock.app(user_claims=USERS)
     app.before_request_funcs.setdefault(None, []).append(mock.before)
     app.after_request(mock.after)
@@ -139,7 +141,7 @@ def leave(browser: TestClient, sub: str) -> str:
     """Goes to the identity provider, signs in there, and gives the address that leads back."""
     started = browser.get("/sign-in/start")
     assert started.status_code == 303, started.text
-    back = httpx.post(started.headers["Location"], data={"sub": sub})
+    back = httpx.post(started.headers["Location"], data={"sub": sub}, timeout=PATIENCE)
     return back.headers["Location"]
 
 
@@ -188,7 +190,7 @@ def test_a_code_is_asked_for_with_a_challenge_that_only_this_browser_can_meet(
         assert asked["scope"] == "openid profile email"
         assert asked["code_challenge_method"] == "S256"
         seen += [asked[name] for name in ("state", "nonce", "code_challenge")]
-        back = httpx.post(place, data={"sub": ANN}).headers["Location"]
+        back = httpx.post(place, data={"sub": ANN}, timeout=PATIENCE).headers["Location"]
         assert browser.get(back).status_code == 200
         verifier = provider.forms[-1]["code_verifier"]
         digest = hashlib.sha256(verifier.encode()).digest()
