@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tests.conformance.rules_driver import IDENTITY
@@ -20,7 +19,6 @@ from redrive.engine.sources import SourceKind
 from redrive.messages import (
     DeadLetterDecoder,
     Headers,
-    OutputRecord,
     Records,
     SchemeTable,
     wire_size,
@@ -44,16 +42,6 @@ def pointing(handler: RulesDecider, headers: Headers = TOLD, value: bytes | None
     """One attempt on one dead letter that points at its payload."""
     decoder = DeadLetterDecoder(schemes=handler.schemes)
     return slice_of(record(value, headers, key=None), handler, partition=0, decoder=decoder)
-
-
-def decided(
-    table: str, answer: Original | Gone, **options: Any
-) -> tuple[list[tuple[int, OutputRecord]], dict[str, Any]]:
-    """What is written for the dead letter, and its outcome."""
-    cluster = KnownCluster(records={PLACE: answer})
-    outputs = cluster.decided(pointing(handler_of(table, **options)))
-    (outcome,) = outcomes_in(outputs)
-    return outputs, outcome
 
 
 SMALL = {name: TopicFacts(max_message_bytes=700_000) for name in ("RETRY", "REMAINING")}
