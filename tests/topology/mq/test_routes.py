@@ -12,7 +12,6 @@ from redrive.topology.mq.network import Network
 from redrive.topology.mq.reader import read_mqsc
 from redrive.topology.mq.results import OpenRequest, Persistence
 
-ONE_HOP = ("QM1: DEF QL(QM2) USAGE(XMITQ)", "QM1: CHAN(QM2) TO(QM2)", "QM2: DEF QL(Q)")
 PERSISTENT = PutMessage(persistence=Persistence.PERSISTENT)
 
 
