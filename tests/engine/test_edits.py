@@ -29,10 +29,13 @@ from redrive.engine.edits import (
     Content,
     DropHeader,
     Edit,
+    FunctionTransform,
     Operation,
+    PatchTransform,
     PatchValue,
     ReplaceContent,
     SetHeader,
+    Transform,
     changes,
     digest,
 )
@@ -40,7 +43,6 @@ from redrive.engine.facts import Facts, Original, RecordQuestion
 from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import SourceKind
-from redrive.engine.transforms import FunctionTransform, PatchTransform, Transform
 from redrive.kafka.records import StoredRecord
 from redrive.masking import Mask
 from redrive.messages import Headers, OutputRecord, Records, TopicPartition

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from redrive.engine.edits import Content
-from redrive.engine.transforms import FunctionTransform, PatchTransform, Transform
+from redrive.engine.edits import Content, FunctionTransform, PatchTransform, Transform
 from redrive.entry_point import imported
 from redrive.messages.json_patch import JsonPatch, read_json
 from redrive.topology.put import Refusal

@@ -1,4 +1,4 @@
-"""Changes of a message by an operator before a replay puts it.
+"""Changes of a message before its put: an operator's edit of a replay, and a table's TRANSFORM.
 
 An edit is part of its replay: preview and job apply the same operations to the record of the put,
 after the dead-letter header is removed. An edit that cannot be applied is a failed attempt.
@@ -7,19 +7,28 @@ after the dead-letter header is removed. An edit that cannot be applied is a fai
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
 from redrive.messages import Headers
 from redrive.messages import own_headers as own
+from redrive.messages.constants import constant_value
 from redrive.messages.json_patch import JsonPatch
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Refusal
 
 MAX_EDIT_BYTES: Final = 1024 * 1024
 """Maximum bytes of an edit as JSON, which every process of the job keeps."""
+FUNCTION_FAILED: Final = constant_value("MQRC_API_EXIT_ERROR") or 0
+"""Reason of an attempt whose function failed."""
+FUNCTION_SECONDS: Final = 1.0
+"""Seconds that a function may take for one message."""
+_SHOWN: Final = 300
+"""Maximum characters of an exception in an outcome."""
+_PAIR: Final = 2
 
 
 class Content(NamedTuple):
@@ -227,3 +236,77 @@ def _changed_names(before: Headers, after: Headers) -> list[str]:
 
 def _hash(value: bytes | None) -> str:
     return "null" if value is None else f"sha256:{sha256(value).hexdigest()}"
+
+
+# -- TRANSFORM(name) -----------------------------------------------------------------------------
+
+TransformFunction: TypeAlias = Callable[[bytes | None, list[tuple[str, bytes | None]]], Any]
+"""From value and headers to value and headers."""
+
+
+class Transform(Protocol):
+    """Changes one message."""
+
+    def applied(self, content: Content) -> Content | Refusal:
+        """The changed content, or why the attempt fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchTransform:
+    """A JSON Patch of the value."""
+
+    name: str
+    patch: JsonPatch
+
+    def applied(self, content: Content) -> Content | Refusal:
+        """See ``Transform.applied``."""
+        try:
+            return content._replace(value=self.patch.applied(content.value))
+        except ValueError as error:
+            return Refusal(Reason.FORMAT_ERROR, f"TRANSFORM({self.name}) does not apply: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTransform:
+    """A user's function; what it raises or returns can fail the attempt, but not the job."""
+
+    name: str
+    function: TransformFunction
+    clock: Callable[[], float] = time.monotonic
+
+    def applied(self, content: Content) -> Content | Refusal:
+        """See ``Transform.applied``."""
+        began = self.clock()
+        try:
+            changed = _content(self.function(content.value, list(content.headers)))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's function does
+            return self._refusal(f"{type(error).__name__}: {str(error)[:_SHOWN]}")
+        seconds = self.clock() - began
+        if seconds > FUNCTION_SECONDS:
+            return self._refusal(f"it took {seconds:.1f} s, more than {FUNCTION_SECONDS:g} s")
+        return changed
+
+    def _refusal(self, why: str) -> Refusal:
+        return Refusal(FUNCTION_FAILED, f"TRANSFORM({self.name}) failed: {why}")
+
+
+def _content(returned: object) -> Content:
+    """The checked result of a function.
+
+    Raises:
+        TypeError: It is not a value and headers.
+        ValueError: A header is Redrive's own.
+    """
+    if not isinstance(returned, tuple) or len(returned) != _PAIR:
+        raise TypeError("it did not return a pair of value and headers")
+    value, headers = returned
+    if not isinstance(value, bytes | None) or not isinstance(headers, Sequence):
+        raise TypeError("it did not return a pair of bytes and a list of headers")
+    checked: list[tuple[str, bytes | None]] = []
+    for header in headers:
+        match header:
+            case (str(name), bytes() | None as raw):
+                checked.append((checked_name(name), raw))
+            case _:
+                raise TypeError("it returned a header that is not a pair of text and bytes")
+    return Content(value, checked)

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from redrive.engine.context import SliceContext
+    from redrive.engine.edits import Transform
     from redrive.engine.facts import TopicFacts
     from redrive.engine.message import Message
-    from redrive.engine.transforms import Transform
     from redrive.messages import DeadLetterProfile, Headers
     from redrive.messages.schemes.encodings import Reader
 

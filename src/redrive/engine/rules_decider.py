@@ -29,6 +29,7 @@ from redrive.engine.decision import (
     with_edit,
     with_own_headers,
 )
+from redrive.engine.edits import Transform
 from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
@@ -46,7 +47,6 @@ from redrive.engine.pointers import (
 from redrive.engine.profiles import ProfileMatcher
 from redrive.engine.put_record import PutTimes, persistence_of, record_of
 from redrive.engine.rule_targets import Resolvers, RuleTargets, failed_group
-from redrive.engine.transforms import Transform
 from redrive.messages import DeadLetterProfile, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import origin_partition

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from redrive.engine import waiting
 from redrive.engine.breaker import BreakerKey, OpenBreaker, SliceBreakers
 from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import Replay
@@ -35,8 +34,8 @@ from redrive.engine.decision import (
 from redrive.engine.facts import NO_LIMIT, Answers, Facts, Questions, WaitingQuestion
 from redrive.engine.message import Attempts, Message
 from redrive.engine.ordering import KeyOrder, Place, Round
-from redrive.engine.outcome import key_members
-from redrive.engine.pointers import digest_of, error_messages, failed_records
+from redrive.engine.outcome import error_messages, failed_records, key_members, traceparents
+from redrive.engine.pointers import digest_of
 from redrive.engine.profiles import rule_input
 from redrive.engine.rules_decider import HeldKeys, RulesDecider
 from redrive.engine.sources import (
@@ -45,7 +44,11 @@ from redrive.engine.sources import (
     InstructionSource,
     PartitionRecords,
     SourceKind,
+    fit,
+    parked,
+    remaining,
     source_of,
+    tombstone,
 )
 from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
 from redrive.errors import RecreatedFault
@@ -61,7 +64,6 @@ from redrive.messages import (
 from redrive.messages import own_headers as own
 from redrive.messages.cuts import cut_sentence
 from redrive.messages.reasons import Reason
-from redrive.messages.trace_context import traceparents
 
 _SURELY_TAKEN: Final = 512 * 1024
 """Maximum bytes of a record on Redrive's own topics."""
@@ -314,15 +316,15 @@ class Lane:
         if message.cut or wire_size(message.key, message.value, message.headers) <= _SURELY_TAKEN:
             return message, decision
         topic = self._waiting_place(message, decision).topic
-        fitted = waiting.fit(message, self._facts.facts.topic(topic).max_message_bytes)
+        fitted = fit(message, self._facts.facts.topic(topic).max_message_bytes)
         if not fitted.cut:
             return message, decision
         return fitted, with_detail(decision, cut_sentence(fitted.cut, message.origin))
 
     def _copy(self, row: int, message: Message, decision: Park | Keep) -> OutputRecord:
-        make = waiting.parked if isinstance(decision, Park) else waiting.remaining
+        make = parked if isinstance(decision, Park) else remaining
         if isinstance(decision, Hold):
-            make = partial(waiting.parked, behind=decision.behind)
+            make = partial(parked, behind=decision.behind)
         place = self._waiting_place(message, decision)
         return make(
             message,
@@ -351,7 +353,7 @@ class Lane:
 
     def _tombstone(self, message: Message) -> OutputRecord:
         topic = self._part.decider.identity.remaining_topic
-        return waiting.tombstone(
+        return tombstone(
             message.origin, topic=topic, partition=self._part.lane.partition, now=self._facts.now
         )
 
