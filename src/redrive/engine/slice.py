@@ -15,7 +15,6 @@ from functools import partial
 from typing import Final
 
 from redrive.engine.breaker import BreakerKey, OpenBreaker, SliceBreakers
-from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import Replay
 from redrive.engine.context import Entry, SliceContext
 from redrive.engine.deciders import Decided
@@ -227,6 +226,8 @@ class Lane:
         )
 
     def _write(self, row: int, decided: Decided) -> Iterator[Entry]:
+        # The offset is committed with the outcome: a put without a record would lose the message.
+        assert decided.records or not isinstance(decided.decision, Put)
         yield from decided.records
         yield from self._copies_and_outcome(row, decided.message, decided.decision)
 
@@ -234,14 +235,14 @@ class Lane:
         """Like ``_decide_rows``, for fresh dead letters, most of which have a prepared put."""
         decider, facts, records = source.decider, self._facts, self._part.records
         layout, prefix, base = source.layout, self._prefix, self._base
-        decisions, prepared = facts.decisions, facts.cache.prepared_puts(decider, layout)
+        decisions, prepared = facts.decisions, decider.prepared_puts(layout, facts)
         since = NO_LIMIT if self._part.since is None else self._part.since
         for row, profile in enumerate(self._profiles(source, first), first):
             value, timestamp = records.values[row], records.timestamps[row]
             try:
                 put = prepared[id(profile)]
             except KeyError:
-                put = facts.cache.prepare(decider, profile, layout, facts)
+                put = decider.prepare(profile, layout, facts)
                 prepared[id(profile)] = put
             if (
                 put is None
@@ -413,8 +414,6 @@ class SliceSettings:
     """The open breakers."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of the topics that the run reads."""
-    cache: DecisionCache = field(default_factory=DecisionCache, compare=False, repr=False)
-    """Decisions of earlier slices."""
 
 
 class Slice:
@@ -436,7 +435,11 @@ class Slice:
         self._facts = facts
         self._settings = settings
         self._committed: Mapping[TopicPartition, int | None] = {}
-        self._ends = {part.lane: part.records.offsets[-1] + 1 for part in parts}
+        self._ends: dict[TopicPartition, int] = {}
+        for part in parts:
+            # Only the end of a lane is committed, so no record may lie before an earlier part.
+            assert self._ends.get(part.lane, 0) <= part.records.offsets[0]
+            self._ends[part.lane] = part.records.offsets[-1] + 1
         self._context = SliceContext(
             facts,
             settings.outcomes_topic,
@@ -445,7 +448,6 @@ class Slice:
             tables_topic=settings.tables_topic,
             discovered=settings.discovered,
             breakers=SliceBreakers(settings.breakers, settings.now),
-            cache=settings.cache,
         )
         deciders = (part.decider for part in parts)
         self._breaking = {
@@ -488,6 +490,8 @@ class Slice:
         if self._context.breakers.opens(self._breaking, self._context.decisions):
             self._context.begin()
             self._outputs = list(self._decide_parts())
+        # An input has one outcome; notes of rounds, tombstones and renewed copies have none.
+        assert self._context.decisions.total() <= len(self)
         return self._facts.take_questions()
 
     @property
@@ -550,7 +554,10 @@ class Slice:
                 first.append(replace(part, records=part.records.rows(0, rows)))
             if rows < len(part.records):
                 second.append(replace(part, records=part.records.rows(rows, len(part.records))))
-        return self._of(first), self._of(second)
+        halves = self._of(first), self._of(second)
+        # Both are emitted instead of this slice, in this order, so each record lies in one of them.
+        assert sum(map(len, halves)) == len(self)
+        return halves
 
     def summary(self) -> Summary:
         """Statistics of what was committed; valid once the slice is emitted."""

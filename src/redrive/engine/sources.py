@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, TypeAlias
 
+from redrive.engine.cache import PreparedPut
 from redrive.engine.commands import Replay
 from redrive.engine.context import SliceContext
 from redrive.engine.deciders import Decided, Decider
@@ -45,7 +46,6 @@ from redrive.engine.ordering import Round
 from redrive.engine.outcome import Result
 from redrive.engine.put_decider import PutDecider
 from redrive.engine.put_descriptor import NAMES, by_priority
-from redrive.engine.put_record import PreparedPut
 from redrive.engine.rules_decider import RulesDecider
 from redrive.messages import (
     INTERNAL,
@@ -364,8 +364,7 @@ class InstructionSource:
         if replay is None or replay.cancelled_by:
             return None
         names = tuple(name for name, _ in letters.own_headers.others(row))
-        return self._facts.cache.prepare(
-            letters.decider,
+        return letters.decider.prepare(
             profile,
             names,
             self._facts,

@@ -173,7 +173,7 @@ class Planner:
                 )
             else:
                 matched = decider.profiles.shared(profile)
-                decision = facts.cache.decide(decider, matched, attempts, message, replay)
+                decision = decider.decision_of(message, matched, attempts, facts, replay)
                 put = known[key] = PlannedPut(
                     row["handler"], decision.target, _text(decision, order), decision
                 )
@@ -215,7 +215,7 @@ class Planner:
             if isinstance(put.decision, Put):
                 message = message_of(row)._replace(timestamp=int(row["time"].timestamp() * 1000))
                 times = PutTimes.of(put.decision, facts)
-                risks.update(risks_of(times.decided(message, put.decision, facts), facts))
+                risks.update(risks_of(times.decided(message, put.decision), facts))
         for risk, count in risks.most_common():
             yield Warned("after-the-put", risk, count)
 
