@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from redrive.engine.context import SliceContext
 from redrive.engine.decision import Decision, Put, TimestampMode, Wait, with_detail
-from redrive.engine.edits import NO_EDIT, Content, Edit, Transform, changes
+from redrive.engine.edits import NO_EDIT, Change, Content, Edit, changes
 from redrive.engine.facts import NO_LIMIT, TopicFacts
 from redrive.engine.message import Message
 from redrive.engine.put_descriptor import PERSISTENCE_AS_QUEUE_IS_DEFINED, with_queue_defaults
@@ -29,7 +29,7 @@ def record_of(
     put: Put,
     partition: int | None,
     facts: SliceContext,
-    transforms: Mapping[str, Transform],
+    transforms: Mapping[str, Change],
 ) -> tuple[OutputRecord | Refusal, str]:
     """The record of one message's put, or why there is none; and what changed in it.
 
@@ -196,7 +196,7 @@ def _short_lived(put: Put, why: str) -> Put:
 
 
 def _change(
-    content: Content, transform: str, edit: Edit, transforms: Mapping[str, Transform]
+    content: Content, transform: str, edit: Edit, transforms: Mapping[str, Change]
 ) -> Content | Refusal:
     """The content after the transform and the operator's edit, which is last, as in the preview."""
     if transform:
@@ -204,7 +204,7 @@ def _change(
         if known is None:
             detail = f"the settings have no [transforms.{transform}]"
             return Refusal(Reason.FORMAT_ERROR, detail)
-        changed = known.applied(content)
+        changed = known(content)
         if isinstance(changed, Refusal):
             return changed
         content = changed

@@ -30,7 +30,7 @@ from redrive.engine.decision import (
     with_edit,
     with_own_headers,
 )
-from redrive.engine.edits import Transform
+from redrive.engine.edits import Change
 from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message, seed_of
 from redrive.engine.names import HandlerIdentity
@@ -206,7 +206,7 @@ class BreakerGuard:
         return with_detail(replace(put, rounds=rounds), f"{PROBE}: {why}")
 
 
-NO_TRANSFORMS: Final[Mapping[str, Transform]] = MappingProxyType({})
+NO_TRANSFORMS: Final[Mapping[str, Change]] = MappingProxyType({})
 
 
 class _Case(NamedTuple):
@@ -238,7 +238,7 @@ class RulesDecider:
         *,
         hop_limit: int,
         schemes: SchemeTable = KNOWN,
-        transforms: Mapping[str, Transform] = NO_TRANSFORMS,
+        transforms: Mapping[str, Change] = NO_TRANSFORMS,
         breaker: BreakerSettings | None = None,
         timestamps: TimestampMode = TimestampMode.AUTO,
         puts: PutDecider | None = None,
