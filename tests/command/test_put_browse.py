@@ -18,7 +18,7 @@ from tests.conftest import KafkaClient
 from redrive.checkpoints.control import ControlTopic
 from redrive.engine.message import NO_ATTEMPTS, Message
 from redrive.engine.names import remaining_topic
-from redrive.engine.waiting import remaining
+from redrive.engine.sources import remaining
 from redrive.kafka.cluster import Cluster
 from redrive.messages import DeadLetterHeader, Headers, encode_header
 from redrive.settings import read_settings

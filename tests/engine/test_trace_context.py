@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.engine.samples import dead_letter, handler_of
 from tests.engine.test_attempts import outputs_of
 
+from redrive.engine.outcome import TRACEPARENT, read_traceparent
 from redrive.engine.sources import SourceKind
 from redrive.messages import Headers, OutputRecord, Records
-from redrive.messages.trace_context import TRACEPARENT, read_traceparent
 
 TRACE = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 LATER = b"cc" + TRACE[2:]

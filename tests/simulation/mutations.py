@@ -41,6 +41,7 @@ from redrive.engine import commands, rules_decider
 from redrive.engine import slice as slices
 from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import NO_STATES
+from redrive.engine.context import SliceContext
 from redrive.engine.decision import Keep
 from redrive.engine.facts import MISSING, Answers, Facts, Questions, Replayed
 from redrive.engine.ordering import KeyOrder
@@ -396,8 +397,9 @@ def _facts_for_ever() -> Iterable[AbstractContextManager[Any]]:
 
 
 @replaced("decisions kept although facts changed", DecisionCache, "begin", schedules=4_000)
-def _decided_for_ever(original: Any, self: Any, _facts: object, batch: object) -> None:
-    original(self, None, batch)
+def _decided_for_ever(original: Any, self: Any, context: SliceContext) -> None:
+    with patch.object(context.facts, "version", 0):
+        original(self, context)
 
 
 @replaced("depth counted by offsets", facts.ClusterFacts, "_count")

@@ -1,166 +1,300 @@
-"""Caches: equal messages are decided once, and the most common kind of put is prepared."""
+"""What exists for speed: equal messages are decided once, and most puts are prepared.
+
+Nearly all fresh dead letters of a lane, and instructions to replay some, have the same header names
+in the same order, and few distinct profiles. ``PreparedPut`` computes their common part once; each
+record then costs one list, one slice and one line of JSON. Other records are made individually.
+Both ways write the same records, which tests check.
+
+A cache belongs to the decider that fills it, and is used by one thread.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from redrive.engine.decision import Put
-from redrive.engine.message import NO_ATTEMPTS, seed_of
-from redrive.engine.put_record import PreparedPut, put_bounds
-from redrive.messages.dead_letters import names_offset
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from redrive.engine.commands import Replay
-    from redrive.engine.context import SliceContext
-    from redrive.engine.decision import Decision
-    from redrive.engine.message import Attempts, Message
-    from redrive.engine.rules_decider import RulesDecider
-    from redrive.messages import DeadLetterProfile
+from redrive.engine.context import SliceContext
+from redrive.engine.decision import Decision, Put
+from redrive.engine.message import Attempts, Message
+from redrive.engine.put_descriptor import LEFT_TO_QUEUE, PutDescriptor, defaults_of
+from redrive.engine.put_record import ANY_TIME, PutTimes, timestamp_header
+from redrive.messages import (
+    DeadLetterProfile,
+    Headers,
+    OutputRecord,
+    remove_header,
+    without_stacks,
+)
+from redrive.messages import own_headers as own
+from redrive.messages.dead_letters import (
+    origin_partition,
+    origin_partition_headers,
+    origin_time_parts,
+    valid_time,
+)
+from redrive.messages.schemes.encodings import Reader
+from redrive.messages.schemes.scheme import Newest, Stamp
+from redrive.topology.names import Names
+from redrive.topology.put import Refusal
 
 _REMEMBERED: Final = 20_000
 """Decisions above which a cache is cleared before the next slice."""
+HEADROOM: Final = 16 * 1024
+"""Bytes reserved for headers when a body is compared with a topic's limit."""
+_PROBE: Final = bytes(4096)
+"""A value longer than any dead-letter header, to find how much of it is removed."""
+_UNLIKELY: Final = b"\xff"
+"""A header value that no descriptor field has, so that every edit shows."""
 
-_Source = TypeVar("_Source")
-_More = TypeVarTuple("_More")
-_Result = TypeVar("_Result")
+
+class PutCache:
+    """What a put decider has found out in one slice, shared by equal messages."""
+
+    def __init__(self, begun: object) -> None:
+        self.begun = begun
+        """Identifies the slice, each time that it is decided."""
+        self.puts: dict[tuple[Names, int, int], Put | Refusal] = {}
+        """By names, hops and seed."""
+        self.descriptors: dict[tuple[tuple[bytes | None, ...], bool], PutDescriptor] = {}
+        """By the values of the headers, for new messages and for others."""
+        self.changes: dict[tuple[int, int], Mapping[str, bytes]] = {}
+        """The changes to a message descriptor on a queue, by the ids of both."""
+        self.times: dict[str, PutTimes] = {}
+        """By topic."""
 
 
 class DecisionCache:
-    """Decisions of rules tables under the same facts, shared by equal messages."""
+    """The decisions of one rules table under the same facts, shared by equal messages."""
 
     def __init__(self) -> None:
+        self.begun: object = None
+        """Identifies the last slice, each time that it was decided."""
         self._facts: object = None
         self._batch: object = None
-        # Decisions keep their profiles alive, so the id in a key stays unique.
-        self._profiles: dict[int, DeadLetterProfile] = {}
-        self._decisions: dict[tuple[RulesDecider, int, Attempts, int, int, str], Decision] = {}
-        # With the source of each, so that its id stays unique too.
-        self._derived: dict[tuple[object, ...], tuple[object, Any]] = {}
-        self._prepared: dict[
-            tuple[RulesDecider, tuple[str, ...]], dict[int, PreparedPut | None]
-        ] = {}
+        # A decision keeps profile and replay alive, so the ids in its key stay unique.
+        self.decisions: dict[tuple[int, Attempts, int, int, int], Decision] = {}
+        """By the ids of profile and replay, the failed attempts, the hops and the seed."""
+        self.prepared: dict[tuple[str, ...], dict[int, PreparedPut | None]] = {}
+        """By header names, and by the id of the profile; None for individual decisions."""
 
-    def begin(self, facts: object, batch: object) -> None:
-        """Begin a slice; drop decisions under other facts, and puts prepared for another batch.
-
-        Args:
-            facts: Equal to that of the last slice while the facts that decisions depend on are.
-            batch: Equal to that of the last slice while time and breakers, which only prepared puts
-                depend on, are.
-        """
-        is_full = len(self._decisions) + len(self._derived) > _REMEMBERED
-        if facts != self._facts or is_full:
-            self._profiles.clear()
-            self._decisions.clear()
-            self._derived.clear()
-            self._prepared.clear()
+    def begin(self, context: SliceContext) -> None:
+        """Begin a slice; drop decisions under other facts, and puts prepared for another batch."""
+        facts = context.facts, context.facts.version
+        # While a breaker is open, prepared puts are valid only for the slice.
+        batch = context.begun if context.breakers else (context.now, context.late)
+        if facts != self._facts or len(self.decisions) > _REMEMBERED:
+            self.decisions.clear()
+            self.prepared.clear()
         if batch != self._batch:
-            self._prepared.clear()
-        self._facts, self._batch = facts, batch
+            self.prepared.clear()
+        self.begun, self._facts, self._batch = context.begun, facts, batch
 
-    def decide(
+
+def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
+    """Limits within which a put certainly succeeds: longest value, first and last timestamp.
+
+    The timestamps are those of dead letters that have waited long enough.
+
+    Returns:
+        Bytes and milliseconds; None if each message needs its own check.
+    """
+    destination, longest = put.destination, put.destination.limits.longest
+    topic = facts.facts.topic(destination.topic)
+    if destination.is_choice or longest is None or topic.wants_keys or topic.silent:
+        return None
+    profile = put.profile
+    if put.rule is not None and put.rule.transform:
+        return None
+    if put.replay is not None and put.replay.edit:
+        return None
+    depends_on_record = (
+        profile.is_wrapped,
+        profile.view.pointer,
+        put.rounds is not None and profile.drops_headers,
+        put.returns and origin_partition_headers(profile) is None,
+        put.strip and origin_time_parts(profile) is None,
+        put.wait and profile.stamp is not Stamp.FAILURE,
+        put.is_reported,
+    )
+    if any(depends_on_record):
+        return None
+    earliest, latest = (1, facts.failed_before(put.wait)) if put.wait else ANY_TIME
+    return min(topic.max_message_bytes - HEADROOM, longest), earliest, latest
+
+
+class PreparedPut:
+    """Writes the dead letters of one profile that one decision puts to a queue."""
+
+    __slots__ = (
+        "_added", "_columns", "_edits", "_endings", "_first", "_gaps", "_last", "_left", "_now",
+        "_strips", "_time_columns", "_times", "_topic", "_variants", "cut", "decision", "earliest",
+        "hops", "is_counted_by_body", "latest", "may_lack_rounds", "room", "topic",
+    )  # fmt: skip
+
+    def __init__(
         self,
-        decider: RulesDecider,
-        profile: DeadLetterProfile,
-        attempts: Attempts,
-        message: Message,
-        replay: Replay | None = None,
-    ) -> Decision:
-        """The decision for one message; its identity chooses among equal instances.
-
-        Arguments as for ``RulesDecider.decide_profile``, which decides.
-        """
-        hops = message.hops
-        plan = "" if replay is None else replay.plan
-        decision = self._decisions.get((decider, id(profile), attempts, hops, 0, plan))
-        if decision is None:
-            decision = self.of_profile(decider, profile, attempts, hops=hops, replay=replay)
-        if isinstance(decision, Put) and decision.destination.is_choice:
-            seed = seed_of(message.identity)
-            decision = self.of_profile(
-                decider, profile, attempts, hops=hops, seed=seed, replay=replay
-            )
-        return decision
-
-    def of_profile(
-        self,
-        decider: RulesDecider,
-        profile: DeadLetterProfile,
-        attempts: Attempts,
-        *,
-        hops: int,
-        seed: int = 0,
-        replay: Replay | None = None,
-    ) -> Decision:
-        """The decision for a profile; arguments as for ``RulesDecider.decide_profile``."""
-        plan = "" if replay is None else replay.plan
-        key = (decider, id(profile), attempts, hops, seed, plan)
-        decision = self._decisions.get(key)
-        if decision is None:
-            self._profiles[id(profile)] = profile
-            decision = decider.decide_profile(
-                profile, attempts, hops=hops, seed=seed, replay=replay
-            )
-            self._decisions[key] = decision
-        return decision
-
-    def derive(
-        self, make: Callable[[_Source, *_More], _Result], source: _Source, *more: *_More
-    ) -> _Result:
-        """A decision derived from another one, or from a profile, made once.
-
-        ``source`` is that decision or profile, compared by identity.
-        """
-        key = (make, id(source), *more)
-        known = self._derived.get(key)
-        if known is None:
-            known = self._derived[key] = source, make(source, *more)
-        result: _Result = known[1]
-        return result
-
-    def prepared_puts(
-        self, decider: RulesDecider, layout: tuple[str, ...]
-    ) -> dict[int, PreparedPut | None]:
-        """Results of ``prepare`` for fresh dead letters with these header names, by profile id."""
-        return self._prepared.setdefault((decider, layout), {})
-
-    def prepare(
-        self,
-        decider: RulesDecider,
-        profile: DeadLetterProfile,
-        layout: tuple[str, ...],
+        put: Put,
+        layout: Sequence[str],
+        bounds: tuple[int, int, int],
         facts: SliceContext,
         *,
-        attempts: Attempts = NO_ATTEMPTS,
-        hops: int = 0,
-        replay: Replay | None = None,
-    ) -> PreparedPut | None:
-        """The prepared put of a profile's dead letters; None if each needs its own decision.
+        hops: int,
+        may_lack_rounds: bool = False,
+        is_counted_by_body: bool = False,
+    ) -> None:
+        """Prepare puts of messages with these header names, without Redrive's own, in order.
 
-        A replay ignores breakers. Arguments as for ``RulesDecider.decide_profile``; the layout is
-        the header names without Redrive's own, in order.
+        ``bounds`` are those of ``put_bounds``, ``hops`` Redrive's earlier puts of every message.
+        ``may_lack_rounds`` is whether messages that may be rounds need an individual decision. For
+        ``is_counted_by_body`` see ``AttemptCounter``.
         """
-        decision = self.of_profile(decider, profile, attempts, hops=hops, replay=replay)
-        if not isinstance(decision, Put):
+        self.decision = put
+        self.may_lack_rounds = may_lack_rounds
+        self.is_counted_by_body = is_counted_by_body
+        self.hops = hops
+        self.topic = put.destination.topic
+        self.room, self.earliest, self.latest = bounds
+        self.cut = 0
+        self._edits: list[tuple[int, tuple[str, bytes | None]]] = []
+        self._gaps: list[int] = []
+        self._added: Headers = []
+        self._now, self._topic = facts.now, facts.facts.topic(self.topic)
+        self._times, self._strips = PutTimes.of(put, facts), put.strip
+        kept, lasting = self._times.kept, self._times.lasting
+        self._first, self._last = max(1, kept[0], lasting[0]), min(kept[1], lasting[1])
+        self._time_columns = _time_columns(put, layout)
+        self._variants: dict[bool, Put] = {}
+        deciding = origin_partition_headers(put.profile) if put.returns else None
+        self._columns = [index for index, name in enumerate(layout) if name in (deciding or ())]
+        self._endings: dict[object, tuple[int, Headers]] = {}
+        defaults = defaults_of(put.destination)
+        self._left = [
+            (index, LEFT_TO_QUEUE[name], (name, defaults[name]))
+            for index, name in enumerate(layout)
+            if name in LEFT_TO_QUEUE
+        ]
+        self._prepare_edits(put.profile, layout, strip=put.strip)
+
+    def put(self, message: Message) -> tuple[OutputRecord, Put] | None:
+        """The record of one message, and its decision; None if its put needs an individual one."""
+        value, timestamp = message.value, message.timestamp
+        if value is None or len(value) > self.room or not self.earliest <= timestamp <= self.latest:
             return None
-        guard = decider.guard if replay is None else None
-        if guard is not None and guard.open_breaker(decision, facts):
-            return None
-        bounds = put_bounds(decision, facts)
-        if bounds is None:
-            return None
-        known, counter = facts.facts, decider.attempts
-        names_record = names_offset(profile, layout)
-        return PreparedPut(
-            decision,
-            layout,
-            bounds,
-            facts,
-            hops=hops,
-            may_lack_rounds=replay is None and counter.may_be_repeated(decision, known),
-            is_counted_by_body=counter.is_counted_by_body(
-                decision, known, names_record=names_record
-            ),
+        identity = message.identity.encode("ascii")
+        return self.written(
+            message.key, value, message.headers, timestamp, identity, message.record_time
         )
+
+    def written(  # noqa: PLR0917 - called for every record
+        self,
+        key: bytes | None,
+        value: bytes,
+        headers: Headers,
+        timestamp: int,
+        identity: bytes,
+        record_time: int = 0,
+    ) -> tuple[OutputRecord, Put] | None:
+        """The record of a dead letter, and its decision; None if it needs an individual one.
+
+        The headers are those of the dead letter without Redrive's own.
+        """
+        own_time = timestamp
+        named = 0
+        if self._strips:
+            for index, read in self._time_columns:
+                raw = headers[index][1]
+                if raw is not None and (named := valid_time(read(raw))):
+                    break
+            own_time = record_time or named or timestamp
+        stamp, decision, times = own_time, self.decision, self._times
+        if self._first <= own_time <= self._last:  # nearly all: it keeps its own timestamp
+            is_noted = times.is_noted or (times.may_drift and not named)
+        else:
+            stamp = times.stamp(own_time)
+            if stamp != own_time or times.is_short(own_time):
+                first, last = self._topic.timestamps(self._now)
+                if stamp > 0 and not first <= stamp <= last:
+                    return None
+                decision = self._variant(own_time, is_renewed=stamp != own_time)
+            is_noted = times.is_needed(own_time, stamp, may_drift=not named)
+        partition, written = self.place(headers, identity)
+        if is_noted:
+            written.append(timestamp_header(own_time))
+        body = value[self.cut :]
+        return OutputRecord(self.topic, key, body, written, stamp, partition), decision
+
+    def _variant(self, own_time: int, *, is_renewed: bool) -> Put:
+        """The decision of records whose timestamp is not simply their own."""
+        decision = self._variants.get(is_renewed)
+        if decision is None:
+            decision = self._times.decision(self.decision, own_time)
+            self._variants[is_renewed] = decision
+        return decision
+
+    def place(self, headers: Headers, identity: bytes) -> tuple[int, Headers]:
+        """The partition to write to, or -1, and the headers.
+
+        ``headers`` are those of the dead letter without Redrive's own.
+        """
+        deciding = tuple([headers[index] for index in self._columns])
+        ending = self._endings.get(deciding)
+        if ending is None:
+            ending = self._endings[deciding] = self._ending(headers)
+        written = headers.copy()
+        for index, left, default in self._left:
+            if written[index][1] == left:
+                written[index] = default
+        for index, pair in self._edits:
+            raw = written[index][1]
+            if raw is None or raw.rstrip(b" ") != pair[1]:  # an equal value stays as it is
+                written[index] = pair
+        for index in self._gaps:
+            del written[index]
+        written += self._added
+        written.append((own.ID, identity))
+        written += ending[1]
+        return ending[0], written
+
+    def _ending(self, headers: Headers) -> tuple[int, Headers]:
+        """The partition to write to, and Redrive's headers after the identity."""
+        put = self.decision
+        partition = origin_partition(put.profile, None, None, headers) if put.returns else None
+        added = put.added_headers(self._now, partition)
+        added.append((own.HOPS, own.number(self.hops + 1)))
+        return self._topic.partition(partition), added
+
+    def _prepare_edits(
+        self, profile: DeadLetterProfile, layout: Sequence[str], *, strip: bool
+    ) -> None:
+        """Derive the edits for every record of this layout from one message."""
+        probe: Headers = [(name, _UNLIKELY) for name in layout]
+        value: bytes | None = _PROBE
+        if strip:
+            value, kept = remove_header(profile, value, probe)
+        else:
+            kept = without_stacks(profile, probe)
+        self.cut = len(_PROBE) - len(value or b"")
+        position = {id(pair): index for index, pair in enumerate(probe)}
+        survivors = [position.get(id(pair)) for pair in kept]
+        taken = 0
+        for pair, index in zip(kept, survivors, strict=True):
+            if index is not None:
+                self._gaps += range(taken, index)
+                taken = index + 1
+            elif taken < len(layout) and layout[taken] == pair[0]:
+                self._edits.append((taken, pair))
+                taken += 1
+            else:
+                self._added.append(pair)
+        self._gaps += range(taken, len(layout))
+        self._gaps.reverse()
+
+
+def _time_columns(put: Put, layout: Sequence[str]) -> Sequence[tuple[int, Reader]]:
+    """The headers that name the timestamp of the failed record, by index, in their order."""
+    columns = []
+    for name, read, newest in origin_time_parts(put.profile) or ():
+        places = [index for index, there in enumerate(layout) if there == name]
+        if places:
+            columns.append((places[0 if newest is Newest.FIRST else -1], read))
+    return columns

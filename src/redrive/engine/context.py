@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from redrive.engine.breaker import NO_BREAKERS, SliceBreakers
-from redrive.engine.cache import DecisionCache
 from redrive.engine.decision import Decision
 from redrive.engine.facts import DepthQuestion, Facts, TopicFacts, WaitingQuestion
 from redrive.engine.message import Message
@@ -54,7 +53,6 @@ class SliceContext:
     """Definitions that the slice creates, and channels that it stops."""
     orders: dict[WaitingQuestion, KeyOrder] = field(default_factory=dict)
     """The waiting messages of a partition by key, including the effects of this slice."""
-    cache: DecisionCache = field(default_factory=DecisionCache)
     breakers: SliceBreakers = field(default_factory=lambda: SliceBreakers(NO_BREAKERS, 0))
     begun: object = field(default_factory=object)
     """Another one each time that the slice is decided."""
@@ -68,9 +66,6 @@ class SliceContext:
         self.recorded.clear()
         self.breakers.begin()
         self.orders.clear()
-        # While a breaker is open, prepared puts are valid only for the slice.
-        batch = object() if self.breakers else (self.now, self.late)
-        self.cache.begin((self.facts, self.facts.version), batch)
         self.begun = object()
 
     def order(self, question: WaitingQuestion) -> KeyOrder:

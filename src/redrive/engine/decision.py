@@ -7,11 +7,11 @@ its key), ``Skip`` leaves everything as it was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar, TypeVarTuple
 
 import orjson
 
@@ -37,6 +37,11 @@ from redrive.topology.put import Destination
 NO_PROFILE: Final = DeadLetterProfile(NO_VALID_SCHEME, "", {}, None)
 """For a message that is not a dead letter and need not be one."""
 _NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
+_DERIVED: Final = 1_000
+"""Maximum results that a decision keeps; refusals may differ for each message."""
+
+_Result = TypeVar("_Result")
+_More = TypeVarTuple("_More")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,6 +72,18 @@ class Decision:
     """JSON members of the outcome that are the same for all its messages."""
     replay: Replay | None = None
     """The replay that asked for it and overrides the table."""
+    _derived: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def derive(self, make: Callable[[Self, *_More], _Result], *more: *_More) -> _Result:
+        """A result that depends only on this decision and hashable arguments, made once."""
+        key = make, *more
+        known = self._derived.get(key)
+        if known is None:
+            if len(self._derived) >= _DERIVED:
+                self._derived.clear()
+            known = self._derived[key] = make(self, *more)
+        result: _Result = known
+        return result
 
 
 class TimestampMode(StrEnum):

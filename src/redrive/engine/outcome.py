@@ -7,23 +7,44 @@ of its members and of the ledger's columns: writer, reader, schemas and document
 
 from __future__ import annotations
 
+import re
 from binascii import b2a_base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
 from enum import StrEnum
 from functools import partial
 from hashlib import sha256
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    NamedTuple,
+    TypeAlias,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import orjson
 
 import redrive
 from redrive.engine.commands import Replay
-from redrive.messages import NUMERIC_KEYWORDS, PATTERN_KEYWORDS, Headers
+from redrive.messages import (
+    NUMERIC_KEYWORDS,
+    PATTERN_KEYWORDS,
+    DeadLetterProfile,
+    Headers,
+    Records,
+)
 from redrive.messages import own_headers as own
 from redrive.messages.constants import reason_name
+from redrive.messages.schemes import Scheme
+from redrive.messages.schemes.encodings import Reader
+from redrive.messages.schemes.scheme import Newest, Place
+from redrive.rules import is_topic_name
 
 FIELDS: Final = PATTERN_KEYWORDS
 """The pattern fields, in the order of the ledger's columns."""
@@ -387,3 +408,157 @@ def bounded(text: str) -> str:
         return text
     digest = sha256(text.encode(errors="surrogatepass")).hexdigest()
     return f"{text[:LONGEST_TEXT]}... ({len(text)} characters, SHA-256 {digest})"
+
+
+# -- members of the outcomes of many records at once, since every record has them ----------------
+
+
+def failed_records(records: Records, profiles: Sequence[DeadLetterProfile]) -> Sequence[str] | None:
+    """The records that failed, each as a member of an outcome, as dead letters name them.
+
+    Args:
+        records: The dead letters, or copies of them.
+        profiles: The profile of each.
+
+    Returns:
+        For each record ``"failed_record":"topic:partition:offset",``, or nothing if its dead letter
+        names none; None if none of them can. A record that failed on a group's topic has its place
+        there.
+    """
+    distinct = dict(zip(map(id, profiles), profiles, strict=True))
+    places: Sequence[str] | None = None
+    for scheme in {_scheme(profile) for profile in distinct.values()} - {None}:
+        assert scheme is not None
+        partitions = _column(scheme, "origin.partition", records)
+        offsets = _column(scheme, "origin.offset", records)
+        if partitions is None or offsets is None:
+            continue
+        prefixes = {
+            key: _Prefixes(profile.failed_on if _scheme(profile) is scheme else None, partitions[1])
+            for key, profile in distinct.items()
+        }
+        raws, read = offsets
+        column_places = [
+            f'{prefix}{offset}",' if prefix and isinstance(offset, int) and offset >= 0 else ""
+            for prefix, offset in zip(
+                [
+                    prefixes[id(profile)][raw]
+                    for profile, raw in zip(profiles, partitions[0], strict=True)
+                ],
+                raws if read is None else [None if raw is None else read(raw) for raw in raws],
+                strict=True,
+            )
+        ]
+        places = column_places if places is None else [*map(max, places, column_places)]
+    return places
+
+
+def error_messages(records: Records, profiles: Sequence[DeadLetterProfile]) -> Sequence[str] | None:
+    """The messages of the exceptions, each as a member of an outcome, as dead letters have them.
+
+    Arguments as for ``failed_records``.
+
+    Returns:
+        For each record the member with a comma, or nothing; None if no dead letter names one.
+    """
+    distinct = dict(zip(map(id, profiles), profiles, strict=True))
+    schemes = {key: _scheme(profile) for key, profile in distinct.items()}
+    members: Sequence[str] | None = None
+    for scheme in {*schemes.values()} - {None}:
+        assert scheme is not None
+        column = _column(scheme, "error.message", records)
+        if column is None:
+            continue
+        raws, read = column
+        known = {raw: _error_member(raw, read) for raw in set(raws)}  # many say the same
+        texts = [known[raw] for raw in raws]
+        if any(other is not scheme for other in schemes.values()):
+            rows = zip(texts, profiles, strict=True)
+            texts = [text if schemes[id(profile)] is scheme else "" for text, profile in rows]
+        members = texts if members is None else [*map(max, members, texts)]
+    return members
+
+
+def _error_member(raw: Any, read: Reader | None) -> str:  # noqa: ANN401 - as it is in the record
+    return error_member(raw if raw is None or read is None else read(raw))
+
+
+_Column: TypeAlias = tuple[Sequence[Any], Reader | None]
+"""One part of each record, and what reads it if it is not yet read."""
+
+
+class _Prefixes(dict[Any, str]):
+    """The start of the members about each partition of a topic; empty if that is not valid.
+
+    A partition is as in ``_Column``. A topic has few, so each is read once.
+    """
+
+    def __init__(self, topic: str | None, read: Reader | None) -> None:
+        super().__init__({None: ""})
+        self._topic = topic if topic and is_topic_name(topic) else ""
+        self._read = read
+
+    def __missing__(self, raw: Any) -> str:  # noqa: ANN401 - as it is in the record
+        number = raw if self._read is None else self._read(raw)
+        is_valid = self._topic and isinstance(number, int) and number >= 0
+        prefix = self[raw] = f'"failed_record":"{self._topic}:{number}:' if is_valid else ""
+        return prefix
+
+
+def _scheme(profile: DeadLetterProfile) -> Scheme | None:
+    scheme = profile.taken[0] if profile.taken else None
+    return scheme if isinstance(scheme, Scheme) else None
+
+
+def _column(scheme: Scheme, name: str, records: Records) -> _Column | None:
+    """One part of a scheme in each record; None if no record has it."""
+    parts, grid = scheme.parts.get(name, ()), records.grid
+    if grid is not None and all(part.place is Place.HEADER for part in parts):
+        there = [part for part in parts if part.header in grid.layout]
+        if not there:
+            return None
+        if len(there) == 1:  # nearly always
+            names, part = grid.layout, there[0]
+            index = names.index(part.header)
+            if scheme.newest is Newest.LAST:
+                index = len(names) - 1 - names[::-1].index(part.header)
+            return grid.column(index), part.read
+    rows = zip(records.keys, records.values, records.headers, strict=True)
+    return [scheme.read(name, *row) for row in rows], None
+
+
+TRACEPARENT: Final = "traceparent"
+"""The header of OpenTelemetry's client instrumentation with a message's trace; its form is in W3C
+Trace Context, section 3.2 (https://www.w3.org/TR/trace-context/)."""
+
+_FORM: Final = re.compile(
+    rb"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+)
+_FIRST_VERSION: Final = b"00"
+
+
+def read_traceparent(raw: bytes | None) -> str:
+    """The version, trace id, parent id and flags of a header's value, which anyone may write.
+
+    Empty if it does not have this form. Additions of later versions after the flags are left out.
+    """
+    match = None if raw is None else _FORM.match(raw)
+    if match is None or raw is None:
+        return ""
+    rest = raw[match.end() :]
+    if rest and (match["version"] == _FIRST_VERSION or not rest.startswith(b"-")):
+        return ""
+    return match[0].decode("ascii")
+
+
+def traceparents(records: Records) -> Sequence[str] | None:
+    """The trace of each record; None if none has the header."""
+    grid = records.grid
+    if grid is None:
+        # The last of repeated headers counts.
+        column = [dict(headers).get(TRACEPARENT) for headers in records.headers]
+        return [*map(read_traceparent, column)] if any(column) else None
+    if TRACEPARENT not in grid.layout:
+        return None
+    last = len(grid.layout) - 1 - grid.layout[::-1].index(TRACEPARENT)
+    return [*map(read_traceparent, grid.column(last))]

@@ -1,24 +1,20 @@
 """The record that failed, as its dead letter names it.
 
-It is read where the dead letter lacks its payload or was truncated. Outcomes have its place: two
-dead letters of one record show that its consumer failed twice on it; and what the exception said.
+It is read where the dead letter lacks its payload or was truncated.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from redrive.engine.facts import Facts, Gone, Original, RecordQuestion
 from redrive.engine.message import Message
 from redrive.engine.ordering import position_of
-from redrive.engine.outcome import error_member
 from redrive.messages import (
     DeadLetterProfile,
     Headers,
-    Records,
     cuts,
     decode_dead_letter,
     original_key,
@@ -30,9 +26,6 @@ from redrive.messages.constants import constant_value
 from redrive.messages.cuts import Content
 from redrive.messages.dead_letters import read_view
 from redrive.messages.schemes import Scheme, SchemeTable
-from redrive.messages.schemes.encodings import Reader
-from redrive.messages.schemes.scheme import Newest, Place
-from redrive.rules import is_topic_name
 
 NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
 """Reason of a dead letter whose referenced payload cannot be read."""
@@ -130,121 +123,6 @@ def failed_record(message: Message, schemes: SchemeTable) -> RecordQuestion | No
     if origin.topic is None or origin.partition is None or origin.offset is None:
         return None
     return RecordQuestion(origin.topic, origin.partition, origin.offset)
-
-
-def failed_records(records: Records, profiles: Sequence[DeadLetterProfile]) -> Sequence[str] | None:
-    """The records that failed, each as a member of an outcome, as dead letters name them.
-
-    Args:
-        records: The dead letters, or copies of them.
-        profiles: The profile of each.
-
-    Returns:
-        For each record ``"failed_record":"topic:partition:offset",``, or nothing if its dead letter
-        names none; None if none of them can. A record that failed on a group's topic has its place
-        there.
-    """
-    # For many records at once, since this is done for each of them.
-    distinct = dict(zip(map(id, profiles), profiles, strict=True))
-    places: Sequence[str] | None = None
-    for scheme in {_scheme(profile) for profile in distinct.values()} - {None}:
-        assert scheme is not None
-        partitions = _column(scheme, "origin.partition", records)
-        offsets = _column(scheme, "origin.offset", records)
-        if partitions is None or offsets is None:
-            continue
-        prefixes = {
-            key: _Prefixes(profile.failed_on if _scheme(profile) is scheme else None, partitions[1])
-            for key, profile in distinct.items()
-        }
-        raws, read = offsets
-        column_places = [
-            f'{prefix}{offset}",' if prefix and isinstance(offset, int) and offset >= 0 else ""
-            for prefix, offset in zip(
-                [
-                    prefixes[id(profile)][raw]
-                    for profile, raw in zip(profiles, partitions[0], strict=True)
-                ],
-                raws if read is None else [None if raw is None else read(raw) for raw in raws],
-                strict=True,
-            )
-        ]
-        places = column_places if places is None else [*map(max, places, column_places)]
-    return places
-
-
-def error_messages(records: Records, profiles: Sequence[DeadLetterProfile]) -> Sequence[str] | None:
-    """The messages of the exceptions, each as a member of an outcome, as dead letters have them.
-
-    Arguments as for ``failed_records``.
-
-    Returns:
-        For each record the member with a comma, or nothing; None if no dead letter names one.
-    """
-    distinct = dict(zip(map(id, profiles), profiles, strict=True))
-    schemes = {key: _scheme(profile) for key, profile in distinct.items()}
-    members: Sequence[str] | None = None
-    for scheme in {*schemes.values()} - {None}:
-        assert scheme is not None
-        column = _column(scheme, "error.message", records)
-        if column is None:
-            continue
-        raws, read = column
-        known = {raw: _error_member(raw, read) for raw in set(raws)}  # many say the same
-        texts = [known[raw] for raw in raws]
-        if any(other is not scheme for other in schemes.values()):
-            rows = zip(texts, profiles, strict=True)
-            texts = [text if schemes[id(profile)] is scheme else "" for text, profile in rows]
-        members = texts if members is None else [*map(max, members, texts)]
-    return members
-
-
-def _error_member(raw: Any, read: Reader | None) -> str:  # noqa: ANN401 - as it is in the record
-    return error_member(raw if raw is None or read is None else read(raw))
-
-
-_Column: TypeAlias = tuple[Sequence[Any], Reader | None]
-"""One part of each record, and what reads it if it is not yet read."""
-
-
-class _Prefixes(dict[Any, str]):
-    """The start of the members about each partition of a topic; empty if that is not valid.
-
-    A partition is as in ``_Column``. A topic has few, so each is read once.
-    """
-
-    def __init__(self, topic: str | None, read: Reader | None) -> None:
-        super().__init__({None: ""})
-        self._topic = topic if topic and is_topic_name(topic) else ""
-        self._read = read
-
-    def __missing__(self, raw: Any) -> str:  # noqa: ANN401 - as it is in the record
-        number = raw if self._read is None else self._read(raw)
-        is_valid = self._topic and isinstance(number, int) and number >= 0
-        prefix = self[raw] = f'"failed_record":"{self._topic}:{number}:' if is_valid else ""
-        return prefix
-
-
-def _scheme(profile: DeadLetterProfile) -> Scheme | None:
-    scheme = profile.taken[0] if profile.taken else None
-    return scheme if isinstance(scheme, Scheme) else None
-
-
-def _column(scheme: Scheme, name: str, records: Records) -> _Column | None:
-    """One part of a scheme in each record; None if no record has it."""
-    parts, grid = scheme.parts.get(name, ()), records.grid
-    if grid is not None and all(part.place is Place.HEADER for part in parts):
-        there = [part for part in parts if part.header in grid.layout]
-        if not there:
-            return None
-        if len(there) == 1:  # nearly always
-            names, part = grid.layout, there[0]
-            index = names.index(part.header)
-            if scheme.newest is Newest.LAST:
-                index = len(names) - 1 - names[::-1].index(part.header)
-            return grid.column(index), part.read
-    rows = zip(records.keys, records.values, records.headers, strict=True)
-    return [scheme.read(name, *row) for row in rows], None
 
 
 def _original(message: Message, schemes: SchemeTable, facts: Facts) -> Original | Gone | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from redrive.engine.attempts import AttemptCounter, drops_headers, program_of
 from redrive.engine.breaker import PROBE, BreakerSettings, OpenBreaker, breaker_of, is_refused
+from redrive.engine.cache import DecisionCache, PreparedPut, put_bounds
 from redrive.engine.commands import Replay, To
 from redrive.engine.context import SliceContext
 from redrive.engine.deciders import Decided
@@ -31,7 +32,7 @@ from redrive.engine.decision import (
 )
 from redrive.engine.edits import Change
 from redrive.engine.facts import Gone
-from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
+from redrive.engine.message import NO_ATTEMPTS, Attempts, Message, seed_of
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.ordering import Ahead, Round
 from redrive.engine.outcome import Result
@@ -45,19 +46,18 @@ from redrive.engine.pointers import (
     restore_dead_letter,
 )
 from redrive.engine.profiles import ProfileMatcher
+from redrive.engine.put_decider import PutAttempt, PutDecider
 from redrive.engine.put_record import PutTimes, persistence_of, record_of
 from redrive.engine.rule_targets import Resolvers, RuleTargets, failed_group
 from redrive.messages import DeadLetterProfile, TopicPartition
 from redrive.messages import own_headers as own
-from redrive.messages.dead_letters import origin_partition
+from redrive.messages.dead_letters import names_offset, origin_partition
+from redrive.messages.reports import ReportKind
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.rules import Action, Rule, RulesTable
 from redrive.rules.backoff import HOLDS, jitter_of
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Refusal
-
-if TYPE_CHECKING:
-    from redrive.engine.put_decider import PutDecider
 
 
 class HeldKeys:
@@ -154,19 +154,18 @@ class BreakerGuard:
             is_put = not facts.is_waiting(message, decision.wait)
         if not is_put and not is_refused(decision):
             return attempt(decision)
-        derive = facts.cache.derive
         if breaker is not None and not facts.breakers.admits(key, breaker):
-            return Decided(message, derive(self._suspend, decision, attempts, breaker.detail))
+            return Decided(message, decision.derive(self._suspend, attempts, breaker.detail))
         tried = decision
         if breaker is not None and not breaker.is_tried and isinstance(decision, Put):
-            tried = derive(self._probe, decision, attempts, breaker.detail)
+            tried = decision.derive(self._probe, attempts, breaker.detail)
         decided = attempt(tried)
         if not is_refused(decided.decision):
             return decided
         facts.breakers.refuse(key, decided.decision.detail)
         if breaker is None:
             return decided
-        return Decided(message, derive(self._suspend, decision, attempts, breaker.detail))
+        return Decided(message, decision.derive(self._suspend, attempts, breaker.detail))
 
     def note_return(
         self, profile: DeadLetterProfile, attempts: Attempts, put_at: int, facts: SliceContext
@@ -272,6 +271,7 @@ class RulesDecider:
             identity, self.table_id, identity.queue_manager, expects_dead_letters=True
         )
         self.attempts = AttemptCounter(table, identity.topic)
+        self._cache = DecisionCache()
         self.held_keys = self.guard = None
         if table.control.is_ordered:
             self.held_keys = HeldKeys(identity, table, self.interval, self._decisions)
@@ -341,7 +341,7 @@ class RulesDecider:
         if self.attempts.has_group_topics:  # the rule of the original topic may be another one
             return True
         profile = self.profiles.match(message, facts.now)
-        first = facts.cache.decide(self, profile, NO_ATTEMPTS, message)
+        first = self.decision_of(message, profile, NO_ATTEMPTS, facts)
         return isinstance(first, Put) and self.attempts.may_be_repeated(first, facts.facts)
 
     def _decide_known(
@@ -358,7 +358,7 @@ class RulesDecider:
             profile = self.profiles.match(message, facts.now)
         else:
             profile = message.profile or NO_PROFILE
-        decision = facts.cache.decide(self, profile, attempts, message, replay)
+        decision = self.decision_of(message, profile, attempts, facts, replay)
         if self.guard is None or replay is not None:
             return self._attempt(message, decision, attempts, facts, entry=entry, gone=gone)
         if message.put_at:
@@ -382,10 +382,10 @@ class RulesDecider:
         """A decision, carried out as far as a put is known to succeed."""
         if isinstance(decision, Put):
             if gone is not None:
-                return Decided(message, self._without_payload(decision, gone, facts))
+                return Decided(message, self._without_payload(decision, gone))
             if message.failed_at and facts.is_waiting(message, decision.wait):
-                put = PutTimes.of(decision, facts).decided(message, decision, facts)
-                return Decided(message, facts.cache.derive(self.wait, put))
+                put = PutTimes.of(decision, facts).decided(message, decision)
+                return Decided(message, put.derive(self.wait))
             return self._put(message, decision, attempts, facts, entry)
         if gone is not None and isinstance(decision, Keep):
             decision = with_detail(decision, gone.detail)
@@ -398,9 +398,9 @@ class RulesDecider:
         if put.profile.view.pointer:
             original = original_of(message, self.schemes, facts.facts)
             if isinstance(original, Gone):
-                return Decided(message, self._without_payload(put, original, facts))
+                return Decided(message, self._without_payload(put, original))
             if original.hops > message.hops:
-                again = facts.cache.decide(self, put.profile, attempts, original, put.replay)
+                again = self.decision_of(original, put.profile, attempts, facts, put.replay)
                 if not isinstance(again, Put):
                     return Decided(message, again)
                 decision = again
@@ -413,15 +413,16 @@ class RulesDecider:
         record, edit = record_of(source, decision, partition, facts, self._transforms)
         if isinstance(record, Refusal):  # not cached, as the text may be specific to this message
             return Decided(message, self.on_refusal(decision, record))
-        record, put = PutTimes.of(decision, facts).applied(record, source, decision, facts)
+        record, put = PutTimes.of(decision, facts).applied(record, source, decision)
         refusal = facts.check(entry, record, persistence_of(decision), decision.destination)
         if refusal is not None:
-            return Decided(message, facts.cache.derive(self.on_refusal, decision, refusal))
+            return Decided(message, decision.derive(self.on_refusal, refusal))
         records = [(entry, record)]
         if self._puts is not None and decision.is_reported:
             arrived = source._replace(value=record.value, headers=record.headers or [])
-            report = self._puts.report_arrival(entry, arrived, facts)
-            put = facts.cache.derive(with_detail, put, report.detail)
+            attempt = PutAttempt(self._puts, arrived, facts, entry)
+            report = attempt.report(ReportKind.ARRIVAL, arrived)
+            put = put.derive(with_detail, report.detail)
             records += report.entries
         decided = with_edit(put, edit)
         if self._is_counted_by_body(message, decision, facts):
@@ -435,12 +436,102 @@ class RulesDecider:
         names_record = failed_record(message, self.schemes) is not None
         return self.attempts.is_counted_by_body(put, facts.facts, names_record=names_record)
 
-    def _without_payload(self, put: Put, gone: Gone, facts: SliceContext) -> Decision:
+    def _without_payload(self, put: Put, gone: Gone) -> Decision:
         if gone.may_come:
-            return facts.cache.derive(self.on_refusal, put, Refusal(NO_PAYLOAD, gone.detail))
+            return put.derive(self.on_refusal, Refusal(NO_PAYLOAD, gone.detail))
         case = _Case(put.profile, put.attempts, replay=put.replay)
         return self._keep(
             case, put.rule, gone.detail, NO_PAYLOAD, target=put.target, is_worth_logging=True
+        )
+
+    # -- decisions for equal messages ------------------------------------------------------------
+
+    def decision_of(
+        self,
+        message: Message,
+        profile: DeadLetterProfile,
+        attempts: Attempts,
+        facts: SliceContext,
+        replay: Replay | None = None,
+    ) -> Decision:
+        """The decision for one message; its identity chooses among equal instances.
+
+        Arguments as for ``decide_profile``.
+        """
+        hops = message.hops
+        decision = self.decision_of_profile(profile, attempts, facts, hops=hops, replay=replay)
+        if isinstance(decision, Put) and decision.destination.is_choice:
+            seed = seed_of(message.identity)
+            decision = self.decision_of_profile(
+                profile, attempts, facts, hops=hops, seed=seed, replay=replay
+            )
+        return decision
+
+    def decision_of_profile(
+        self,
+        profile: DeadLetterProfile,
+        attempts: Attempts,
+        facts: SliceContext,
+        *,
+        hops: int,
+        seed: int = 0,
+        replay: Replay | None = None,
+    ) -> Decision:
+        """The decision of ``decide_profile``, made once under the same facts."""
+        if self._cache.begun is not facts.begun:
+            self._cache.begin(facts)
+        key = id(profile), attempts, hops, seed, id(replay)
+        decision = self._cache.decisions.get(key)
+        if decision is None:
+            decision = self.decide_profile(profile, attempts, hops=hops, seed=seed, replay=replay)
+            # Otherwise another object could get an id in the key.
+            assert decision.profile is profile
+            assert decision.replay is replay
+            self._cache.decisions[key] = decision
+        return decision
+
+    def prepared_puts(
+        self, layout: tuple[str, ...], facts: SliceContext
+    ) -> dict[int, PreparedPut | None]:
+        """Results of ``prepare`` for fresh dead letters with these header names, by profile id."""
+        if self._cache.begun is not facts.begun:
+            self._cache.begin(facts)
+        return self._cache.prepared.setdefault(layout, {})
+
+    def prepare(
+        self,
+        profile: DeadLetterProfile,
+        layout: tuple[str, ...],
+        facts: SliceContext,
+        *,
+        attempts: Attempts = NO_ATTEMPTS,
+        hops: int = 0,
+        replay: Replay | None = None,
+    ) -> PreparedPut | None:
+        """The prepared put of a profile's dead letters; None if each needs its own decision.
+
+        A replay ignores breakers. Arguments as for ``decide_profile``; the layout is the header
+        names without Redrive's own, in order.
+        """
+        decision = self.decision_of_profile(profile, attempts, facts, hops=hops, replay=replay)
+        if not isinstance(decision, Put):
+            return None
+        if self.guard is not None and replay is None and self.guard.open_breaker(decision, facts):
+            return None
+        bounds = put_bounds(decision, facts)
+        if bounds is None:
+            return None
+        names_record = names_offset(profile, layout)
+        return PreparedPut(
+            decision,
+            layout,
+            bounds,
+            facts,
+            hops=hops,
+            may_lack_rounds=replay is None and self.attempts.may_be_repeated(decision, facts.facts),
+            is_counted_by_body=self.attempts.is_counted_by_body(
+                decision, facts.facts, names_record=names_record
+            ),
         )
 
     def decide_profile(

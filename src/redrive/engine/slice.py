@@ -14,9 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from redrive.engine import waiting
 from redrive.engine.breaker import BreakerKey, OpenBreaker, SliceBreakers
-from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import Replay
 from redrive.engine.context import Entry, SliceContext
 from redrive.engine.deciders import Decided
@@ -35,8 +33,8 @@ from redrive.engine.decision import (
 from redrive.engine.facts import NO_LIMIT, Answers, Facts, Questions, WaitingQuestion
 from redrive.engine.message import Attempts, Message
 from redrive.engine.ordering import KeyOrder, Place, Round
-from redrive.engine.outcome import key_members
-from redrive.engine.pointers import digest_of, error_messages, failed_records
+from redrive.engine.outcome import error_messages, failed_records, key_members, traceparents
+from redrive.engine.pointers import digest_of
 from redrive.engine.profiles import rule_input
 from redrive.engine.rules_decider import HeldKeys, RulesDecider
 from redrive.engine.sources import (
@@ -45,7 +43,11 @@ from redrive.engine.sources import (
     InstructionSource,
     PartitionRecords,
     SourceKind,
+    fit,
+    parked,
+    remaining,
     source_of,
+    tombstone,
 )
 from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
 from redrive.errors import RecreatedFault
@@ -61,7 +63,6 @@ from redrive.messages import (
 from redrive.messages import own_headers as own
 from redrive.messages.cuts import cut_sentence
 from redrive.messages.reasons import Reason
-from redrive.messages.trace_context import traceparents
 
 _SURELY_TAKEN: Final = 512 * 1024
 """Maximum bytes of a record on Redrive's own topics."""
@@ -225,6 +226,8 @@ class Lane:
         )
 
     def _write(self, row: int, decided: Decided) -> Iterator[Entry]:
+        # The offset is committed with the outcome: a put without a record would lose the message.
+        assert decided.records or not isinstance(decided.decision, Put)
         yield from decided.records
         yield from self._copies_and_outcome(row, decided.message, decided.decision)
 
@@ -232,14 +235,14 @@ class Lane:
         """Like ``_decide_rows``, for fresh dead letters, most of which have a prepared put."""
         decider, facts, records = source.decider, self._facts, self._part.records
         layout, prefix, base = source.layout, self._prefix, self._base
-        decisions, prepared = facts.decisions, facts.cache.prepared_puts(decider, layout)
+        decisions, prepared = facts.decisions, decider.prepared_puts(layout, facts)
         since = NO_LIMIT if self._part.since is None else self._part.since
         for row, profile in enumerate(self._profiles(source, first), first):
             value, timestamp = records.values[row], records.timestamps[row]
             try:
                 put = prepared[id(profile)]
             except KeyError:
-                put = facts.cache.prepare(decider, profile, layout, facts)
+                put = decider.prepare(profile, layout, facts)
                 prepared[id(profile)] = put
             if (
                 put is None
@@ -314,15 +317,15 @@ class Lane:
         if message.cut or wire_size(message.key, message.value, message.headers) <= _SURELY_TAKEN:
             return message, decision
         topic = self._waiting_place(message, decision).topic
-        fitted = waiting.fit(message, self._facts.facts.topic(topic).max_message_bytes)
+        fitted = fit(message, self._facts.facts.topic(topic).max_message_bytes)
         if not fitted.cut:
             return message, decision
         return fitted, with_detail(decision, cut_sentence(fitted.cut, message.origin))
 
     def _copy(self, row: int, message: Message, decision: Park | Keep) -> OutputRecord:
-        make = waiting.parked if isinstance(decision, Park) else waiting.remaining
+        make = parked if isinstance(decision, Park) else remaining
         if isinstance(decision, Hold):
-            make = partial(waiting.parked, behind=decision.behind)
+            make = partial(parked, behind=decision.behind)
         place = self._waiting_place(message, decision)
         return make(
             message,
@@ -351,7 +354,7 @@ class Lane:
 
     def _tombstone(self, message: Message) -> OutputRecord:
         topic = self._part.decider.identity.remaining_topic
-        return waiting.tombstone(
+        return tombstone(
             message.origin, topic=topic, partition=self._part.lane.partition, now=self._facts.now
         )
 
@@ -411,8 +414,6 @@ class SliceSettings:
     """The open breakers."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of the topics that the run reads."""
-    cache: DecisionCache = field(default_factory=DecisionCache, compare=False, repr=False)
-    """Decisions of earlier slices."""
 
 
 class Slice:
@@ -434,7 +435,11 @@ class Slice:
         self._facts = facts
         self._settings = settings
         self._committed: Mapping[TopicPartition, int | None] = {}
-        self._ends = {part.lane: part.records.offsets[-1] + 1 for part in parts}
+        self._ends: dict[TopicPartition, int] = {}
+        for part in parts:
+            # Only the end of a lane is committed, so no record may lie before an earlier part.
+            assert self._ends.get(part.lane, 0) <= part.records.offsets[0]
+            self._ends[part.lane] = part.records.offsets[-1] + 1
         self._context = SliceContext(
             facts,
             settings.outcomes_topic,
@@ -443,7 +448,6 @@ class Slice:
             tables_topic=settings.tables_topic,
             discovered=settings.discovered,
             breakers=SliceBreakers(settings.breakers, settings.now),
-            cache=settings.cache,
         )
         deciders = (part.decider for part in parts)
         self._breaking = {
@@ -486,6 +490,8 @@ class Slice:
         if self._context.breakers.opens(self._breaking, self._context.decisions):
             self._context.begin()
             self._outputs = list(self._decide_parts())
+        # An input has one outcome; notes of rounds, tombstones and renewed copies have none.
+        assert self._context.decisions.total() <= len(self)
         return self._facts.take_questions()
 
     @property
@@ -548,7 +554,10 @@ class Slice:
                 first.append(replace(part, records=part.records.rows(0, rows)))
             if rows < len(part.records):
                 second.append(replace(part, records=part.records.rows(rows, len(part.records))))
-        return self._of(first), self._of(second)
+        halves = self._of(first), self._of(second)
+        # Both are emitted instead of this slice, in this order, so each record lies in one of them.
+        assert sum(map(len, halves)) == len(self)
+        return halves
 
     def summary(self) -> Summary:
         """Statistics of what was committed; valid once the slice is emitted."""

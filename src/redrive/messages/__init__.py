@@ -43,6 +43,5 @@ __all__ = [
     "cuts", "dead_letter_header", "dead_letters", "decode_dead_letter", "encode_header", "fields",
     "json_patch", "json_paths", "mqmd_headers", "new_header", "original_key", "own_headers",
     "packed_size", "read_view", "reason_name", "reasons", "remove_header", "reports", "schemes",
-    "trace_context", "wire_size", "with_mqmd_headers", "with_original",
-    "without_stacks"
+    "wire_size", "with_mqmd_headers", "with_original", "without_stacks"
 ]  # fmt: skip

@@ -25,7 +25,6 @@ from redrive.collector import collector_paused
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.breaker import NO_BREAKERS, BreakerCounts, BreakerKey, OpenBreaker
-from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import NO_STATES, Replay, States, orders_on
 from redrive.engine.facts import Answers, Facts, Program, Questions
 from redrive.engine.slice import Slice, SliceSettings
@@ -271,7 +270,6 @@ class Emission:
 
     def _renew_deciders(self, states: States) -> None:
         self._deciders = self._factory.deciders(states)
-        self._cache = DecisionCache()
 
     def emit(
         self,
@@ -306,7 +304,6 @@ class Emission:
             late=int(self._order.late * 1000),
             breakers=known.breakers,
             topic_ids=self._order.topic_ids,
-            cache=self._cache,
         )
         try:
             with collector_paused():

@@ -13,11 +13,12 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from redrive.engine.cache import put_bounds
 from redrive.engine.context import SliceContext
 from redrive.engine.decision import NO_PROFILE, Decision, Put
 from redrive.engine.facts import NO_LIMIT, Answers, Facts, Questions
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
-from redrive.engine.put_record import PutTimes, put_bounds
+from redrive.engine.put_record import PutTimes
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import DeadLetterSource, PartitionRecords
 from redrive.masking import NO_MASK, Mask
@@ -48,6 +49,8 @@ _EVERY: Final = 1 << 62
 """Above every offset."""
 _KINDS: Final = 10_000
 """Maximum kinds of messages to count individually; messages may name any number of queues."""
+_SHARED: Final = 20_000
+"""Maximum decisions about profiles to keep."""
 _OTHERS: Final = "(others)"
 _NO_LINE: Final = -1
 
@@ -89,6 +92,17 @@ class Trial:
         self.decider = decider
         self.context = context
         self._source = DeadLetterSource(decider, decoder)
+        self._version = 0
+        # With the profile of each, so that the id in its key stays unique.
+        self._shared: dict[tuple[int, Attempts, int], tuple[DeadLetterProfile, _Shared]] = {}
+
+    def begin(self, puts: Mapping[str, int]) -> None:
+        """Decide after these puts; drop what was shared under other facts."""
+        self.context.begin()
+        self.context.puts.update(puts)
+        if self._version != self.context.facts.version or len(self._shared) > _SHARED:
+            self._version = self.context.facts.version
+            self._shared.clear()
 
     def decisions(self, part: PartitionRecords) -> list[Decision]:
         """The decision about each record, in order.
@@ -102,7 +116,10 @@ class Trial:
         message, attempts, _ = self._source.read(row)
         if not self.decider.profiles.is_varied:
             profile = message.profile or NO_PROFILE
-            shared = self.context.cache.derive(self._share, profile, attempts, message.hops)
+            key = id(profile), attempts, message.hops
+            if key not in self._shared:
+                self._shared[key] = profile, self._share(profile, attempts, message.hops)
+            _, shared = self._shared[key]
             if self._is_for(message, shared):
                 return shared.decision
         return self.decider.decide(message, attempts, self.context).decision
@@ -131,7 +148,7 @@ class Trial:
     ) -> Decision:
         """Decide about the messages of a profile, before a put is tried."""
         matched = self.decider.profiles.shared(profile)
-        return self.context.cache.of_profile(self.decider, matched, attempts, hops=hops)
+        return self.decider.decision_of_profile(matched, attempts, self.context, hops=hops)
 
     def describe(self, row: int) -> tuple[str, dict[str, FieldValue]]:
         """The identity of a record's message, and all fields that the table's patterns use."""
@@ -242,8 +259,7 @@ class Tally:
         puts = [Counter(trial.context.puts) for trial in self._trials]
         while True:
             for trial, before in zip(self._trials, puts, strict=True):
-                trial.context.puts = Counter(before)
-                trial.context.cache.begin(self._facts.version, None)
+                trial.begin(before)
             decided = [*decide()]
             questions = self._facts.take_questions()
             if not questions:
@@ -252,7 +268,7 @@ class Tally:
 
     def _count(self, over: Over, pair: _Pair, count: int) -> bool:
         """Count messages with a pair of decisions; whether a sample of them is needed."""
-        kind = self._old.context.cache.derive(self._kind_of, *pair)
+        kind = pair[0].derive(self._kind_of, pair[1])
         if len(self._kinds) >= _KINDS and kind not in self._kinds:
             kind = kind.without_names
         self._messages[over] += count

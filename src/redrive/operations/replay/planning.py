@@ -351,7 +351,7 @@ class Planner:
                 known[key] = f"depends on the rules: {why}"
             else:
                 matched = decider.profiles.shared(profile)
-                known[key] = facts.cache.decide(decider, matched, attempts, message, replay)
+                known[key] = decider.decision_of(message, matched, attempts, facts, replay)
         return known[key]
 
     @staticmethod
@@ -397,7 +397,7 @@ class Planner:
             if isinstance(put, Put):
                 message = message_of(row)._replace(timestamp=int(row["time"].timestamp() * 1000))
                 times = PutTimes.of(put, facts)
-                risks.update(risks_of(times.decided(message, put, facts), facts))
+                risks.update(risks_of(times.decided(message, put), facts))
         for risk, count in risks.most_common():
             yield Warned("after-the-put", risk, count)
 
