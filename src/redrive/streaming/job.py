@@ -32,7 +32,6 @@ from redrive.errors import (
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import COORDINATOR, under_way
 from redrive.streaming.batch import BatchProcessor
-from redrive.streaming.class_archive import exercise
 from redrive.streaming.emission import EmissionOrder
 from redrive.streaming.forwarding import Forwarding
 from redrive.streaming.held_keys import HeldKeysTopic
@@ -40,7 +39,7 @@ from redrive.streaming.held_source import HeldSource
 from redrive.streaming.lifecycle import BatchSummary, EndDeadline, JobControl, Restart, Stop
 from redrive.streaming.preparation import Preparation, no_folder
 from redrive.streaming.query import RunningQuery, start_query
-from redrive.streaming.session import Spark
+from redrive.streaming.session import Spark, exercise
 from redrive.streaming.start import Start
 from redrive.streaming.supervision import Supervisor, cause_of
 from redrive.streaming.upkeep import InvalidReport, Upkeep
