@@ -22,7 +22,8 @@ from redrive.engine.breaker import BreakerCounts, BreakerKey, Breakers, BreakerS
 from redrive.errors import TransientFault
 from redrive.messages import TopicPartition
 from redrive.streaming.batch import LARGEST_RESULT, BatchProcessor
-from redrive.streaming.emission import EmissionOrder, Emitted
+from redrive.streaming.emission import EmissionOrder
+from redrive.streaming.lifecycle import Emitted
 from redrive.streaming.start import Start
 from redrive.streaming.upkeep import Backlog
 from redrive.streaming.workers import TaskResult
@@ -58,7 +59,7 @@ class Frame:
 
     def mapInArrow(self, *_: object) -> Any:  # noqa: N802 - Spark's name
         self.by.append(EmitterChoice.LANES)
-        emitted = Emitted(records=1, size=self.row_size) if self.row_size else Emitted()
+        emitted = Emitted(rows=1, size=self.row_size) if self.row_size else Emitted()
         row = SimpleNamespace(result=pickle.dumps(TaskResult(emitted)))
         return SimpleNamespace(collect=lambda: [row])
 

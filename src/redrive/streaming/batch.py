@@ -25,9 +25,9 @@ from redrive.engine.facts import Program
 from redrive.errors import FatalFault, ProtocolError, TransientFault
 from redrive.kafka.deadline import LOOK, under_way
 from redrive.messages import TopicPartition
-from redrive.streaming.emission import BatchState, Emission, EmissionOrder, Emitted
+from redrive.streaming.emission import BatchState, Emission, EmissionOrder
 from redrive.streaming.enrichment import Enrichment
-from redrive.streaming.lifecycle import BatchSummary
+from redrive.streaming.lifecycle import BatchSummary, Emitted
 from redrive.streaming.workers import RESULT_SCHEMA, TaskResult, emit_task
 
 if TYPE_CHECKING:
@@ -277,22 +277,24 @@ class BatchProcessor:
     def _process(self, frame: DataFrame, batch: int, started: float) -> None:
         now = int(self._clock.now() * 1000)
         by_driver = self._uses_driver()
+        emitter = EmitterChoice.DRIVER if by_driver else EmitterChoice.LANES
+        summary = BatchSummary(batch=batch, time=now, emitter=emitter)
         emit = self._emit_here if by_driver else self._emit_in_workers
-        emitted = Emitted()
         try:
-            emit(frame, now, emitted)
+            emit(frame, now, summary)
         finally:
-            self.positions.update(emitted.ends)
-            self.read_up_to.update(emitted.ends)
-            self._emitted(emitted)
-            self._breakers.learn(emitted.breakers, now)
-            self.dropping |= emitted.dropping
+            self.positions.update(summary.ends)
+            self.read_up_to.update(summary.ends)
+            self._emitted(summary)
+            self._breakers.learn(summary.breakers, now)
+            self.dropping |= summary.dropping
         self._workers_first = self._is_first = False
         self._held_before = None
-        if emitted.records:
-            self._row_size = emitted.size / emitted.records
-        if emitted.inputs:
-            self._done(_summary(batch, now, emitted, started, by_driver=by_driver))
+        if summary.rows:
+            self._row_size = summary.size / summary.rows
+        if summary.inputs:
+            summary.seconds = time.monotonic() - started
+            self._done(summary)
 
     def _uses_driver(self) -> bool:
         choice = self._configuration.emitter
@@ -350,25 +352,9 @@ class BatchProcessor:
                     faults.append(result.fault)
             if faults:
                 raise max(faults, key=lambda fault: isinstance(fault, FatalFault))
-        self._enrichment.check_count(emitted.records)
+        self._enrichment.check_count(emitted.rows)
 
 
 def _bounded(start: Start) -> list[HeldPartition]:
     # Of operators' commands only replays are known here, by their rates.
     return [held for held in start.held if held.behind or not held.follows_states]
-
-
-def _summary(
-    batch: int, now: int, emitted: Emitted, started: float, *, by_driver: bool
-) -> BatchSummary:
-    return BatchSummary(
-        batch=batch,
-        time=now,
-        records=emitted.inputs.total(),
-        rows=emitted.records,
-        results=dict(emitted.results),
-        failures=dict(emitted.failures),
-        invalid=emitted.invalid,
-        seconds=time.monotonic() - started,
-        emitter=EmitterChoice.DRIVER if by_driver else EmitterChoice.LANES,
-    )

@@ -330,7 +330,7 @@ class Job:
 
     def _batch_done(self, summary: BatchSummary) -> None:
         self._preparation.failures = 0
-        self._wait.useful({key[0] for key in summary.results}, time.time())
+        self._wait.useful({kind.handler for kind in summary.inputs}, time.time())
         self._control.batch(summary)
 
     def _run_to_end(self, run: _Run) -> str | None:
