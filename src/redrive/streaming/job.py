@@ -361,17 +361,20 @@ class Job:
                 return None
             if self._projection is not None:
                 self._projection.look()
-                self._supervisor.ledger_problem = self._projection.problem
-            self._supervisor.clusters_problem = run.forwarding.problem
-            self._supervisor.forwards = run.forwarding.waiting
+            self._supervisor.noted = replace(
+                self._supervisor.noted,
+                ledger="" if self._projection is None else self._projection.problem,
+                clusters=run.forwarding.problem,
+                forwards=run.forwarding.waiting,
+            )
             if self._wait.ends and time.monotonic() - checked_work_at > _IDLE_AGE:
                 checked_work_at = time.monotonic()
                 if self._is_done(run) and run.upkeep.is_last_run():
                     return self._preparation.nothing_left()
 
     def _report_breakers(self, processor: BatchProcessor) -> None:
-        before, self._supervisor.breakers = self._open_breakers, processor.breakers()
-        breakers = {breaker.key: breaker for breaker in self._supervisor.breakers}
+        before = self._open_breakers
+        breakers = {breaker.key: breaker for breaker in processor.breakers()}
         for key in breakers.keys() - before.keys():
             self._control.warning("a breaker opened: retries wait", **asdict(breakers[key]))
         for key in before.keys() - breakers.keys():
@@ -380,7 +383,11 @@ class Job:
         for program in sorted(processor.dropping - self._dropping):
             self._control.warning("a program drops headers", because=program.sentence)
         self._dropping |= processor.dropping
-        self._supervisor.dropping = tuple(program.sentence for program in sorted(self._dropping))
+        self._supervisor.noted = replace(
+            self._supervisor.noted,
+            breakers=tuple(breakers.values()),
+            dropping=tuple(program.sentence for program in sorted(self._dropping)),
+        )
 
     def _accept(self, request: Restart, run: _Run) -> bool:
         fresh = self._control.load(request)
