@@ -15,7 +15,7 @@ import pytest
 from tests.configurations import handled, job_of
 
 from redrive.checkpoints.epoch import RunIdentity
-from redrive.checkpoints.held import HeldPartition
+from redrive.checkpoints.held import Kept
 from redrive.checkpoints.protocol import EmissionFigures, PositionsOnly
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.engine.breaker import BreakerCounts, BreakerKey, Breakers, BreakerSettings
@@ -278,7 +278,7 @@ def test_what_remains_counts_as_far_as_a_changed_table_wants_it_now(
     tmp_path: Path, release: int, limit: int, emitter: EmitterChoice
 ) -> None:
     remaining = TopicPartition("remaining", 0)
-    held = HeldPartition(*remaining, start=0, release=release, interval=None)
+    held = Kept(remaining, 0, release)
 
     def ends(lanes: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {lane: {LETTERS: 10, remaining: 90_000}[lane] for lane in lanes}

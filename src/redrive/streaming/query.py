@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from redrive.checkpoints.held import HeldPartition
+from redrive.checkpoints.held import NewMessages
 from redrive.errors import RestartRequired
 from redrive.kafka.deadline import SILENCE
 from redrive.messages import TopicPartition
@@ -109,7 +109,7 @@ def _frame(
     spark: SparkSession, configuration: JobConfiguration, start: Start, run: RunIdentity
 ) -> DataFrame:
     by_spark = len(start.positions) <= _MOST_PARTITIONS
-    free = [] if by_spark else _free_partitions(start.positions)
+    free = [] if by_spark else [NewMessages(*new) for new in start.positions.items()]
     settings = HeldSettings(
         held=(*start.held, *free),
         connection=configuration.connection,
@@ -126,13 +126,6 @@ def _frame(
         return held
     # This order: the held source waits for a record that the other then finds.
     return held.unionByName(_kafka_frame(spark, configuration, start.positions))
-
-
-def _free_partitions(positions: Mapping[TopicPartition, int]) -> list[HeldPartition]:
-    return [
-        HeldPartition(*lane, start=position, release=0, interval=None, is_free=True)
-        for lane, position in positions.items()
-    ]
 
 
 def _kafka_frame(

@@ -25,7 +25,7 @@ from redrive.checkpoints.control import (
     changed_key,
 )
 from redrive.checkpoints.epoch import RunIdentity
-from redrive.checkpoints.held import HeldPartition
+from redrive.checkpoints.held import HeldPartition, Parked
 from redrive.checkpoints.instances import Share
 from redrive.configuration import DataLoss, JobConfiguration
 from redrive.configuration.deciders import read_topics, sources_of
@@ -122,7 +122,8 @@ class Start:
     @property
     def late(self) -> float:
         """The maximum seconds by which stamps of parked messages may be too old."""
-        return self.clock.late(max((held.interval or 0 for held in self.held), default=0))
+        intervals = (held.interval for held in self.held if isinstance(held, Parked))
+        return self.clock.late(max(intervals, default=0))
 
     @property
     def released(self) -> dict[TopicPartition, int]:
@@ -329,7 +330,10 @@ class StartFinder:
         }
         held = tuple(due.get(partition.lane, partition) for partition in start.held)
         waits = {
-            lane: Wait(partition.release, partition.interval) for lane, partition in due.items()
+            lane: Wait(
+                partition.release, partition.interval if isinstance(partition, Parked) else None
+            )
+            for lane, partition in due.items()
         }
         entry = {changed_key(str(run.share)): changed_entry(run.number, waits)}
         self._record_tables(changed, entry if changed else {})

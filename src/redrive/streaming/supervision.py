@@ -18,7 +18,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from redrive.checkpoints.held import HeldPartition, HeldPartitions
+from redrive.checkpoints.held import (
+    Channel,
+    HeldPartition,
+    HeldPartitions,
+    Instructions,
+    Parked,
+    TransmissionQueue,
+)
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import JobConfiguration
 from redrive.diagnostics import Severity
@@ -173,12 +180,13 @@ class _Progress:
 
 
 def _cause_of(held: HeldPartition) -> str:
-    if held.channel is not None:
-        return "no channel moves a message"
-    if held.behind is not None:
-        return "no replay is carried out"
-    if held.interval is not None:
-        return "no due retry is handled"
+    match held:
+        case TransmissionQueue() | Parked(channel=Channel()):
+            return "no channel moves a message"
+        case Instructions():
+            return "no replay is carried out"
+        case Parked():
+            return "no due retry is handled"
     return "no released message is handled"
 
 

@@ -9,6 +9,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.clock import SteadyClock
+from redrive.checkpoints.held import Instructions, Kept, Parked
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration.deciders import read_topics
 from redrive.errors import FatalFault, ProtocolError, RedriveError
@@ -218,11 +219,7 @@ class Upkeep:
         Otherwise their topics would grow forever. Nothing that Spark's next batch may begin with is
         deleted, even if committed: a batch that begins before the first offset ends its run.
         """
-        retries = [
-            held.lane
-            for held in self.start.held
-            if held.interval is not None or held.behind is not None
-        ]
+        retries = [held.lane for held in self.start.held if isinstance(held, Parked | Instructions)]
         read = self._processor.read_up_to
         self._cluster.delete_records({lane: read[lane] for lane in retries if read.get(lane)})
 
@@ -340,11 +337,7 @@ class Backlog:
     def change(self, start: Start) -> None:
         """Uses what changed tables released."""
         # Remaining copies are read only as far as a changed table released them.
-        self._releases = {
-            held.lane: held.release
-            for held in start.held
-            if held.interval is None and held.channel is None and held.behind is None
-        }
+        self._releases = {held.lane: held.release for held in start.held if isinstance(held, Kept)}
 
     def pass_markers(self) -> bool:
         """Commits the positions after markers; returns whether a record is left to process.
