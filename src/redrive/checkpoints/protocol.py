@@ -272,12 +272,12 @@ class PositionsOnly:
 
 
 class Clock(Protocol):
-    """The clock of the emission; simulated in tests."""
+    """The clock of the emission: the module ``time``, simulated in tests."""
 
     def monotonic(self) -> float:
         """Seconds from an arbitrary start."""
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float, /) -> None:
         """Waits."""
 
 

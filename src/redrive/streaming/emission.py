@@ -49,18 +49,6 @@ _WARNED_FROM: Final = 3
 """Failed tries above which each is logged; a moving coordinator causes one or two."""
 
 
-class SystemClock:
-    """The clock of this machine."""
-
-    def monotonic(self) -> float:
-        """Seconds since an arbitrary start."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Waits ``seconds``."""
-        time.sleep(seconds)
-
-
 class GroupCluster:
     """Implements ``redrive.checkpoints.protocol.Cluster`` for one consumer group."""
 
@@ -198,7 +186,7 @@ class Emission:
             ),
             self._group,
             RunEntry(self._cluster, configuration.control_topic, order.run),
-            SystemClock(),
+            time,
             failed=_log_failed_try,
         )
 
