@@ -485,6 +485,8 @@ class Slice:
         if self._context.breakers.opens(self._breaking, self._context.decisions):
             self._context.begin()
             self._outputs = list(self._decide_parts())
+        # One outcome for an input, and none for a tombstone: nothing is decided twice.
+        assert self._context.decisions.total() <= self._undone()
         return self._facts.take_questions()
 
     @property
@@ -574,6 +576,13 @@ class Slice:
         part = Slice(parts, self._decoder, self._facts, self._settings)
         part._blame_is_shared = self._blame_is_shared
         return part
+
+    def _undone(self) -> int:
+        """The number of inputs that are not committed yet."""
+        return sum(
+            len(part.records) - bisect_left(part.records.offsets, self._done(part.lane))
+            for part in self._parts
+        )
 
     def _done(self, lane: TopicPartition) -> int:
         return self._committed.get(lane) or 0
