@@ -357,9 +357,7 @@ class _Run:
                 connection=settings.connection,
                 max_rows=0,
                 clock=start.clock,
-                application=settings.application,
-                share=str(settings.share),
-                run=order.run.number,
+                run=order.run,
                 watched=tuple(start.positions),
                 rate=settings.reevaluation_rate,
             )

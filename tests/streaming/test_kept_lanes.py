@@ -10,6 +10,7 @@ import pytest
 from tests.configurations import handled, job_of, write_settings
 
 from redrive.checkpoints.clock import SteadyClock
+from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import (
     Channel,
     Instructions,
@@ -62,9 +63,7 @@ def test_settings_of_the_held_source_come_through_its_options() -> None:
         connection=Connection(bootstrap_servers="localhost:1", sasl_username="me"),
         max_rows=5,
         clock=SteadyClock.of_wall(),
-        application="app",
-        share="1/1",
-        run=7,
+        run=RunIdentity("app", Share(1, 1), 7),
         watched=(place,),
         rate=3.5,
     )

@@ -66,7 +66,7 @@ class BatchProcessor:
         workers_first: bool = False,
         breakers: Breakers | None = None,
     ) -> None:
-        """Take the run.
+        """No batch begins before ``begin``.
 
         Args:
             configuration: The job.

@@ -53,7 +53,7 @@ class GroupCluster:
     """Implements ``redrive.checkpoints.protocol.Cluster`` for one consumer group."""
 
     def __init__(self, cluster: Cluster, configuration: JobConfiguration) -> None:
-        """Take the cluster; the offsets of the job's consumer group are its progress."""
+        """The offsets of the job's consumer group are its progress."""
         self._cluster = cluster
         self._facts = ClusterFacts(cluster, creates=True)
         self._configuration = configuration
@@ -66,11 +66,11 @@ class GroupCluster:
         self._replays: StatesFollower | None = None
 
     def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
-        """See ``Cluster.committed``."""
+        """The offsets that the group has committed."""
         return self._cluster.committed(self._group, lanes, stable=True)
 
     def answers(self, questions: Questions) -> Answers:
-        """See ``Cluster.answers``."""
+        """An answer to each question."""
         answers = self._facts.answers(questions)
         if questions.puts:
             answers = replace(answers, puts=self._puts.last(questions.puts))
@@ -119,11 +119,11 @@ class EmissionOrder:
     released: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Lanes whose copies are evaluated again, and the offset below which they are."""
     late: float = 0.0
-    """See ``Start.late``."""
+    """The maximum seconds by which stamps of parked messages may be too old."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of the topics that the run reads."""
     since: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """See ``Start.since``."""
+    """Where lanes ended before the job's first decision about their topic."""
 
     @classmethod
     def of(cls, configuration: JobConfiguration, run: RunIdentity, start: Start) -> Self:

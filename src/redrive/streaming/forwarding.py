@@ -384,7 +384,7 @@ class Forwarder:
     # -- the cluster for ``redrive.checkpoints.protocol`` -----------------------------------------
 
     def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
-        """See ``protocol.Cluster.committed``."""
+        """The next offset to forward, as far as either cluster knows."""
         for emitter in (self._forward, self._return):
             emitter.reopen()  # what it left open would hide the offset until it expires
         here = self._home.committed(self._application, lanes, stable=True)
@@ -395,7 +395,7 @@ class Forwarder:
         return {lane: max(here[lane] or 0, there[lane] or 0) for lane in lanes}
 
     def answers(self, questions: Questions) -> Answers:
-        """See ``protocol.Cluster.answers``; nothing is asked."""
+        """Nothing is asked."""
         assert not questions, "a forwarded message is decided"
         return Answers()
 

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.control import TableFollower, Wait
+from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import (
     HeldPartition,
     HeldPartitions,
@@ -69,11 +70,7 @@ class HeldSettings:
     """Maximum rows of one batch."""
     clock: SteadyClock
     """The run's clock. The planning process reads the same clock of the machine."""
-    application: str
-    """Its name is the consumer group of the job."""
-    share: str
-    run: int
-    """The number of the run."""
+    run: RunIdentity
     watched: tuple[TopicPartition, ...]
     """Partitions of the query's other sources, which Spark asks after this one: an idle system
     waits here for their records."""
@@ -107,7 +104,7 @@ class HeldReader(DataSourceStreamReader):
     """Plans and reads ranges of held partitions."""
 
     def __init__(self, settings: HeldSettings) -> None:
-        """Take the settings; clients are opened when first needed, in the planning process."""
+        """Clients are opened when first needed, in the planning process."""
         self._settings = settings
         self._planner: _Planner | None = None
 
@@ -153,17 +150,17 @@ class _Planner:
 
     def __init__(self, settings: HeldSettings) -> None:
         log_to_standard_error(logging.WARNING)
-        held, application = settings.held, settings.application
+        held, run = settings.held, settings.run
         self._held = held
         self._cluster = Cluster(settings.connection, timeout=ONE_TRY)
         self._partitions = HeldPartitions(held, self._cluster, settings.clock, rate=settings.rate)
-        self._application = application
+        self._application = run.application
         self._watched = settings.watched
         self._watch = Watch(settings.connection)
         follows = any(partition.follows_states for partition in held)
-        self._follower = StatesFollower(self._cluster, application) if follows else None
-        topic = control_topic(application)
-        self._tables = TableFollower(self._cluster, topic, settings.share, settings.run)
+        self._follower = StatesFollower(self._cluster, run.application) if follows else None
+        topic = control_topic(run.application)
+        self._tables = TableFollower(self._cluster, topic, str(run.share), run.number)
         self._waits: Mapping[TopicPartition, Wait] = {}
         self._instructions = [
             partition.lane for partition in held if isinstance(partition, Instructions)

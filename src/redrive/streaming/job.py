@@ -172,19 +172,15 @@ class Job:
             # Others give up partitions once a run is prepared: by then Java is warm.
             self._prepare_spark()
             self._exercise_spark()
-        with under_way("preparation of a run"):
-            prepared = self._preparation.prepare(self._wait, is_first=True)
-        if prepared is not None:
+        while (prepared := self._prepare()) is not None:
             self._prepare_spark()
-        while prepared is not None:
             self._take_subscribed_topics()
             reason = self._run_once(*prepared)
             if reason is not None:
                 return reason
-            prepared = self._prepare_again()
         return self._control.stop_reason or self._preparation.nothing_left()
 
-    def _prepare_again(self) -> tuple[Start, RunIdentity] | None:
+    def _prepare(self) -> tuple[Start, RunIdentity] | None:
         """The next run; with the earlier settings if Kafka contradicts the new ones."""
         try:
             with under_way("preparation of a run"):

@@ -236,17 +236,10 @@ class JobControl:
         Args:
             timeout: Seconds to wait for one; 0 to return at once.
         """
-        if self._stop is not None:
-            return self._stop
-        try:
-            request = self._requests.get(timeout=timeout)
-        except Empty:
-            return None
-        return self._latest(request)
-
-    def _latest(self, request: Request) -> Request:
-        # A stop may have come while this waited.
-        return request if self._stop is None else self._stop
+        request: Request | None = None
+        with suppress(Empty):
+            request = self._stop or self._requests.get(timeout=timeout)
+        return self._stop or request  # a stop may have come while this waited
 
     def load(self, restart: Restart) -> JobConfiguration | None:
         """The configuration to continue with; None if refused, which observers are notified of."""

@@ -40,7 +40,7 @@ class RunningQuery:
     """A query of Spark, asked with deadlines; every method raises as ``Spark.ask``."""
 
     def __init__(self, spark: Spark, query: StreamingQuery, name: str) -> None:
-        """Take a query, with its name in messages: ``the query``."""
+        """``name`` is the name of the query in messages: ``the query``."""
         self._spark = spark
         self._query = query
         self._name = name
@@ -115,9 +115,7 @@ def _frame(
         connection=configuration.connection,
         max_rows=configuration.max_records_per_batch,
         clock=start.clock,
-        application=run.application,
-        share=str(run.share),
-        run=run.number,
+        run=run,
         watched=tuple(start.positions),
         rate=configuration.reevaluation_rate,
     )

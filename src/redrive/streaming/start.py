@@ -144,7 +144,6 @@ class Losses:
         cluster: Cluster,
         entries: ControlTopic,
     ) -> None:
-        """Take the configuration; arguments as for ``StartFinder``."""
         self.lost: dict[TopicPartition, LostPosition] = {}
         """The lanes that cannot continue."""
         self._configuration = configuration
@@ -272,7 +271,7 @@ class StartFinder:
         cluster: Cluster,
         entries: ControlTopic,
     ) -> None:
-        """Take the configuration, and the control topic of the application, open for writing."""
+        """``entries`` is the application's control topic, open for writing."""
         self._configuration = configuration
         self._control = control
         self._cluster = cluster
@@ -548,7 +547,7 @@ class StartFinder:
         return None if is_noted else LaneBegin(begin, topic_id)
 
     def _first_end(self, lane: TopicPartition, committed: int | None, extent: Extent) -> int:
-        """See ``Start.since``; 0 if anything may have been decided about the topic before."""
+        """The value of ``Start.since``; 0 if the topic may have been decided about before."""
         if committed is None and not self._entries.topic_of(lane.topic):
             return extent.end
         return self._entries.first_end_of(lane)

@@ -265,12 +265,12 @@ class Supervisor(JobObserver):
         self.noted = replace(self.noted, state=Activity.STANDBY, cause=cause, stopped={})
 
     def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
-        """See ``JobObserver.restarted``."""
+        """Forget an earlier refusal."""
         del configuration, is_new_run
         self.noted = replace(self.noted, refused="")
 
     def restart_refused(self, error: RedriveError) -> None:
-        """See ``JobObserver.restart_refused``."""
+        """Report why changed settings were refused."""
         findings = error.diagnostics if isinstance(error, ConfigurationError) else ()
         first = next((finding for finding in findings if finding.severity is Severity.ERROR), None)
         refused = error.message if first is None else f"{first}: {first.message}"

@@ -91,7 +91,7 @@ class Upkeep:
         assigned_share: Callable[[Start], Share | None],
         invalid: InvalidReport,
     ) -> None:
-        """Take the run; only the thread that supervises it uses the cluster.
+        """Only the thread that supervises the run uses the cluster.
 
         ``assigned_share`` returns the share assigned to this instance; None to stand by.
         """
@@ -325,7 +325,7 @@ class Backlog:
     """
 
     def __init__(self, cluster: Cluster, start: Start, processor: BatchProcessor) -> None:
-        """Take the run; only the thread that supervises it uses the cluster."""
+        """Only the thread that supervises the run uses the cluster."""
         self._cluster = cluster
         self._processor = processor
         self.leaderless = start.leaderless
