@@ -342,17 +342,20 @@ class BatchProcessor:
         enriched = self._enrichment.applied(frame)
         if self._is_single:
             enriched = enriched.coalesce(1)  # one process counts puts, so no queue overflows
-        faults = []
+        faults, lanes = [], 0
         with self._tables_decide():
             task = partial(emit_task, self._order, now, self._known(now))
             for row in enriched.mapInArrow(task, RESULT_SCHEMA).collect():
                 result: TaskResult = pickle.loads(row.result)  # noqa: S301 - made by this job
                 emitted.merge(result.emitted)
+                lanes += len(result.emitted.ends)
                 if result.fault is not None:
                     faults.append(result.fault)
             if faults:
                 raise max(faults, key=lambda fault: isinstance(fault, FatalFault))
         self._enrichment.check_count(emitted.rows)
+        # A lane is in one task of a batch: two would commit offsets past each other's records.
+        assert lanes == len(emitted.ends)
 
 
 def _bounded(start: Start) -> list[HeldPartition]:
