@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.control import Wait
 from redrive.checkpoints.held import (
-    Channel,
+    HeldChannel,
+    HeldInstructions,
     HeldPartition,
     HeldPartitions,
-    Instructions,
     Kept,
     NewMessages,
     Parked,
@@ -27,8 +27,8 @@ from redrive.messages import TopicPartition
 
 LANE = TopicPartition("T", 0)
 CHANNEL = ("A", "A.TO.B")
-RUNNING = Channel(CHANNEL)
-STOPPED = Channel(CHANNEL, is_running=False)
+RUNNING = HeldChannel(CHANNEL)
+STOPPED = HeldChannel(CHANNEL, is_running=False)
 NOW = 1_000.0
 """Seconds since 1970."""
 
@@ -165,7 +165,7 @@ def test_a_changed_table_looks_at_what_waits_at_its_rate_and_at_all_of_it(
             [
                 Parked(RETRY, 0, parked, interval=3600.0),
                 Kept(REMAINING, 0, remaining),
-                Instructions(REPLAY, 0, behind=REMAINING),
+                HeldInstructions(REPLAY, 0, behind=REMAINING),
             ],
             Timestamps(*[int(NOW * 1000)] * 10_000),
             SteadyClock(NOW - machine.monotonic),

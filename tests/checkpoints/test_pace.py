@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.checkpoints.clock import SteadyClock
-from redrive.checkpoints.held import HeldPartitions, Instructions, Kept, Pace
+from redrive.checkpoints.held import HeldInstructions, HeldPartitions, Kept, Pace
 from redrive.engine.commands import Replay, Span, States
 from redrive.messages import TopicPartition
 
@@ -71,7 +71,7 @@ def _free(release: int, replay: Replay | None = None) -> dict[TopicPartition, in
     held = HeldPartitions(
         [
             Kept(REMAINING, 0, release),
-            Instructions(LANE, 0, behind=REMAINING),
+            HeldInstructions(LANE, 0, behind=REMAINING),
         ],
         _NoOffsets(),
         SteadyClock.of_wall(),

@@ -23,7 +23,7 @@ from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.scheduler import ROUNDING, Process
 
 from redrive.checkpoints.epoch import RunIdentity, instance_key
-from redrive.checkpoints.held import Instructions, Parked
+from redrive.checkpoints.held import HeldInstructions, Parked
 from redrive.checkpoints.instances import Share
 from redrive.configuration import (
     Conflict,
@@ -400,7 +400,7 @@ class _Run:
         self._aging = {held.lane: held.interval for held in start.held if isinstance(held, Parked)}
         # Parked messages and instructions are free by themselves.
         self._releases = {
-            held.lane: held.release for held in start.held if not isinstance(held, Instructions)
+            held.lane: held.release for held in start.held if not isinstance(held, HeldInstructions)
         }
 
     @property

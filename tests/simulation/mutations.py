@@ -785,7 +785,9 @@ def _replay_beside_table(
     _original: Any, self: Any, begin: Any, ends: Any, *_: object
 ) -> Iterable[Any]:
     lanes = [
-        partition.lane for partition in self._partitions if isinstance(partition, held.Instructions)
+        partition.lane
+        for partition in self._partitions
+        if isinstance(partition, held.HeldInstructions)
     ]
     return ((lane, max(begin[lane], ends[lane])) for lane in lanes)
 

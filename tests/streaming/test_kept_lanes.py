@@ -12,8 +12,8 @@ from tests.configurations import handled, job_of, write_settings
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import (
-    Channel,
-    Instructions,
+    HeldChannel,
+    HeldInstructions,
     Kept,
     Parked,
     TransmissionQueue,
@@ -52,13 +52,13 @@ def test_a_handler_waits_while_its_queue_has_get_disabled(
 
 def test_settings_of_the_held_source_come_through_its_options() -> None:
     lane, place = TopicPartition("q", 0), TopicPartition("t", 1)
-    channel = Channel(("QM", "TO.B"), (("QM", "TO.C"),), is_running=False)
+    channel = HeldChannel(("QM", "TO.B"), (("QM", "TO.C"),), is_running=False)
     settings = HeldSettings(
         held=(
             Kept(lane, 3, 2, can_be_released=True),
             Parked(lane, 3, interval=1.5, channel=channel),
             TransmissionQueue(lane, 0, channel=channel, paused_by=place, head=place),
-            Instructions(lane, 0, behind=place),
+            HeldInstructions(lane, 0, behind=place),
         ),
         connection=Connection(bootstrap_servers="localhost:1", sasl_username="me"),
         max_rows=5,

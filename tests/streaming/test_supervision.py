@@ -12,9 +12,9 @@ from tests.streaming.conftest import configuration_of
 
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.held import (
-    Channel,
+    HeldChannel,
+    HeldInstructions,
     HeldPartition,
-    Instructions,
     Kept,
     Parked,
     TransmissionQueue,
@@ -141,8 +141,8 @@ class Watched:
 HELD = (
     Parked(RETRIES, 0, interval=WAITS_FOR),
     Kept(REMAINING, 0),
-    Instructions(REPLAY, 0, behind=REMAINING),
-    TransmissionQueue(QUEUE, 0, channel=Channel(CHANNEL)),
+    HeldInstructions(REPLAY, 0, behind=REMAINING),
+    TransmissionQueue(QUEUE, 0, channel=HeldChannel(CHANNEL)),
 )
 
 

@@ -59,7 +59,7 @@ class Kept(HeldPartition):
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class HeldChannel:
     """The channel that moves the messages of a partition."""
 
     name: tuple[str, str]
@@ -80,7 +80,7 @@ class Parked(HeldPartition):
 
     interval: float
     """Seconds after its timestamp at which a message is due."""
-    channel: Channel | None = None
+    channel: HeldChannel | None = None
 
     @property
     def follows_states(self) -> bool:
@@ -92,7 +92,7 @@ class Parked(HeldPartition):
 class TransmissionQueue(HeldPartition):
     """Messages that are free while their channel runs."""
 
-    channel: Channel
+    channel: HeldChannel
     paused_by: TopicPartition | None = None
     """Where messages wait for a retry by the channel's receiver. While one waits, the channel moves
     nothing else (MRRTY)."""
@@ -102,7 +102,7 @@ class TransmissionQueue(HeldPartition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instructions(HeldPartition):
+class HeldInstructions(HeldPartition):
     """Instructions to replay remaining messages."""
 
     behind: TopicPartition
@@ -277,7 +277,7 @@ class HeldPartitions:
         evaluation could not know that a copy was replayed meanwhile.
         """
         for held in self._partitions:
-            if not isinstance(held, Instructions):
+            if not isinstance(held, HeldInstructions):
                 continue
             lane, behind = held.lane, held.behind
             waits = released.get(behind, 0) > begin.get(behind, 0)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from redrive.checkpoints.held import HeldPartition, HeldPartitions, Instructions
+from redrive.checkpoints.held import HeldInstructions, HeldPartition, HeldPartitions
 from redrive.checkpoints.protocol import PositionsOnly
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import EmitterChoice, JobConfiguration
@@ -92,7 +92,7 @@ class BatchProcessor:
         """Until the end of the first batch by changed tables, which may have been planned before
         these were known."""
         self._waiting = [held.lane for held in bounded]
-        follows = any(isinstance(held, Instructions) for held in bounded)
+        follows = any(isinstance(held, HeldInstructions) for held in bounded)
         self._follower = StatesFollower(cluster, configuration.application) if follows else None
         self._done = done
         self._emitted = emitted
@@ -361,5 +361,5 @@ class BatchProcessor:
 def _bounded(start: Start) -> list[HeldPartition]:
     # Of operators' commands only replays are known here, by their rates.
     return [
-        held for held in start.held if isinstance(held, Instructions) or not held.follows_states
+        held for held in start.held if isinstance(held, HeldInstructions) or not held.follows_states
     ]

@@ -25,9 +25,9 @@ from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.control import TableFollower, Wait
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import (
+    HeldInstructions,
     HeldPartition,
     HeldPartitions,
-    Instructions,
     Parked,
     TransmissionQueue,
 )
@@ -163,7 +163,7 @@ class _Planner:
         self._tables = TableFollower(self._cluster, topic, str(run.share), run.number)
         self._waits: Mapping[TopicPartition, Wait] = {}
         self._instructions = [
-            partition.lane for partition in held if isinstance(partition, Instructions)
+            partition.lane for partition in held if isinstance(partition, HeldInstructions)
         ]
         self._last_ends: Mapping[TopicPartition, int] = {}
         self._silent_since: float | None = None
@@ -242,12 +242,12 @@ class _Planner:
         moving = {
             held.lane
             for held in self._held
-            if isinstance(held, TransmissionQueue | Instructions)
+            if isinstance(held, TransmissionQueue | HeldInstructions)
             or (isinstance(held, Parked) and held.channel)
         }
         watched = {lane: ends[lane] for lane in (*self._watched, *moving)}
         waits = any(
-            isinstance(held, Parked | Instructions) and ends[held.lane] > begin[held.lane]
+            isinstance(held, Parked | HeldInstructions) and ends[held.lane] > begin[held.lane]
             for held in self._held
         )
         waits = waits or self._partitions.is_releasing

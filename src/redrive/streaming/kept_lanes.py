@@ -12,9 +12,9 @@ from itertools import chain, repeat
 
 from redrive.checkpoints.control import TableIdentity
 from redrive.checkpoints.held import (
-    Channel,
+    HeldChannel,
+    HeldInstructions,
     HeldPartition,
-    Instructions,
     Kept,
     Parked,
     TransmissionQueue,
@@ -230,17 +230,17 @@ def held_until_ordered(
 
 def instructions(
     kept: Iterable[KeptLane], positions: Mapping[TopicPartition, int]
-) -> Iterator[Instructions]:
+) -> Iterator[HeldInstructions]:
     """The instructions of replays, which wait until their copies are evaluated."""
     for kept_lane in kept:
         if kept_lane.replay is not None:
-            yield Instructions(
+            yield HeldInstructions(
                 kept_lane.replay, positions[kept_lane.replay], behind=kept_lane.remaining
             )
 
 
-def _channel(queue: QueueTopic) -> Channel:
-    return Channel(queue.channel, queue.via, queue.is_running)
+def _channel(queue: QueueTopic) -> HeldChannel:
+    return HeldChannel(queue.channel, queue.via, queue.is_running)
 
 
 def _backoff_lanes(source: int, topic: str, table: RulesTable) -> dict[TopicPartition, float]:

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from redrive.checkpoints.held import (
-    Channel,
+    HeldChannel,
+    HeldInstructions,
     HeldPartition,
     HeldPartitions,
-    Instructions,
     Parked,
     TransmissionQueue,
 )
@@ -181,9 +181,9 @@ class _Progress:
 
 def _cause_of(held: HeldPartition) -> str:
     match held:
-        case TransmissionQueue() | Parked(channel=Channel()):
+        case TransmissionQueue() | Parked(channel=HeldChannel()):
             return "no channel moves a message"
-        case Instructions():
+        case HeldInstructions():
             return "no replay is carried out"
         case Parked():
             return "no due retry is handled"

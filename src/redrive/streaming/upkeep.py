@@ -9,7 +9,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.clock import SteadyClock
-from redrive.checkpoints.held import Instructions, Kept, Parked
+from redrive.checkpoints.held import HeldInstructions, Kept, Parked
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration.deciders import read_topics
 from redrive.errors import FatalFault, ProtocolError, RedriveError
@@ -219,7 +219,9 @@ class Upkeep:
         Otherwise their topics would grow forever. Nothing that Spark's next batch may begin with is
         deleted, even if committed: a batch that begins before the first offset ends its run.
         """
-        retries = [held.lane for held in self.start.held if isinstance(held, Parked | Instructions)]
+        retries = [
+            held.lane for held in self.start.held if isinstance(held, Parked | HeldInstructions)
+        ]
         read = self._processor.read_up_to
         self._cluster.delete_records({lane: read[lane] for lane in retries if read.get(lane)})
 
