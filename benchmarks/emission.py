@@ -38,7 +38,8 @@ from redrive.kafka.records import read_parts
 from redrive.messages import DeadLetterDecoder, OffsetRange, Records, TopicPartition
 from redrive.operations.replay.applying import accept
 from redrive.operations.replay.plan import Plan, new_plan_id
-from redrive.streaming.emission import Emission, EmissionOrder, Emitted, GroupCluster
+from redrive.streaming.emission import Emission, EmissionOrder, GroupCluster
+from redrive.streaming.lifecycle import Emitted
 from redrive.streaming.rows import arrow_batch
 
 Stage: TypeAlias = Callable[[OffsetRange], object]

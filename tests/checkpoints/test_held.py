@@ -12,12 +12,23 @@ from hypothesis import strategies as st
 
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.control import Wait
-from redrive.checkpoints.held import HeldPartition, HeldPartitions
+from redrive.checkpoints.held import (
+    HeldChannel,
+    HeldInstructions,
+    HeldPartition,
+    HeldPartitions,
+    Kept,
+    NewMessages,
+    Parked,
+    TransmissionQueue,
+)
 from redrive.engine.commands import NO_STATES, States
 from redrive.messages import TopicPartition
 
 LANE = TopicPartition("T", 0)
 CHANNEL = ("A", "A.TO.B")
+RUNNING = HeldChannel(CHANNEL)
+STOPPED = HeldChannel(CHANNEL, is_running=False)
 NOW = 1_000.0
 """Seconds since 1970."""
 
@@ -73,17 +84,6 @@ class Timestamps:
         }
 
 
-def held(
-    *,
-    release: int = 0,
-    interval: float | None = None,
-    channel: tuple[str, str] | None = None,
-    is_running: bool = True,
-) -> HeldPartition:
-    """The partition."""
-    return HeldPartition("T", 0, 0, release, interval, channel, is_running)
-
-
 def free(
     partition: HeldPartition, offsets: Timestamps, *, begin: int = 0, states: States = NO_STATES
 ) -> int:
@@ -97,17 +97,18 @@ def free(
 @pytest.mark.usefixtures("machine")
 def test_a_parked_message_is_free_from_its_due_time_on() -> None:
     due, late = int(NOW * 1000) - 5_000, int(NOW * 1000) - 4_999
-    assert free(held(interval=5), Timestamps(due - 1, due, late, late)) == 2
-    assert free(held(interval=5), Timestamps(late, due)) == 0
-    assert free(held(interval=5), Timestamps(due, due)) == 2
+    assert free(Parked(LANE, 0, interval=5), Timestamps(due - 1, due, late, late)) == 2
+    assert free(Parked(LANE, 0, interval=5), Timestamps(late, due)) == 0
+    assert free(Parked(LANE, 0, interval=5), Timestamps(due, due)) == 2
 
 
 @pytest.mark.usefixtures("machine")
 def test_a_changed_table_says_anew_how_long_messages_wait() -> None:
     late = int(NOW * 1000) - 3_000
-    other = HeldPartition("U", 0, 0, 0, 5)
+    other = Parked(TopicPartition("U", 0), 0, interval=5)
     offsets, states = Timestamps(late, late, late), NO_STATES
-    partitions = HeldPartitions([held(interval=5), other], offsets, SteadyClock.of_wall())
+    both = [Parked(LANE, 0, interval=5), other]
+    partitions = HeldPartitions(both, offsets, SteadyClock.of_wall())
     begin = {LANE: 0, other.lane: 0}
     ends = offsets.ends(begin)
     assert partitions.free(begin, ends, states) == {LANE: 0, other.lane: 0}
@@ -120,22 +121,22 @@ def test_a_changed_table_says_anew_how_long_messages_wait() -> None:
 @pytest.mark.usefixtures("machine")
 def test_a_changed_table_sets_everything_free_that_was_there() -> None:
     late = int(NOW * 1000)
-    assert free(held(interval=5, release=2), Timestamps(late, late, late)) == 2
-    assert free(held(release=2), Timestamps(0, 0, 0)) == 2
-    assert free(held(), Timestamps(0, 0, 0)) == 0
+    assert free(Parked(LANE, 0, 2, interval=5), Timestamps(late, late, late)) == 2
+    assert free(Kept(LANE, 0, 2), Timestamps(0, 0, 0)) == 2
+    assert free(Kept(LANE, 0), Timestamps(0, 0, 0)) == 0
 
 
 @pytest.mark.usefixtures("machine")
 def test_what_remains_is_released_once_by_a_person() -> None:
     states = States(releases={LANE: 2})
-    assert free(held(), Timestamps(0, 0, 0), states=states) == 2
-    assert free(held(), Timestamps(0, 0, 0), begin=2, states=states) == 2
+    assert free(Kept(LANE, 0), Timestamps(0, 0, 0), states=states) == 2
+    assert free(Kept(LANE, 0), Timestamps(0, 0, 0), begin=2, states=states) == 2
 
 
 @pytest.mark.usefixtures("machine")
 def test_what_a_receiver_could_put_nowhere_stays_the_head_of_its_queue() -> None:
-    queue = HeldPartition("X", 0, 0, 0, None, channel=CHANNEL, head=LANE)
-    both = [queue, held()]
+    queue = TransmissionQueue(TopicPartition("X", 0), 0, channel=RUNNING, head=LANE)
+    both = [queue, Kept(LANE, 0)]
     ends = {queue.lane: 5, LANE: 3}
     for begin, expected in ((0, {queue.lane: 0, LANE: 2}), (2, {queue.lane: 5, LANE: 2})):
         partitions = HeldPartitions(both, Timestamps(), SteadyClock.of_wall())
@@ -162,9 +163,9 @@ def test_a_changed_table_looks_at_what_waits_at_its_rate_and_at_all_of_it(
         patch.setattr("redrive.checkpoints.clock.time", machine)
         partitions = HeldPartitions(
             [
-                HeldPartition(*RETRY, start=0, release=parked, interval=3600.0),
-                HeldPartition(*REMAINING, start=0, release=remaining, interval=None),
-                HeldPartition(*REPLAY, start=0, release=0, interval=None, behind=REMAINING),
+                Parked(RETRY, 0, parked, interval=3600.0),
+                Kept(REMAINING, 0, remaining),
+                HeldInstructions(REPLAY, 0, behind=REMAINING),
             ],
             Timestamps(*[int(NOW * 1000)] * 10_000),
             SteadyClock(NOW - machine.monotonic),
@@ -192,7 +193,7 @@ def test_a_changed_table_looks_at_what_waits_at_its_rate_and_at_all_of_it(
 def test_what_is_due_does_not_wait_for_the_rate() -> None:
     due = int(NOW * 1000) - 5_000
     late = int(NOW * 1000)
-    partition = held(interval=5, release=4)
+    partition = Parked(LANE, 0, 4, interval=5)
     offsets = Timestamps(due, due, late, late)
     partitions = HeldPartitions([partition], offsets, SteadyClock.of_wall(), rate=1)
     assert partitions.free({LANE: 0}, offsets.ends([LANE]), NO_STATES)[LANE] == 2
@@ -200,7 +201,8 @@ def test_what_is_due_does_not_wait_for_the_rate() -> None:
 
 def test_a_channel_that_runs_sets_free_what_arrives() -> None:
     for is_running in (True, False):
-        queue = held(channel=CHANNEL, is_running=is_running)
+        channel = RUNNING if is_running else STOPPED
+        queue = TransmissionQueue(LANE, 0, channel=channel)
         assert free(queue, Timestamps(0, 0)) == (2 if is_running else 0)
         changed = States(running={CHANNEL: not is_running})
         assert free(queue, Timestamps(0, 0), states=changed) == (0 if is_running else 2)
@@ -210,9 +212,9 @@ def test_a_channel_that_runs_sets_free_what_arrives() -> None:
 def test_what_a_receiver_tries_again_waits_for_its_time_and_for_the_channel() -> None:
     """MRTMR later, and only while the channel runs: a stopped one tries nothing."""
     due, late = int(NOW * 1000) - 500, int(NOW * 1000) - 499
-    for is_running in (True, False):
-        retried = held(interval=0.5, channel=CHANNEL, is_running=is_running)
-        assert free(retried, Timestamps(due, late)) == (1 if is_running else 0)
+    for channel, end in ((RUNNING, 1), (STOPPED, 0)):
+        retried = Parked(LANE, 0, interval=0.5, channel=channel)
+        assert free(retried, Timestamps(due, late)) == end
 
 
 @given(read=st.integers(0, 3), parked=st.integers(0, 3), is_running=st.booleans())
@@ -224,7 +226,8 @@ def test_a_channel_moves_nothing_while_its_receiver_tries_again(
     Also one whose transaction readers do not see yet.
     """
     retries = TopicPartition("R", 0)
-    queue = HeldPartition("T", 0, 0, 0, None, CHANNEL, is_running, paused_by=retries)
+    channel = RUNNING if is_running else STOPPED
+    queue = TransmissionQueue(LANE, 0, channel=channel, paused_by=retries)
     read = min(read, parked)
     offsets = Timestamps(0, 0)
     offsets.marks = {retries: parked}
@@ -236,21 +239,23 @@ def test_a_channel_moves_nothing_while_its_receiver_tries_again(
 
 
 def test_a_person_releases_messages_of_a_stopped_channel_once() -> None:
-    queue = held(channel=CHANNEL, is_running=False)
+    queue = TransmissionQueue(LANE, 0, channel=STOPPED)
     assert free(queue, Timestamps(0, 0, 0), states=States(releases={LANE: 2})) == 2
 
 
 @given(
     st.integers(0, 5),
     st.integers(0, 9),
+    st.sampled_from([
+        Kept(LANE, 0), Parked(LANE, 0, interval=5.0), NewMessages(LANE, 0),
+        Parked(LANE, 0, interval=5.0, channel=RUNNING), TransmissionQueue(LANE, 0, channel=RUNNING),
+    ]),
     st.integers(0, 9),
-    st.sampled_from([None, 5.0]),
-    st.sampled_from([None, CHANNEL]),
-)
+)  # fmt: skip
 def test_nothing_goes_backwards_and_nothing_is_free_that_is_not_there(
-    begin: int, release: int, released: int, interval: float | None, channel: tuple[str, str] | None
+    begin: int, release: int, partition: HeldPartition, released: int
 ) -> None:
-    partition = held(release=release, interval=interval, channel=channel)
+    partition = replace(partition, release=release)
     offset = free(
         partition, Timestamps(0, 1, 2, 3, 4), begin=begin, states=States(releases={LANE: released})
     )
@@ -259,11 +264,11 @@ def test_nothing_goes_backwards_and_nothing_is_free_that_is_not_there(
 
 def test_a_free_partition_is_read_to_its_end() -> None:
     offsets = Timestamps(0, int(NOW * 2_000))
-    assert free(replace(held(), is_free=True), offsets, begin=1) == 2
+    assert free(NewMessages(LANE, 0), offsets, begin=1) == 2
     assert offsets.looks == 0
 
 
 def test_a_partition_without_waiting_messages_is_not_looked_at() -> None:
     offsets = Timestamps(0, 0)
-    assert free(held(interval=5), offsets, begin=2) == 2
+    assert free(Parked(LANE, 0, interval=5), offsets, begin=2) == 2
     assert offsets.looks == 0

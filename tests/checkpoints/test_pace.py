@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.checkpoints.clock import SteadyClock
-from redrive.checkpoints.held import HeldPartition, HeldPartitions, Pace
+from redrive.checkpoints.held import HeldInstructions, HeldPartitions, Kept, Pace
 from redrive.engine.commands import Replay, Span, States
 from redrive.messages import TopicPartition
 
@@ -70,8 +70,8 @@ def test_a_bound_on_another_pace_holds_however_seldom_it_is_asked(
 def _free(release: int, replay: Replay | None = None) -> dict[TopicPartition, int]:
     held = HeldPartitions(
         [
-            HeldPartition(*REMAINING, start=0, release=release, interval=None),
-            HeldPartition(*LANE, start=0, release=0, interval=None, behind=REMAINING),
+            Kept(REMAINING, 0, release),
+            HeldInstructions(LANE, 0, behind=REMAINING),
         ],
         _NoOffsets(),
         SteadyClock.of_wall(),

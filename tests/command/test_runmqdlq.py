@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from redrive.checkpoints.own_topics import state_topic
 from redrive.command.runmqdlq import Arguments, Report, open_queue, read_input, settings_for
 from redrive.configuration import EmitterChoice
 from redrive.configuration.deciders import table_of
-from redrive.engine.statistics import Failure
+from redrive.engine.statistics import Failure, OutcomeKind
 from redrive.errors import (
     ConfigurationError,
     EnvironmentFault,
@@ -270,8 +271,9 @@ def batch(results: dict[str, int], **more: object) -> BatchSummary:
         "time": 0,
         "seconds": 0.1,
         "emitter": EmitterChoice.DRIVER,
-        "records": sum(results.values()),
-        "results": {("Q", 1, result): count for result, count in results.items()},
+        "inputs": Counter(
+            {OutcomeKind("Q", 1, result, 0): count for result, count in results.items()}
+        ),
         **more,
     }
     return BatchSummary(**values)  # type: ignore[arg-type]

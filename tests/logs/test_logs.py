@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from redrive.configuration import EmitterChoice
 from redrive.diagnostics import Diagnostic, Severity
-from redrive.engine.statistics import Failure
+from redrive.engine.statistics import Failure, OutcomeKind
 from redrive.errors import ConfigurationError, EnvironmentFault
 from redrive.logs import LogObserver, configure_logging, log_findings
 from redrive.printable import counted
@@ -55,7 +56,8 @@ def entries(path: Path) -> list[dict[str, Any]]:
 def summary(results: Mapping[tuple[str, int, str], int] | None = None, **more: Any) -> BatchSummary:
     results = results if results is not None else {("orders", 3, "forwarded"): 2}
     values = {"batch": 1, "time": 1_000_000, "seconds": 0.25, "emitter": EmitterChoice.DRIVER}
-    return BatchSummary(records=sum(results.values()), results=results, **{**values, **more})
+    inputs = Counter({OutcomeKind(*kind, reason=0): count for kind, count in results.items()})
+    return BatchSummary(inputs=inputs, **{**values, **more})
 
 
 def test_a_batch_is_a_line_that_a_person_can_read(log: Callable[..., Path]) -> None:

@@ -28,8 +28,7 @@ from redrive.operations.retention import Waiting
 from redrive.operations.supervision import Activity, HiddenRecords, SupervisionState
 from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State
-from redrive.streaming.emission import Emitted
-from redrive.streaming.lifecycle import BatchSummary
+from redrive.streaming.lifecycle import BatchSummary, Emitted
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def distribution(bounds: tuple[float, ...], *seconds: float) -> Distribution:
 def emitted() -> Emitted:
     """What a batch did in which everything happened."""
     return Emitted(
-        records=12,
+        rows=12,
         inputs=Counter(
             {
                 OutcomeKind("orders", 3, "forwarded", 0): 7,
@@ -69,8 +68,7 @@ def emitted() -> Emitted:
 def summary(seconds: float = 0.5) -> BatchSummary:
     """A batch that came to its end a moment ago."""
     return BatchSummary(
-        batch=1, time=int(time.time() * 1000), records=10, results={}, seconds=seconds,
-        emitter=EmitterChoice.LANES,
+        batch=1, time=int(time.time() * 1000), seconds=seconds, emitter=EmitterChoice.LANES
     )  # fmt: skip
 
 

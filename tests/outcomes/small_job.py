@@ -20,7 +20,8 @@ from redrive.engine.names import HandlerIdentity
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import read_parts
 from redrive.messages import OffsetRange
-from redrive.streaming.emission import Emission, EmissionOrder, Emitted
+from redrive.streaming.emission import Emission, EmissionOrder
+from redrive.streaming.lifecycle import Emitted
 from redrive.streaming.rows import arrow_batch
 
 

@@ -41,7 +41,7 @@ from redrive.operations.replay.plan import Plan, Warned
 from redrive.operations.supervision import Activity, SupervisionState
 from redrive.settings import read_settings
 from redrive.settings.values import LogFormat, LogSettings
-from redrive.streaming.emission import Emitted
+from redrive.streaming.lifecycle import Emitted
 from redrive.what_if.answer import document_of_table
 from redrive.what_if.sources import Over, Part
 from redrive.what_if.tally import Tally

@@ -23,6 +23,7 @@ from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.scheduler import ROUNDING, Process
 
 from redrive.checkpoints.epoch import RunIdentity, instance_key
+from redrive.checkpoints.held import HeldInstructions, Parked
 from redrive.checkpoints.instances import Share
 from redrive.configuration import (
     Conflict,
@@ -356,9 +357,7 @@ class _Run:
                 connection=settings.connection,
                 max_rows=0,
                 clock=start.clock,
-                application=settings.application,
-                share=str(settings.share),
-                run=order.run.number,
+                run=order.run,
                 watched=tuple(start.positions),
                 rate=settings.reevaluation_rate,
             )
@@ -398,10 +397,11 @@ class _Run:
 
     def _take(self, start: Start) -> None:
         self._start = start
-        aging = [held for held in start.held if held.interval is not None]
-        self._aging = {held.lane: held.interval or 0.0 for held in aging}
+        self._aging = {held.lane: held.interval for held in start.held if isinstance(held, Parked)}
         # Parked messages and instructions are free by themselves.
-        self._releases = {held.lane: held.release for held in start.held if held.behind is None}
+        self._releases = {
+            held.lane: held.release for held in start.held if not isinstance(held, HeldInstructions)
+        }
 
     @property
     def last_progress(self) -> dict[str, Any]:

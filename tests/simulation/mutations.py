@@ -786,7 +786,11 @@ def _copies_of_yesterday(original: Any, self: Any, lane: Any) -> Any:
 def _replay_beside_table(
     _original: Any, self: Any, begin: Any, ends: Any, *_: object
 ) -> Iterable[Any]:
-    lanes = [partition.lane for partition in self._partitions if partition.behind is not None]
+    lanes = [
+        partition.lane
+        for partition in self._partitions
+        if isinstance(partition, held.HeldInstructions)
+    ]
     return ((lane, max(begin[lane], ends[lane])) for lane in lanes)
 
 

@@ -15,14 +15,15 @@ import pytest
 from tests.configurations import handled, job_of
 
 from redrive.checkpoints.epoch import RunIdentity
-from redrive.checkpoints.held import HeldPartition
+from redrive.checkpoints.held import Kept
 from redrive.checkpoints.protocol import EmissionFigures, PositionsOnly
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.engine.breaker import BreakerCounts, BreakerKey, Breakers, BreakerSettings
 from redrive.errors import TransientFault
 from redrive.messages import TopicPartition
 from redrive.streaming.batch import LARGEST_RESULT, BatchProcessor
-from redrive.streaming.emission import EmissionOrder, Emitted
+from redrive.streaming.emission import EmissionOrder
+from redrive.streaming.lifecycle import Emitted
 from redrive.streaming.start import Start
 from redrive.streaming.upkeep import Backlog
 from redrive.streaming.workers import TaskResult
@@ -58,7 +59,7 @@ class Frame:
 
     def mapInArrow(self, *_: object) -> Any:  # noqa: N802 - Spark's name
         self.by.append(EmitterChoice.LANES)
-        emitted = Emitted(records=1, size=self.row_size) if self.row_size else Emitted()
+        emitted = Emitted(rows=1, size=self.row_size) if self.row_size else Emitted()
         row = SimpleNamespace(result=pickle.dumps(TaskResult(emitted)))
         return SimpleNamespace(collect=lambda: [row])
 
@@ -277,7 +278,7 @@ def test_what_remains_counts_as_far_as_a_changed_table_wants_it_now(
     tmp_path: Path, release: int, limit: int, emitter: EmitterChoice
 ) -> None:
     remaining = TopicPartition("remaining", 0)
-    held = HeldPartition(*remaining, start=0, release=release, interval=None)
+    held = Kept(remaining, 0, release)
 
     def ends(lanes: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {lane: {LETTERS: 10, remaining: 90_000}[lane] for lane in lanes}

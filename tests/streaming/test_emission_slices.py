@@ -24,7 +24,8 @@ from redrive.checkpoints.protocol import EmissionFigures
 from redrive.configuration import JobConfiguration
 from redrive.engine.slice import Slice
 from redrive.messages import Headers, OutputRecord, Records, TopicPartition
-from redrive.streaming.emission import Emission, EmissionOrder, Emitted
+from redrive.streaming.emission import Emission, EmissionOrder
+from redrive.streaming.lifecycle import Emitted
 from redrive.streaming.rows import arrow_batch
 
 FIRST, SECOND = TopicPartition("DLQ", 0), TopicPartition("DLQ", 1)
@@ -140,8 +141,8 @@ def test_rows_of_several_lanes_in_one_batch_keep_their_lanes(emit: Emit) -> None
     emitted = Emitted()
     assert emit([batch(*rows)], emitted) == [rows]
     assert emitted.ends == {FIRST: 8, SECOND: 2, OTHER: 10}
-    assert emitted.results == {("DLQ", 1, "discarded"): 5, ("OTHER", 1, "discarded"): 1}
-    assert emitted.records == 6
+    assert emitted.inputs == {("DLQ", 1, "discarded", 0): 5, ("OTHER", 1, "discarded", 0): 1}
+    assert emitted.rows == 6
     assert emitted.size > 6
     assert emitted.figures.transactions == [0.5]
     assert {name: age.counts for name, age in emitted.ages.ages.items()} == {

@@ -36,7 +36,7 @@ from redrive.java import find_java
 from redrive.kafka.cluster import Cluster
 from redrive.observe.observer import MetricsObserver
 from redrive.streaming import upkeep
-from redrive.streaming.class_archive import spark_archive
+from redrive.streaming.session import spark_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

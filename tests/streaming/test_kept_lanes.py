@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.configurations import handled, job_of, write_settings
 
-from redrive.checkpoints.held import HeldPartition
+from redrive.checkpoints.clock import SteadyClock
+from redrive.checkpoints.epoch import RunIdentity
+from redrive.checkpoints.held import (
+    HeldChannel,
+    HeldInstructions,
+    Kept,
+    Parked,
+    TransmissionQueue,
+)
 from redrive.checkpoints.instances import Share
 from redrive.configuration.deciders import inhibited_queues
+from redrive.kafka.connection import Connection
 from redrive.messages import TopicPartition
 from redrive.settings import read_settings
-from redrive.streaming.held_reader import read_held
+from redrive.streaming.held_reader import HeldSettings
 from redrive.streaming.kept_lanes import held_by_channels, kept_lanes
 from redrive.streaming.topics import own_topics
 
@@ -37,20 +45,29 @@ def test_a_handler_waits_while_its_queue_has_get_disabled(
     ]
     channels = [(record.source, record.channel) for record in kept if record.channel]
     held = list(held_by_channels(channels, kept, {lane: 0}))
-    assert [(partition.lane, partition.is_running) for partition in held] == [
+    assert [(partition.lane, partition.channel.is_running) for partition in held] == [
         (lane, False)
     ] * is_held
 
 
-def test_a_held_partition_comes_through_the_options_of_its_source() -> None:
-    place = TopicPartition("t", 1)
-    held = HeldPartition(
-        "q", 0, 3, 2, 1.5, ("QM", "TO.B"), is_running=False, paused_by=place, behind=place,
-        can_be_released=True, via=(("QM", "TO.C"),), head=place,
-    )  # fmt: skip
-    plain = HeldPartition("q", 1, 0, 0, None)
-    for handler in (held, plain):
-        assert read_held(json.loads(json.dumps(asdict(handler)))) == handler
+def test_settings_of_the_held_source_come_through_its_options() -> None:
+    lane, place = TopicPartition("q", 0), TopicPartition("t", 1)
+    channel = HeldChannel(("QM", "TO.B"), (("QM", "TO.C"),), is_running=False)
+    settings = HeldSettings(
+        held=(
+            Kept(lane, 3, 2, can_be_released=True),
+            Parked(lane, 3, interval=1.5, channel=channel),
+            TransmissionQueue(lane, 0, channel=channel, paused_by=place, head=place),
+            HeldInstructions(lane, 0, behind=place),
+        ),
+        connection=Connection(bootstrap_servers="localhost:1", sasl_username="me"),
+        max_rows=5,
+        clock=SteadyClock.of_wall(),
+        run=RunIdentity("app", Share(1, 1), 7),
+        watched=(place,),
+        rate=3.5,
+    )
+    assert HeldSettings.from_options(settings.options()) == settings
 
 
 @pytest.mark.parametrize("partitions", [0, 2, 4, 6])

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from collections import Counter
 from queue import SimpleQueue
 
 import pytest
@@ -9,6 +10,7 @@ from tests.configurations import job_of
 from tests.conftest import PATIENCE
 
 from redrive.configuration import EmitterChoice, JobConfiguration
+from redrive.engine.statistics import OutcomeKind
 from redrive.errors import EXIT_STALLED, ConfigurationError, RedriveError, RestartRequired
 from redrive.kafka.deadline import under_way
 from redrive.streaming import lifecycle
@@ -25,8 +27,7 @@ CONFIGURATION = job_of()
 SUMMARY = BatchSummary(
     batch=1,
     time=0,
-    records=7,
-    results={("h", 1, "retried"): 2, ("h", 2, "retried"): 1, ("g", 0, "remains"): 4},
+    inputs=Counter({OutcomeKind("h", 1, "retried", 0): 3, OutcomeKind("g", 0, "remains", 0): 4}),
     seconds=0.5,
     emitter=EmitterChoice.DRIVER,
 )

@@ -11,7 +11,14 @@ import pytest
 from tests.streaming.conftest import configuration_of
 
 from redrive.checkpoints.clock import SteadyClock
-from redrive.checkpoints.held import HeldPartition
+from redrive.checkpoints.held import (
+    HeldChannel,
+    HeldInstructions,
+    HeldPartition,
+    Kept,
+    Parked,
+    TransmissionQueue,
+)
 from redrive.engine.commands import NO_STATES, States
 from redrive.kafka.administration import OpenTransaction
 from redrive.kafka.records import StoredRecord
@@ -131,16 +138,11 @@ class Watched:
         return self.supervisor._state(self.kafka.now)
 
 
-def held(lane: TopicPartition, **how: Any) -> HeldPartition:
-    """A held lane from its first offset on."""
-    return HeldPartition(*lane, **{"start": 0, "release": 0, "interval": None, **how})
-
-
 HELD = (
-    held(RETRIES, interval=WAITS_FOR),
-    held(REMAINING),
-    held(REPLAY, behind=REMAINING),
-    held(QUEUE, channel=CHANNEL),
+    Parked(RETRIES, 0, interval=WAITS_FOR),
+    Kept(REMAINING, 0),
+    HeldInstructions(REPLAY, 0, behind=REMAINING),
+    TransmissionQueue(QUEUE, 0, channel=HeldChannel(CHANNEL)),
 )
 
 

@@ -29,7 +29,8 @@ from redrive.engine.statistics import (
 )
 from redrive.errors import FatalFault, FencedFault, ProtocolError, SupersededFault, TransientFault
 from redrive.messages import TopicPartition
-from redrive.streaming.emission import NO_STATE, BatchState, Emitted
+from redrive.streaming.emission import NO_STATE, BatchState
+from redrive.streaming.lifecycle import Emitted
 from redrive.streaming.workers import StoppedWorkers, TaskResult, _emission, emit_task
 
 COUNTS = st.integers(0, 1 << 40)
@@ -45,18 +46,18 @@ def distributions(bounds: tuple[float, ...]) -> st.SearchStrategy[dict[str, Dist
 
 EMITTED = st.builds(
     Emitted,
-    COUNTS,
-    COUNTS,
-    st.dictionaries(st.builds(OutcomeKind, st.text(), COUNTS, st.text(), COUNTS), COUNTS).map(
-        Counter
-    ),
-    st.dictionaries(
+    rows=COUNTS,
+    size=COUNTS,
+    inputs=st.dictionaries(
+        st.builds(OutcomeKind, st.text(), COUNTS, st.text(), COUNTS), COUNTS
+    ).map(Counter),
+    failures=st.dictionaries(
         st.builds(Failure, st.text(), COUNTS, COUNTS, st.text(), st.text()), COUNTS
     ).map(Counter),
-    COUNTS,
-    st.dictionaries(st.builds(TopicPartition, st.text(), st.integers(0, 999)), COUNTS),
-    st.builds(Ages, distributions(AGE_BOUNDS), distributions(LATENESS_BOUNDS)),
-    st.builds(
+    invalid=COUNTS,
+    ends=st.dictionaries(st.builds(TopicPartition, st.text(), st.integers(0, 999)), COUNTS),
+    ages=st.builds(Ages, distributions(AGE_BOUNDS), distributions(LATENESS_BOUNDS)),
+    figures=st.builds(
         EmissionFigures,
         st.lists(SECONDS, max_size=3),
         COUNTS,
@@ -81,7 +82,7 @@ def again(result: TaskResult) -> TaskResult:
 
 @pytest.mark.parametrize("fault", [TransientFault, FatalFault, SupersededFault, FencedFault])
 def test_a_fault_comes_back_with_its_words(fault: type[ProtocolError]) -> None:
-    emitted = Emitted(records=3, ends={TopicPartition("DLQ", 1): 7})
+    emitted = Emitted(rows=3, ends={TopicPartition("DLQ", 1): 7})
     result = again(TaskResult(emitted, fault("no answer", hint="look")))
     assert type(result.fault) is fault
     assert (result.fault.message, result.fault.hint) == ("no answer", "look")
@@ -95,7 +96,7 @@ class FailingEmission:
         self, batches: Iterable[pa.RecordBatch], now: int, emitted: Emitted, known: BatchState
     ) -> None:
         assert known is NO_STATE
-        emitted.records += sum(batch.num_rows for batch in batches)
+        emitted.rows += sum(batch.num_rows for batch in batches)
         emitted.invalid = now
         raise SupersededFault("a newer run took over")
 
@@ -141,7 +142,7 @@ def test_a_task_tells_its_fault_as_a_value(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("redrive.streaming.workers._emission", lambda _: FailingEmission())
     result = task_result()
     assert isinstance(result.fault, SupersededFault)
-    assert (result.emitted.records, result.emitted.invalid) == (2, 5)
+    assert (result.emitted.rows, result.emitted.invalid) == (2, 5)
 
 
 def test_a_second_attempt_emits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

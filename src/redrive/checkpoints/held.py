@@ -21,52 +21,93 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeldPartition:
-    """When the messages of one partition are released."""
+    """A partition whose messages are read once they are free; each kind of it is a class."""
 
-    topic: str
-    partition: int
+    lane: TopicPartition
     start: int
     """Where to read from: the committed offset."""
-    release: int
-    """Messages below this offset are free whatever their age."""
-    interval: float | None
-    """Seconds after its timestamp at which a message is due; None: never by age."""
-    channel: tuple[str, str] | None = None
-    """The queue manager and channel that move its messages; None without a channel."""
-    is_running: bool = True
-    """Whether the channel runs if no operator started or stopped it."""
-    paused_by: TopicPartition | None = None
-    """For a transmission queue: where messages wait for a retry by the channel's receiver. While
-    one waits, the channel moves nothing else (MRRTY)."""
-    behind: TopicPartition | None = None
-    """For instructions: the partition of their remaining copies. While a new table evaluates these,
-    instructions wait: no batch has both."""
-    can_be_released: bool = False
-    """Whether operators' commands can release messages while the job runs."""
-    via: tuple[tuple[str, str], ...] = ()
-    """The further connections that its channel's messages pass."""
-    head: TopicPartition | None = None
-    """For a transmission queue: where its undeliverable messages are kept. Once these are released
-    the channel moves nothing else before them, because they were the head of the queue."""
-    is_free: bool = False
-    """Whether messages are free as soon as they are written: new ones, on too many partitions for
-    Spark's own source."""
-
-    @property
-    def lane(self) -> TopicPartition:
-        """The partition."""
-        return TopicPartition(self.topic, self.partition)
+    release: int = 0
+    """Messages below this offset are free whatever else holds them."""
 
     @property
     def follows_states(self) -> bool:
         """Whether operators' commands change what is free."""
-        return self.channel is not None or self.behind is not None or self.can_be_released
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessages(HeldPartition):
+    """New messages, on too many partitions for Spark's own source: free once they are written."""
+
+    @property
+    def follows_states(self) -> bool:
+        """They are free whatever an operator commands."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept(HeldPartition):
+    """Messages that only a new table, or an operator, releases."""
+
+    can_be_released: bool = False
+    """Whether operators' commands can release messages while the job runs."""
+
+    @property
+    def follows_states(self) -> bool:
+        """Whether operators' commands can release messages."""
+        return self.can_be_released
+
+
+@dataclass(frozen=True, slots=True)
+class HeldChannel:
+    """The channel that moves the messages of a partition."""
+
+    name: tuple[str, str]
+    """Its queue manager and its own name."""
+    via: tuple[tuple[str, str], ...] = ()
+    """The further connections that its messages pass."""
+    is_running: bool = True
+    """Whether it runs if no operator started or stopped it."""
 
     def runs(self, states: States) -> bool:
-        """Whether a channel moves its messages."""
-        return self.channel is not None and states.moves(
-            self.channel, self.via, is_running=self.is_running
-        )
+        """Whether it moves messages."""
+        return states.moves(self.name, self.via, is_running=self.is_running)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parked(HeldPartition):
+    """Messages that are free when they are due, and while their channel runs if they have one."""
+
+    interval: float
+    """Seconds after its timestamp at which a message is due."""
+    channel: HeldChannel | None = None
+
+    @property
+    def follows_states(self) -> bool:
+        """Whether an operator can stop their channel."""
+        return self.channel is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransmissionQueue(HeldPartition):
+    """Messages that are free while their channel runs."""
+
+    channel: HeldChannel
+    paused_by: TopicPartition | None = None
+    """Where messages wait for a retry by the channel's receiver. While one waits, the channel moves
+    nothing else (MRRTY)."""
+    head: TopicPartition | None = None
+    """Where its undeliverable messages are kept. Once these are released the channel moves nothing
+    else before them, because they were the head of the queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldInstructions(HeldPartition):
+    """Instructions to replay remaining messages."""
+
+    behind: TopicPartition
+    """The partition of their remaining copies. While a new table evaluates these, instructions
+    wait: no batch has both."""
 
 
 class Offsets(Protocol):
@@ -162,7 +203,7 @@ class HeldPartitions:
     def change(self, waits: Mapping[TopicPartition, Wait]) -> None:
         """Apply how long messages of some partitions wait under changed tables."""
         self._partitions = tuple(
-            replace(held, **waits[held.lane]._asdict()) if held.lane in waits else held
+            _changed(held, waits[held.lane]) if held.lane in waits else held
             for held in self._partitions
         )
 
@@ -183,28 +224,26 @@ class HeldPartitions:
         times = {
             held.lane: self._due_before(held.interval)
             for held in self._partitions
-            if held.interval is not None and ends[held.lane] > begin[held.lane]
+            if isinstance(held, Parked) and ends[held.lane] > begin[held.lane]
         }
         due = self._offsets.offsets_at(times) if times else {}
         released = {}
         for held in self._partitions:
             release = max(held.release, states.releases.get(held.lane, 0))
             released[held.lane] = max(begin[held.lane], min(ends[held.lane], release))
-        paused = self._paused_lanes(begin, ends) | {
-            held.lane
-            for held in self._partitions
-            if held.head is not None and released.get(held.head, 0) > begin.get(held.head, 0)
-        }
+        paused = self._paused_lanes(begin, ends, released)
         free = {}
         for held in self._partitions:
             lane = held.lane
-            if held.channel is not None and (lane in paused or not held.runs(states)):
-                freed = begin[lane]
-            elif held.interval is not None:
-                by_age = due.get(lane, begin[lane])
-                freed = ends[lane] if by_age < 0 else by_age
-            else:
-                freed = ends[lane] if held.channel is not None or held.is_free else begin[lane]
+            freed = begin[lane]
+            match held:
+                case NewMessages():
+                    freed = ends[lane]
+                case TransmissionQueue(channel=channel) if lane not in paused:
+                    freed = ends[lane] if channel.runs(states) else begin[lane]
+                case Parked(channel=channel) if channel is None or channel.runs(states):
+                    by_age = due.get(lane, begin[lane])
+                    freed = ends[lane] if by_age < 0 else by_age
             free[lane] = max(begin[lane], min(ends[lane], freed))
         instructions = dict(self._instructions(begin, ends, released, states))
         return {**free, **self._at_rate(begin, free, released), **instructions}
@@ -238,9 +277,9 @@ class HeldPartitions:
         evaluation could not know that a copy was replayed meanwhile.
         """
         for held in self._partitions:
-            lane, behind = held.lane, held.behind
-            if behind is None:
+            if not isinstance(held, HeldInstructions):
                 continue
+            lane, behind = held.lane, held.behind
             waits = released.get(behind, 0) > begin.get(behind, 0)
             rates = [
                 rate
@@ -256,21 +295,35 @@ class HeldPartitions:
             )
 
     def _paused_lanes(
-        self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+        self,
+        begin: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        released: Mapping[TopicPartition, int],
     ) -> set[TopicPartition]:
-        """Transmission queues with new messages whose receiver retries a message (MRRTY).
+        """Transmission queues whose receiver retries a message (MRRTY), or whose head is released.
 
         A commit returns before readers see what it wrote, so open transactions count too: nothing
         overtakes a message that waits for its retry.
         """
+        queues = [held for held in self._partitions if isinstance(held, TransmissionQueue)]
         waiting = {
             held.lane: held.paused_by
-            for held in self._partitions
+            for held in queues
             if held.paused_by is not None and ends[held.lane] > begin[held.lane]
         }
         marks = self._offsets.ends(waiting.values(), committed_only=False) if waiting else {}
-        return {lane for lane, retries in waiting.items() if marks[retries] > begin[retries]}
+        return {lane for lane, retries in waiting.items() if marks[retries] > begin[retries]} | {
+            held.lane
+            for held in queues
+            if held.head is not None and released.get(held.head, 0) > begin.get(held.head, 0)
+        }
 
     def _due_before(self, interval: float) -> int:
         # This is the first timestamp that is not due.
         return int(self._clock.due(interval) * 1000) + 1
+
+
+def _changed(held: HeldPartition, wait: Wait) -> HeldPartition:
+    if isinstance(held, Parked) and wait.interval is not None:
+        return replace(held, release=wait.release, interval=wait.interval)
+    return replace(held, release=wait.release)

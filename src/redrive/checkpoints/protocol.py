@@ -272,12 +272,12 @@ class PositionsOnly:
 
 
 class Clock(Protocol):
-    """The clock of the emission; simulated in tests."""
+    """The clock of the emission: the module ``time``, simulated in tests."""
 
     def monotonic(self) -> float:
         """Seconds from an arbitrary start."""
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float, /) -> None:
         """Waits."""
 
 
@@ -496,7 +496,16 @@ class Emitter:
             if work.has_to_be_split:
                 break
             producer = self._with_room(Batching(work.batch_limit, work.is_packed))
+            # What is committed was decided: an answer or a refusal never adds or drops an input.
+            assert work.ends() == ends
+            # Step 2 compared each with its committed offset: without a producer nothing is known,
+            # as another process may have gone further.
             assert ends.keys() <= self._known.keys()
+            # Offsets only grow, or committed records would be emitted twice. Only positions without
+            # records may go back, at the start of a run whose lanes lost records.
+            assert isinstance(work, PositionsOnly) or all(
+                end > (self._known[lane] or 0) for lane, end in ends.items()
+            )
             verdict = self._transact(producer, work, ends)
             # A record like a refused one is likely to be refused in the next slice too.
             self._with_reports = number > 0 or not verdict.commit
@@ -581,6 +590,8 @@ class Emitter:
 
     def _halved(self, work: TransactionInput) -> Sequence[TransactionInput]:
         parts = work.split()
+        # A lane that is in no part would be passed over by the next slice's offsets.
+        assert not parts or {lane for part in parts for lane in part.lanes()} == {*work.lanes()}
         if not parts:
             raise TransientFault(
                 f"the broker made {MAXIMUM_ROUNDS} transactions of one record fail",

@@ -13,7 +13,7 @@ from redrive.operations.handlers import ReadTopic, read_topics
 from redrive.operations.handlers import resume as resume_handler
 from redrive.printable import counted
 from redrive.settings import read_settings_for_lookup
-from redrive.streaming.losses import StoppedTopic
+from redrive.streaming.start import StoppedTopic
 
 
 @click.group()

@@ -35,7 +35,7 @@ def setup(*, verify: bool) -> None:
 
 def _archive_classes() -> None:
     """Speed up the start of Spark and the embedded broker; this is optional."""
-    from redrive.streaming.class_archive import spark_archive  # noqa: PLC0415 - slow to import
+    from redrive.streaming.session import spark_archive  # noqa: PLC0415 - slow to import
 
     java = find_java()
     for archive in (spark_archive(java), broker_archive(java)):

@@ -8,7 +8,6 @@ its own record.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -49,7 +48,7 @@ from redrive.engine.sources import (
     source_of,
     tombstone,
 )
-from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
+from redrive.engine.statistics import Failure, OutcomeKind, Summary
 from redrive.errors import RecreatedFault
 from redrive.messages import (
     INTERNAL,
@@ -490,8 +489,8 @@ class Slice:
         if self._context.breakers.opens(self._breaking, self._context.decisions):
             self._context.begin()
             self._outputs = list(self._decide_parts())
-        # An input has one outcome; notes of rounds, tombstones and renewed copies have none.
-        assert self._context.decisions.total() <= len(self)
+        # One outcome for an input, and none for a tombstone: nothing is decided twice.
+        assert self._context.decisions.total() <= self._undone()
         return self._facts.take_questions()
 
     @property
@@ -561,42 +560,36 @@ class Slice:
 
     def summary(self) -> Summary:
         """Statistics of what was committed; valid once the slice is emitted."""
-        inputs: Counter[OutcomeKind] = Counter()
-        failures: Counter[Failure] = Counter()
-        rounds: Counter[tuple[str, int]] = Counter()
-        invalid = 0
+        breakers = self._context.breakers
+        counts = breakers.counts(self._breaking, self._context.decisions)
+        summary = Summary(breakers=dict(counts), probed=set(breakers.probed))
         for decision, count in self._context.decisions.items():
             line = decision.rule.line if decision.rule else 0
-            inputs[OutcomeKind(decision.handler, line, decision.result.value, decision.reason)] += (
-                count
-            )
-            invalid += count if decision.is_invalid else 0
+            kind = OutcomeKind(decision.handler, line, decision.result.value, decision.reason)
+            summary.inputs[kind] += count
+            summary.invalid += count if decision.is_invalid else 0
             if isinstance(decision, Put) and decision.is_round:
-                rounds[decision.handler, decision.attempt] += count
+                summary.rounds[decision.handler, decision.attempt] += count
             if decision.is_worth_logging:
                 failure = Failure(
                     decision.handler, line, decision.reason, str(decision.target), decision.detail
                 )
-                failures[failure] += count
-        ages = Ages()
+                summary.failures[failure] += count
         for part in self._parts:
-            ages.note(part, self._done(part.lane), self._settings.now)
-        breakers = self._context.breakers
-        counts = breakers.counts(self._breaking, self._context.decisions)
-        return Summary(
-            inputs,
-            failures,
-            invalid,
-            ages,
-            counts,
-            frozenset(breakers.probed),
-            rounds,
-        )
+            summary.ages.note(part, self._done(part.lane), self._settings.now)
+        return summary
 
     def _of(self, parts: Sequence[PartitionRecords]) -> Slice:
         part = Slice(parts, self._decoder, self._facts, self._settings)
         part._blame_is_shared = self._blame_is_shared
         return part
+
+    def _undone(self) -> int:
+        """The number of inputs that are not committed yet."""
+        return sum(
+            len(part.records) - bisect_left(part.records.offsets, self._done(part.lane))
+            for part in self._parts
+        )
 
     def _done(self, lane: TopicPartition) -> int:
         return self._committed.get(lane) or 0

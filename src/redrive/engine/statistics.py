@@ -1,4 +1,4 @@
-"""Statistics of a committed slice: outcomes, failures, ages of dead letters, late retries.
+"""Statistics of committed slices: outcomes, failures, ages of dead letters, late retries.
 
 Seconds are counted in buckets: a batch has many records, and only counts are sent.
 """
@@ -6,7 +6,8 @@ Seconds are counted in buckets: a batch has many records, and only counts are se
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -133,21 +134,32 @@ class OutcomeKind(NamedTuple):
     """Why the attempt failed, or 0."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Summary:
-    """Statistics of a committed slice."""
+    """Statistics of committed slices."""
 
-    inputs: Mapping[OutcomeKind, int]
+    inputs: Counter[OutcomeKind] = field(default_factory=Counter)
     """Inputs by their result."""
-    failures: Mapping[Failure, int]
+    failures: Counter[Failure] = field(default_factory=Counter)
     """Failed attempts worth reporting, with their number."""
-    invalid: int
+    invalid: int = 0
     """Inputs without a valid dead-letter header."""
-    ages: Ages
+    ages: Ages = field(default_factory=Ages)
     """Ages of dead letters, and lateness of retries."""
-    breakers: Mapping[BreakerKey, BreakerCounts] = field(default_factory=dict)
+    breakers: dict[BreakerKey, BreakerCounts] = field(default_factory=dict)
     """What was done with messages of breakers."""
-    probed: frozenset[BreakerKey] = frozenset()
+    probed: set[BreakerKey] = field(default_factory=set)
     """Breakers for which a probe was put."""
-    rounds: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    rounds: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Puts that began a round, by handler and the round's number for its message."""
+
+    def add(self, other: Summary) -> None:
+        """Adds the statistics of another slice or process."""
+        self.inputs.update(other.inputs)
+        self.failures.update(other.failures)
+        self.invalid += other.invalid
+        self.ages.add(other.ages)
+        for key, counts in other.breakers.items():
+            self.breakers.setdefault(key, BreakerCounts()).add(counts)
+        self.probed |= other.probed
+        self.rounds.update(other.rounds)

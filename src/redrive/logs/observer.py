@@ -44,12 +44,11 @@ class _BatchStatistics:
 
     last: BatchSummary
     batches: int = 0
-    records: int = 0
     rows: int = 0
-    """Rows that Spark read; more than records if some were already committed."""
+    """Rows that Spark read; more than inputs if some were already committed."""
     seconds: float = 0.0
     results: Counter[tuple[str, int, str]] = field(default_factory=Counter)
-    """Inputs by handler, line of the rule and result."""
+    """Inputs by handler, line of the rule (0 for none) and result, regardless of the reason."""
     failures: Counter[_FailureKind] = field(default_factory=Counter)
     details: dict[_FailureKind, str] = field(default_factory=dict)
     """The last detail of each kind of failure."""
@@ -57,14 +56,14 @@ class _BatchStatistics:
     def add(self, summary: BatchSummary) -> None:
         self.last = summary
         self.batches += 1
-        self.records += summary.records
         self.rows += summary.rows
         self.seconds += summary.seconds
-        self.results.update(summary.results)
+        for kind, count in summary.inputs.items():
+            self.results[kind[:3]] += count
         for failure, count in summary.failures.items():
-            kind = _FailureKind(*failure[:4])
-            self.failures[kind] += count
-            self.details[kind] = failure.detail
+            failure_kind = _FailureKind(*failure[:4])
+            self.failures[failure_kind] += count
+            self.details[failure_kind] = failure.detail
 
     def sentence(self) -> str:
         """``12 messages in 0.08 s: 10 retried, 2 parked``."""
@@ -75,15 +74,16 @@ class _BatchStatistics:
             f"{count:,} {result if count == 1 else result.replace('remains', 'remain')}"
             for result, count in totals.most_common()
         )
-        rate = f" ({self.records / self.seconds:,.0f}/s)" if self.records >= _RATE_FROM else ""
-        messages = counted(self.records, "message")
+        records = self.results.total()
+        rate = f" ({records / self.seconds:,.0f}/s)" if records >= _RATE_FROM else ""
+        messages = counted(records, "message")
         return f"{messages} in {self.seconds:.2f} s{rate}: {done}"
 
     def facts(self) -> dict[str, Any]:
         return {
             "batch": self.last.batch,
             "batches": self.batches,
-            "records": self.records,
+            "records": self.results.total(),
             "rows": self.rows,
             "seconds": round(self.seconds, 6),
             "emitter": self.last.emitter.value,

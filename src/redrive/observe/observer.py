@@ -24,8 +24,7 @@ from redrive.messages.constants import reason_name
 from redrive.observe.waiting import Capped, WaitingMetrics
 from redrive.operations.supervision import Activity, SupervisionState, problem_of
 from redrive.printable import printable
-from redrive.streaming.emission import Emitted
-from redrive.streaming.lifecycle import BatchSummary, JobObserver
+from redrive.streaming.lifecycle import BatchSummary, Emitted, JobObserver
 
 MOST_SERIES: Final = 5_000
 """Maximum combinations of handler, rule, result and reason to count separately."""
@@ -115,7 +114,7 @@ class InputMetrics:
             rule = str(kind.rule_line or "")
             self._inputs.add(kind.handler, (rule, kind.result, _reason(kind.reason)), count)
         self._invalid.inc(emitted.invalid)
-        self._rows.inc(emitted.records)
+        self._rows.inc(emitted.rows)
         for failure, count in emitted.failures.items():
             # A message may name any target, and a terminal may show the page.
             target = printable(mask.text(failure.target))

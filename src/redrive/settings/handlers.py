@@ -8,8 +8,12 @@ from typing import Final
 
 import re2
 
-from redrive.configuration import HandlerConfiguration
-from redrive.configuration.subscriptions import Subscription, expression_of, problem_with
+from redrive.configuration import (
+    HandlerConfiguration,
+    Subscription,
+    expression_of,
+    problem_with_expression,
+)
 from redrive.diagnostics import did_you_mean
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.names import HandlerIdentity, retry_topic
@@ -85,7 +89,7 @@ class HandlersReader:
                 )
         for key, written in (("queue", queues), ("exclude", section.value.exclude)):
             for expression in filter(None, map(expression_of, written)):
-                if problem := problem_with(expression):
+                if problem := problem_with_expression(expression):
                     section.bad_value(
                         key,
                         f"invalid expression /{expression}/: {problem}",

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from redrive.checkpoints.held import HeldPartition, HeldPartitions
+from redrive.checkpoints.held import HeldInstructions, HeldPartition, HeldPartitions
 from redrive.checkpoints.protocol import PositionsOnly
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import EmitterChoice, JobConfiguration
@@ -25,9 +25,9 @@ from redrive.engine.facts import Program
 from redrive.errors import FatalFault, ProtocolError, TransientFault
 from redrive.kafka.deadline import LOOK, under_way
 from redrive.messages import TopicPartition
-from redrive.streaming.emission import BatchState, Emission, EmissionOrder, Emitted
+from redrive.streaming.emission import BatchState, Emission, EmissionOrder
 from redrive.streaming.enrichment import Enrichment
-from redrive.streaming.lifecycle import BatchSummary
+from redrive.streaming.lifecycle import BatchSummary, Emitted
 from redrive.streaming.workers import RESULT_SCHEMA, TaskResult, emit_task
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class BatchProcessor:
         workers_first: bool = False,
         breakers: Breakers | None = None,
     ) -> None:
-        """Take the run.
+        """No batch begins before ``begin``.
 
         Args:
             configuration: The job.
@@ -92,7 +92,7 @@ class BatchProcessor:
         """Until the end of the first batch by changed tables, which may have been planned before
         these were known."""
         self._waiting = [held.lane for held in bounded]
-        follows = any(held.behind for held in bounded)
+        follows = any(isinstance(held, HeldInstructions) for held in bounded)
         self._follower = StatesFollower(cluster, configuration.application) if follows else None
         self._done = done
         self._emitted = emitted
@@ -277,22 +277,24 @@ class BatchProcessor:
     def _process(self, frame: DataFrame, batch: int, started: float) -> None:
         now = int(self._clock.now() * 1000)
         by_driver = self._uses_driver()
+        emitter = EmitterChoice.DRIVER if by_driver else EmitterChoice.LANES
+        summary = BatchSummary(batch=batch, time=now, emitter=emitter)
         emit = self._emit_here if by_driver else self._emit_in_workers
-        emitted = Emitted()
         try:
-            emit(frame, now, emitted)
+            emit(frame, now, summary)
         finally:
-            self.positions.update(emitted.ends)
-            self.read_up_to.update(emitted.ends)
-            self._emitted(emitted)
-            self._breakers.learn(emitted.breakers, now)
-            self.dropping |= emitted.dropping
+            self.positions.update(summary.ends)
+            self.read_up_to.update(summary.ends)
+            self._emitted(summary)
+            self._breakers.learn(summary.breakers, now)
+            self.dropping |= summary.dropping
         self._workers_first = self._is_first = False
         self._held_before = None
-        if emitted.records:
-            self._row_size = emitted.size / emitted.records
-        if emitted.inputs:
-            self._done(_summary(batch, now, emitted, started, by_driver=by_driver))
+        if summary.rows:
+            self._row_size = summary.size / summary.rows
+        if summary.inputs:
+            summary.seconds = time.monotonic() - started
+            self._done(summary)
 
     def _uses_driver(self) -> bool:
         choice = self._configuration.emitter
@@ -340,35 +342,24 @@ class BatchProcessor:
         enriched = self._enrichment.applied(frame)
         if self._is_single:
             enriched = enriched.coalesce(1)  # one process counts puts, so no queue overflows
-        faults = []
+        faults, lanes = [], 0
         with self._tables_decide():
             task = partial(emit_task, self._order, now, self._known(now))
             for row in enriched.mapInArrow(task, RESULT_SCHEMA).collect():
                 result: TaskResult = pickle.loads(row.result)  # noqa: S301 - made by this job
                 emitted.merge(result.emitted)
+                lanes += len(result.emitted.ends)
                 if result.fault is not None:
                     faults.append(result.fault)
             if faults:
                 raise max(faults, key=lambda fault: isinstance(fault, FatalFault))
-        self._enrichment.check_count(emitted.records)
+        self._enrichment.check_count(emitted.rows)
+        # A lane is in one task of a batch: two would commit offsets past each other's records.
+        assert lanes == len(emitted.ends)
 
 
 def _bounded(start: Start) -> list[HeldPartition]:
     # Of operators' commands only replays are known here, by their rates.
-    return [held for held in start.held if held.behind or not held.follows_states]
-
-
-def _summary(
-    batch: int, now: int, emitted: Emitted, started: float, *, by_driver: bool
-) -> BatchSummary:
-    return BatchSummary(
-        batch=batch,
-        time=now,
-        records=emitted.inputs.total(),
-        rows=emitted.records,
-        results=dict(emitted.results),
-        failures=dict(emitted.failures),
-        invalid=emitted.invalid,
-        seconds=time.monotonic() - started,
-        emitter=EmitterChoice.DRIVER if by_driver else EmitterChoice.LANES,
-    )
+    return [
+        held for held in start.held if isinstance(held, HeldInstructions) or not held.follows_states
+    ]

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
@@ -19,17 +18,16 @@ import numpy as np
 import pyarrow as pa
 
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
-from redrive.checkpoints.protocol import EmissionFigures, Emitter, FailedTry
+from redrive.checkpoints.protocol import Emitter, FailedTry
 from redrive.checkpoints.states import StatesFollower
 from redrive.collector import collector_paused
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import DeciderFactory
-from redrive.engine.breaker import NO_BREAKERS, BreakerCounts, BreakerKey, OpenBreaker
+from redrive.engine.breaker import NO_BREAKERS, BreakerKey, OpenBreaker
 from redrive.engine.commands import NO_STATES, Replay, States, orders_on
 from redrive.engine.facts import Answers, Facts, Program, Questions
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords
-from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.compacted import LiveCopies
 from redrive.kafka.facts import ClusterFacts
@@ -39,6 +37,7 @@ from redrive.messages import Records, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.schemes import SchemeTable
 from redrive.outcomes.followed import FollowedPuts, FollowedReplays
+from redrive.streaming.lifecycle import Emitted
 
 if TYPE_CHECKING:
     from redrive.streaming.start import Start
@@ -49,23 +48,11 @@ _WARNED_FROM: Final = 3
 """Failed tries above which each is logged; a moving coordinator causes one or two."""
 
 
-class SystemClock:
-    """The clock of this machine."""
-
-    def monotonic(self) -> float:
-        """Seconds since an arbitrary start."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Waits ``seconds``."""
-        time.sleep(seconds)
-
-
 class GroupCluster:
     """Implements ``redrive.checkpoints.protocol.Cluster`` for one consumer group."""
 
     def __init__(self, cluster: Cluster, configuration: JobConfiguration) -> None:
-        """Take the cluster; the offsets of the job's consumer group are its progress."""
+        """The offsets of the job's consumer group are its progress."""
         self._cluster = cluster
         self._facts = ClusterFacts(cluster, creates=True)
         self._configuration = configuration
@@ -78,11 +65,11 @@ class GroupCluster:
         self._replays: StatesFollower | None = None
 
     def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
-        """See ``Cluster.committed``."""
+        """The offsets that the group has committed."""
         return self._cluster.committed(self._group, lanes, stable=True)
 
     def answers(self, questions: Questions) -> Answers:
-        """See ``Cluster.answers``."""
+        """An answer to each question."""
         answers = self._facts.answers(questions)
         if questions.puts:
             answers = replace(answers, puts=self._puts.last(questions.puts))
@@ -131,11 +118,11 @@ class EmissionOrder:
     released: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Lanes whose copies are evaluated again, and the offset below which they are."""
     late: float = 0.0
-    """See ``Start.late``."""
+    """The maximum seconds by which stamps of parked messages may be too old."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of the topics that the run reads."""
     since: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """See ``Start.since``."""
+    """Where lanes ended before the job's first decision about their topic."""
 
     @classmethod
     def of(cls, configuration: JobConfiguration, run: RunIdentity, start: Start) -> Self:
@@ -162,61 +149,6 @@ class BatchState(NamedTuple):
 
 
 NO_STATE: Final = BatchState(NO_BREAKERS)
-
-
-@dataclass(slots=True)
-class Emitted:
-    """What was committed for some Arrow batches."""
-
-    records: int = 0
-    """Rows received, including those already committed."""
-    size: int = 0
-    """Bytes of these rows."""
-    inputs: Counter[OutcomeKind] = field(default_factory=Counter)
-    """Inputs by their result."""
-    failures: Counter[Failure] = field(default_factory=Counter)
-    """Failed attempts worth reporting, with their number."""
-    invalid: int = 0
-    """Inputs without a valid dead-letter header."""
-    ends: dict[TopicPartition, int] = field(default_factory=dict)
-    """The next offset to read of each lane."""
-    ages: Ages = field(default_factory=Ages)
-    """Ages of dead letters, and lateness of retries."""
-    figures: EmissionFigures = field(default_factory=EmissionFigures)
-    """Measurements of the emission, including failed tries."""
-    breakers: dict[BreakerKey, BreakerCounts] = field(default_factory=dict)
-    """What was done with the messages of breakers."""
-    rounds: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """Puts that began a round; see ``Summary.rounds``."""
-    dropping: set[Program] = field(default_factory=set)
-    """Programs that drop headers."""
-
-    @property
-    def results(self) -> Counter[tuple[str, int, str]]:
-        """Inputs by handler, line of the rule (0 for none) and result, regardless of the reason."""
-        results: Counter[tuple[str, int, str]] = Counter()
-        for kind, count in self.inputs.items():
-            results[kind[:3]] += count
-        return results
-
-    def add(self, summary: Summary | Emitted) -> None:
-        """Adds the counts of one slice."""
-        self.inputs.update(summary.inputs)
-        self.failures.update(summary.failures)
-        self.invalid += summary.invalid
-        self.ages.add(summary.ages)
-        for key, counts in summary.breakers.items():
-            self.breakers.setdefault(key, BreakerCounts()).add(counts)
-        self.rounds.update(summary.rounds)
-
-    def merge(self, other: Emitted) -> None:
-        """Adds the work of another process."""
-        self.add(other)
-        self.records += other.records
-        self.size += other.size
-        self.ends.update(other.ends)
-        self.figures.add(other.figures)
-        self.dropping |= other.dropping
 
 
 class Emission:
@@ -253,7 +185,7 @@ class Emission:
             ),
             self._group,
             RunEntry(self._cluster, configuration.control_topic, order.run),
-            SystemClock(),
+            time,
             failed=_log_failed_try,
         )
 
@@ -308,8 +240,8 @@ class Emission:
         try:
             with collector_paused():
                 for parts, size in self._slices(batches):
-                    summaries = self._emit_slice(parts, settings, emitted)
-                    settings = _next_settings(settings, summaries)
+                    self._emit_slice(parts, settings, emitted)
+                    settings = _next_settings(settings, emitted.probed)
                     emitted.size += size
         finally:
             emitted.figures.add(self.emitter.take_figures())
@@ -317,17 +249,13 @@ class Emission:
 
     def _emit_slice(
         self, parts: Sequence[PartitionRecords], settings: SliceSettings, emitted: Emitted
-    ) -> list[Summary]:
+    ) -> None:
         slice_ = Slice(parts, self._decoder, self._facts, settings)
-        summaries = []
         for done in self.emitter.emit(slice_):
-            if isinstance(done, Slice):
-                summary = done.summary()
-                summaries.append(summary)
-                emitted.add(summary)
-        emitted.records += len(slice_)
+            assert isinstance(done, Slice)
+            emitted.add(done.summary())
+        emitted.rows += len(slice_)
         emitted.ends.update({part.lane: part.records.offsets[-1] + 1 for part in parts})
-        return summaries
 
     def close(self) -> None:
         """Closes the clients."""
@@ -383,16 +311,15 @@ class Emission:
         self._states = states
 
 
-def _next_settings(settings: SliceSettings, summaries: Iterable[Summary]) -> SliceSettings:
+def _next_settings(settings: SliceSettings, probed: Collection[BreakerKey]) -> SliceSettings:
     """The settings of the next slice: without the probes of earlier ones."""
-    for summary in summaries:
-        if summary.probed:
-            breakers = {
-                key: breaker._replace(may_probe=breaker.may_probe and key not in summary.probed)
-                for key, breaker in settings.breakers.items()
-            }
-            settings = replace(settings, breakers=breakers)
-    return settings
+    if not probed:
+        return settings
+    breakers = {
+        key: breaker._replace(may_probe=breaker.may_probe and key not in probed)
+        for key, breaker in settings.breakers.items()
+    }
+    return replace(settings, breakers=breakers)
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.RecordBatch]:

@@ -24,7 +24,7 @@ from typing import Final
 
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.own_topics import waiting_topic
-from redrive.checkpoints.protocol import Emitter
+from redrive.checkpoints.protocol import Emitter, PositionsOnly
 from redrive.configuration import JobConfiguration
 from redrive.engine.decision import TimestampMode
 from redrive.engine.facts import Answers, Facts, Questions
@@ -43,7 +43,6 @@ from redrive.messages import OutputRecord, Refused, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import Form, add_header, new_header
 from redrive.messages.reasons import Reason
-from redrive.streaming.emission import SystemClock
 from redrive.streaming.lifecycle import JobControl
 
 _AT_ONCE: Final = 2_000
@@ -167,7 +166,7 @@ class Forwarder:
         """Kafka's id of the topic at home to which the position applies."""
         self._check_at = 0.0
         entry = RunEntry(self._home, configuration.control_topic, run)
-        emitter = partial(Emitter, cluster=self, run=entry, clock=SystemClock())
+        emitter = partial(Emitter, cluster=self, run=entry, clock=time)
         self._forward = emitter(self._producer_there)
         self._return = emitter(partial(self._producer_here, run.new_transactional_id()))
 
@@ -250,8 +249,7 @@ class Forwarder:
         self._forward.open()  # ends an older run's open transaction, which would hide its offset
         self._position = max(first, self.committed([self.lane])[self.lane] or 0)
         if here is None:  # from now on a missing topic there means lost offsets
-            self._return.begin_batch()
-            self._return.emit(_Offset(self.lane, self._position))
+            self._commit_position()
 
     def _records(self, end: int) -> Iterator[StoredRecord]:
         if self._position >= end:
@@ -360,9 +358,12 @@ class Forwarder:
 
         The offsets are committed again, as brokers drop old ones (KIP-211).
         """
-        self._return.begin_batch()
-        self._return.emit(_Offset(self.lane, self._position))
+        self._commit_position()
         self._home.delete_records({self.lane: self._position})
+
+    def _commit_position(self) -> None:
+        self._return.begin_batch()
+        self._return.emit(PositionsOnly({self.lane: self._position}, {self.lane}))
 
     def _note_problem(self, fault: RedriveError) -> None:
         self.completed = None
@@ -383,7 +384,7 @@ class Forwarder:
     # -- the cluster for ``redrive.checkpoints.protocol`` -----------------------------------------
 
     def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
-        """See ``protocol.Cluster.committed``."""
+        """The next offset to forward, as far as either cluster knows."""
         for emitter in (self._forward, self._return):
             emitter.reopen()  # what it left open would hide the offset until it expires
         here = self._home.committed(self._application, lanes, stable=True)
@@ -394,7 +395,7 @@ class Forwarder:
         return {lane: max(here[lane] or 0, there[lane] or 0) for lane in lanes}
 
     def answers(self, questions: Questions) -> Answers:
-        """See ``protocol.Cluster.answers``; nothing is asked."""
+        """Nothing is asked."""
         assert not questions, "a forwarded message is decided"
         return Answers()
 
@@ -459,23 +460,6 @@ class _Part:
             _Part(self._records[rows], self._written[rows], self._refused)
             for rows in (slice(half), slice(half, None))
         ]
-
-
-class _Offset(_Part):
-    """An input without a record: only an offset."""
-
-    def __init__(self, lane: TopicPartition, offset: int) -> None:
-        self.lane, self._end, self.has_to_be_split = lane, offset, False
-
-    def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
-        """Commits the offset regardless of the committed one."""
-
-    def ends(self) -> Mapping[TopicPartition, int]:
-        return {self.lane: self._end}
-
-    @property
-    def outputs(self) -> Sequence[tuple[int, OutputRecord]]:
-        return []
 
 
 def _forward_of(record: StoredRecord) -> own.Forward | None:

@@ -28,7 +28,7 @@ from redrive.kafka.deadline import AGAIN, ONE_TRY
 from redrive.kafka.producer import KafkaProducer
 from redrive.kafka.waiting_keys import LiveOrder
 from redrive.messages import OutputRecord, TopicPartition
-from redrive.streaming.emission import GroupCluster, SystemClock
+from redrive.streaming.emission import GroupCluster
 from redrive.streaming.lifecycle import JobControl
 
 _LOOK: Final = 1.0
@@ -70,7 +70,7 @@ class HeldKeysTopic:
             partial(KafkaProducer, client, self._topic, configuration.application),
             GroupCluster(self._cluster, configuration),
             RunEntry(self._cluster, configuration.control_topic, run),
-            SystemClock(),
+            time,
         )
         self._thread = threading.Thread(target=self._run, name="redrive-held-keys", daemon=True)
         self._thread.start()

@@ -10,19 +10,27 @@ Planning runs in a separate process beside the driver.
 
 from __future__ import annotations
 
-import json
 import logging
+import pickle
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from redrive.checkpoints.clock import SetForward, SteadyClock
+from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.control import TableFollower, Wait
-from redrive.checkpoints.held import HeldPartition, HeldPartitions
+from redrive.checkpoints.epoch import RunIdentity
+from redrive.checkpoints.held import (
+    HeldInstructions,
+    HeldPartition,
+    HeldPartitions,
+    Parked,
+    TransmissionQueue,
+)
 from redrive.checkpoints.states import StatesFollower
 from redrive.engine.commands import NO_STATES, States
 from redrive.engine.names import control_topic
@@ -46,22 +54,10 @@ _SHARE_FOR_DUE: Final = 0.1
 """Maximum processor time for checks of due messages, as a share of one core."""
 _SILENCE: Final = 30.0
 """Seconds between two log lines about a broker that does not answer."""
+_OPTION: Final = "settings_secret"
+"""The source's only option. They contain passwords: Spark redacts it because of its name."""
 
 _LOGGER: Final = logging.getLogger(__name__)
-
-
-def read_held(values: dict[str, Any]) -> HeldPartition:
-    """A held partition from its JSON, which has lists for tuples."""
-    for name in ("paused_by", "behind", "head"):
-        values[name] = values[name] and TopicPartition(*values[name])
-    values["channel"] = values["channel"] and tuple(values["channel"])
-    values["via"] = tuple(map(tuple, values["via"]))
-    return HeldPartition(**values)
-
-
-def _clock(values: dict[str, Any]) -> SteadyClock:
-    known = [SetForward(**moment) for moment in values["set_forward"]]
-    return SteadyClock(values["offset"], tuple(known))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +70,7 @@ class HeldSettings:
     """Maximum rows of one batch."""
     clock: SteadyClock
     """The run's clock. The planning process reads the same clock of the machine."""
-    application: str
-    """Its name is the consumer group of the job."""
-    share: str
-    run: int
-    """The number of the run."""
+    run: RunIdentity
     watched: tuple[TopicPartition, ...]
     """Partitions of the query's other sources, which Spark asks after this one: an idle system
     waits here for their records."""
@@ -86,33 +78,15 @@ class HeldSettings:
     """Maximum messages per second to evaluate again by a changed table."""
 
     def options(self) -> dict[str, str]:
-        """The options of the source; Spark redacts those whose name indicates a secret."""
-        return {
-            "held": json.dumps([asdict(partition) for partition in self.held]),
-            "connection_secret": json.dumps(asdict(self.connection)),
-            "max_rows": str(self.max_rows),
-            "clock": json.dumps(asdict(self.clock)),
-            "application": self.application,
-            "share": self.share,
-            "run": str(self.run),
-            "watched": json.dumps(self.watched),
-            "rate": str(self.rate),
-        }
+        """The options of the source, which are text."""
+        return {_OPTION: b64encode(pickle.dumps(self)).decode()}
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
         """The settings that Spark passed as options."""
-        return cls(
-            held=tuple(read_held(values) for values in json.loads(options["held"])),
-            connection=Connection(**json.loads(options["connection_secret"])),
-            max_rows=int(options["max_rows"]),
-            clock=_clock(json.loads(options["clock"])),
-            application=options["application"],
-            share=options["share"],
-            run=int(options["run"]),
-            watched=tuple(TopicPartition(*lane) for lane in json.loads(options["watched"])),
-            rate=float(options["rate"]),
-        )
+        settings = pickle.loads(b64decode(options[_OPTION]))  # noqa: S301 - made by this job's driver
+        assert isinstance(settings, cls)
+        return settings
 
 
 Offsets = dict[str, dict[str, int]]
@@ -130,7 +104,7 @@ class HeldReader(DataSourceStreamReader):
     """Plans and reads ranges of held partitions."""
 
     def __init__(self, settings: HeldSettings) -> None:
-        """Take the settings; clients are opened when first needed, in the planning process."""
+        """Clients are opened when first needed, in the planning process."""
         self._settings = settings
         self._planner: _Planner | None = None
 
@@ -176,19 +150,21 @@ class _Planner:
 
     def __init__(self, settings: HeldSettings) -> None:
         log_to_standard_error(logging.WARNING)
-        held, application = settings.held, settings.application
+        held, run = settings.held, settings.run
         self._held = held
         self._cluster = Cluster(settings.connection, timeout=ONE_TRY)
         self._partitions = HeldPartitions(held, self._cluster, settings.clock, rate=settings.rate)
-        self._application = application
+        self._application = run.application
         self._watched = settings.watched
         self._watch = Watch(settings.connection)
         follows = any(partition.follows_states for partition in held)
-        self._follower = StatesFollower(self._cluster, application) if follows else None
-        topic = control_topic(application)
-        self._tables = TableFollower(self._cluster, topic, settings.share, settings.run)
+        self._follower = StatesFollower(self._cluster, run.application) if follows else None
+        topic = control_topic(run.application)
+        self._tables = TableFollower(self._cluster, topic, str(run.share), run.number)
         self._waits: Mapping[TopicPartition, Wait] = {}
-        self._instructions = [partition.lane for partition in held if partition.behind is not None]
+        self._instructions = [
+            partition.lane for partition in held if isinstance(partition, HeldInstructions)
+        ]
         self._last_ends: Mapping[TopicPartition, int] = {}
         self._silent_since: float | None = None
         self._next_report = 0.0
@@ -263,11 +239,15 @@ class _Planner:
             ends: Their ends, and those of the partitions that the other source reads.
             spent: Seconds of processor time of this check.
         """
-        moving = {held.lane for held in self._held if held.channel or held.behind}
+        moving = {
+            held.lane
+            for held in self._held
+            if isinstance(held, TransmissionQueue | HeldInstructions)
+            or (isinstance(held, Parked) and held.channel)
+        }
         watched = {lane: ends[lane] for lane in (*self._watched, *moving)}
         waits = any(
-            (held.interval is not None or held.behind is not None)
-            and ends[held.lane] > begin[held.lane]
+            isinstance(held, Parked | HeldInstructions) and ends[held.lane] > begin[held.lane]
             for held in self._held
         )
         waits = waits or self._partitions.is_releasing

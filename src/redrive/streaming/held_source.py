@@ -25,11 +25,11 @@ class HeldSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """See ``NAME``."""
+        """The format name of the source."""
         return NAME
 
     def schema(self) -> str:
-        """See ``redrive.streaming.rows.SCHEMA``."""
+        """The columns of the query's frame."""
         return SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name

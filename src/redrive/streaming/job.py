@@ -32,7 +32,6 @@ from redrive.errors import (
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import COORDINATOR, under_way
 from redrive.streaming.batch import BatchProcessor
-from redrive.streaming.class_archive import exercise
 from redrive.streaming.emission import EmissionOrder
 from redrive.streaming.forwarding import Forwarding
 from redrive.streaming.held_keys import HeldKeysTopic
@@ -40,7 +39,7 @@ from redrive.streaming.held_source import HeldSource
 from redrive.streaming.lifecycle import BatchSummary, EndDeadline, JobControl, Restart, Stop
 from redrive.streaming.preparation import Preparation, no_folder
 from redrive.streaming.query import RunningQuery, start_query
-from redrive.streaming.session import Spark
+from redrive.streaming.session import Spark, exercise
 from redrive.streaming.start import Start
 from redrive.streaming.supervision import Supervisor, cause_of
 from redrive.streaming.upkeep import InvalidReport, Upkeep
@@ -173,19 +172,15 @@ class Job:
             # Others give up partitions once a run is prepared: by then Java is warm.
             self._prepare_spark()
             self._exercise_spark()
-        with under_way("preparation of a run"):
-            prepared = self._preparation.prepare(self._wait, is_first=True)
-        if prepared is not None:
+        while (prepared := self._prepare()) is not None:
             self._prepare_spark()
-        while prepared is not None:
             self._take_subscribed_topics()
             reason = self._run_once(*prepared)
             if reason is not None:
                 return reason
-            prepared = self._prepare_again()
         return self._control.stop_reason or self._preparation.nothing_left()
 
-    def _prepare_again(self) -> tuple[Start, RunIdentity] | None:
+    def _prepare(self) -> tuple[Start, RunIdentity] | None:
         """The next run; with the earlier settings if Kafka contradicts the new ones."""
         try:
             with under_way("preparation of a run"):
@@ -331,7 +326,7 @@ class Job:
 
     def _batch_done(self, summary: BatchSummary) -> None:
         self._preparation.failures = 0
-        self._wait.useful({key[0] for key in summary.results}, time.time())
+        self._wait.useful({kind.handler for kind in summary.inputs}, time.time())
         self._control.batch(summary)
 
     def _run_to_end(self, run: _Run) -> str | None:
@@ -362,17 +357,20 @@ class Job:
                 return None
             if self._projection is not None:
                 self._projection.look()
-                self._supervisor.ledger_problem = self._projection.problem
-            self._supervisor.clusters_problem = run.forwarding.problem
-            self._supervisor.forwards = run.forwarding.waiting
+            self._supervisor.noted = replace(
+                self._supervisor.noted,
+                ledger="" if self._projection is None else self._projection.problem,
+                clusters=run.forwarding.problem,
+                forwards=run.forwarding.waiting,
+            )
             if self._wait.ends and time.monotonic() - checked_work_at > _IDLE_AGE:
                 checked_work_at = time.monotonic()
                 if self._is_done(run) and run.upkeep.is_last_run():
                     return self._preparation.nothing_left()
 
     def _report_breakers(self, processor: BatchProcessor) -> None:
-        before, self._supervisor.breakers = self._open_breakers, processor.breakers()
-        breakers = {breaker.key: breaker for breaker in self._supervisor.breakers}
+        before = self._open_breakers
+        breakers = {breaker.key: breaker for breaker in processor.breakers()}
         for key in breakers.keys() - before.keys():
             self._control.warning("a breaker opened: retries wait", **asdict(breakers[key]))
         for key in before.keys() - breakers.keys():
@@ -381,7 +379,11 @@ class Job:
         for program in sorted(processor.dropping - self._dropping):
             self._control.warning("a program drops headers", because=program.sentence)
         self._dropping |= processor.dropping
-        self._supervisor.dropping = tuple(program.sentence for program in sorted(self._dropping))
+        self._supervisor.noted = replace(
+            self._supervisor.noted,
+            breakers=tuple(breakers.values()),
+            dropping=tuple(program.sentence for program in sorted(self._dropping)),
+        )
 
     def _accept(self, request: Restart, run: _Run) -> bool:
         fresh = self._control.load(request)

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 
 from redrive.checkpoints.control import TableIdentity
-from redrive.checkpoints.held import HeldPartition
+from redrive.checkpoints.held import (
+    HeldChannel,
+    HeldInstructions,
+    HeldPartition,
+    Kept,
+    Parked,
+    TransmissionQueue,
+)
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import (
     identity_of,
@@ -38,7 +45,7 @@ class KeptLane:
     remaining: TopicPartition
     retry: TopicPartition | None = None
     """The lane where its messages wait for their next attempt."""
-    interval: float | None = None
+    interval: float = 0.0
     """Seconds that they wait there."""
     replay: TopicPartition | None = None
     """The lane of instructions to replay its remaining messages."""
@@ -171,20 +178,17 @@ def held_by_channels(
     channels: Iterable[tuple[TopicPartition, QueueTopic]],
     kept: Iterable[KeptLane],
     positions: Mapping[TopicPartition, int],
-) -> Iterator[HeldPartition]:
+) -> Iterator[TransmissionQueue]:
     """Held partitions that channels move while they run: lanes of transmission queues."""
     kept_by_source = {kept_lane.source: kept_lane for kept_lane in kept}
     for lane, source in channels:
-        yield HeldPartition(
-            *lane,
+        kept_lane = kept_by_source.get(lane)
+        yield TransmissionQueue(
+            lane,
             positions[lane],
-            release=0,
-            interval=None,
-            channel=source.channel,
-            via=source.via,
-            is_running=source.is_running,
-            paused_by=kept_by_source[lane].retry if lane in kept_by_source else None,
-            head=kept_by_source[lane].remaining if lane in kept_by_source else None,
+            channel=_channel(source),
+            paused_by=kept_lane.retry if kept_lane else None,
+            head=kept_lane.remaining if kept_lane else None,
         )
 
 
@@ -197,50 +201,46 @@ def held_until_due(
     for kept_lane in kept:
         identity = tables[kept_lane.source]
         # Operators release messages that managers could not put; see operations.undelivered.
-        yield HeldPartition(
-            *kept_lane.remaining,
+        yield Kept(
+            kept_lane.remaining,
             positions[kept_lane.remaining],
             identity.remaining_release,
-            None,
             can_be_released=not kept_lane.is_of_handler,
         )
-        waits: list[tuple[TopicPartition, float | None, int]] = []
+        waits: list[tuple[TopicPartition, float, int]] = []
         if kept_lane.retry is not None:
             waits.append((kept_lane.retry, kept_lane.interval, identity.retry_release))
         # None are known if the topic was created or deleted after the table changed.
         releases = chain(identity.backoff_releases, repeat(0))
         waits += zip(kept_lane.backoff, kept_lane.backoff.values(), releases, strict=False)
         for lane, seconds, release in waits:
-            yield HeldPartition(
-                *lane,
-                positions[lane],
-                release,
-                seconds,
-                channel=kept_lane.channel.channel if kept_lane.channel else None,
-                via=kept_lane.channel.via if kept_lane.channel else (),
-                is_running=kept_lane.channel.is_running if kept_lane.channel else True,
-            )
+            channel = _channel(kept_lane.channel) if kept_lane.channel else None
+            yield Parked(lane, positions[lane], release, interval=seconds, channel=channel)
 
 
 def held_until_ordered(
     kept: Iterable[KeptLane], positions: Mapping[TopicPartition, int]
-) -> Iterator[HeldPartition]:
+) -> Iterator[Kept]:
     """Parked messages of a run for replays only: none is due, a plan may name some."""
     for kept_lane in kept:
         for lane in (kept_lane.retry, *kept_lane.backoff):
             if lane is not None:
-                yield HeldPartition(*lane, positions[lane], 0, None, can_be_released=True)
+                yield Kept(lane, positions[lane], can_be_released=True)
 
 
 def instructions(
     kept: Iterable[KeptLane], positions: Mapping[TopicPartition, int]
-) -> Iterator[HeldPartition]:
+) -> Iterator[HeldInstructions]:
     """The instructions of replays, which wait until their copies are evaluated."""
     for kept_lane in kept:
         if kept_lane.replay is not None:
-            yield HeldPartition(
-                *kept_lane.replay, positions[kept_lane.replay], 0, None, behind=kept_lane.remaining
+            yield HeldInstructions(
+                kept_lane.replay, positions[kept_lane.replay], behind=kept_lane.remaining
             )
+
+
+def _channel(queue: QueueTopic) -> HeldChannel:
+    return HeldChannel(queue.channel, queue.via, queue.is_running)
 
 
 def _backoff_lanes(source: int, topic: str, table: RulesTable) -> dict[TopicPartition, float]:

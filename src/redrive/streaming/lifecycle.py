@@ -9,20 +9,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeAlias
 
+from redrive.checkpoints.protocol import EmissionFigures
+from redrive.engine.statistics import Summary
 from redrive.errors import OutcomeUnknown, RedriveError
 from redrive.kafka.deadline import unanswered, within
 
 if TYPE_CHECKING:
     from redrive.configuration import EmitterChoice, JobConfiguration
-    from redrive.engine.statistics import Failure
+    from redrive.engine.facts import Program
+    from redrive.messages import TopicPartition
     from redrive.operations.supervision import SupervisionState
-    from redrive.streaming.emission import Emitted
 
 _Arguments = ParamSpec("_Arguments")
 
@@ -53,35 +55,55 @@ class Restart:
 Request: TypeAlias = Stop | Restart
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSummary:
-    """The results of one micro-batch, once it is fully committed."""
+@dataclass(slots=True)
+class Emitted(Summary):
+    """What one process committed of some Arrow batches."""
+
+    rows: int = 0
+    """Rows received, including those already committed."""
+    size: int = 0
+    """Bytes of these rows."""
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    """The next offset to read of each lane."""
+    figures: EmissionFigures = field(default_factory=EmissionFigures)
+    """Measurements of the emission, including failed tries."""
+    dropping: set[Program] = field(default_factory=set)
+    """Programs that drop headers."""
+
+    def merge(self, other: Emitted) -> None:
+        """Adds the work of another process."""
+        self.add(other)
+        self.rows += other.rows
+        self.size += other.size
+        self.ends.update(other.ends)
+        self.figures.add(other.figures)
+        self.dropping |= other.dropping
+
+
+@dataclass(slots=True, kw_only=True)
+class BatchSummary(Emitted):
+    """What was committed of one micro-batch."""
 
     batch: int
     """Spark's number of the batch."""
     time: int
     """The batch's own clock: milliseconds since 1970."""
-    records: int
-    """Inputs, including due retries and messages evaluated again."""
-    results: Mapping[tuple[str, int, str], int]
-    """Inputs by handler, line of the rule (0 for none) and result."""
-    failures: Mapping[Failure, int] = field(default_factory=dict)
-    """Failed attempts worth reporting, with their number."""
-    invalid: int = 0
-    """Inputs without a valid dead-letter header."""
-    rows: int = 0
-    """Rows that Spark read for the batch, as its own progress counts them."""
-    seconds: float
-    """From the start of the batch to its last commit."""
     emitter: EmitterChoice
     """The emitter: ``DRIVER`` or ``LANES``."""
+    seconds: float = 0.0
+    """From the start of the batch to its last commit."""
 
     @property
-    def by_result(self) -> Mapping[str, int]:
+    def records(self) -> int:
+        """Inputs, including due retries and messages evaluated again."""
+        return self.inputs.total()
+
+    @property
+    def by_result(self) -> Counter[str]:
         """Inputs by result, for all handlers and rules."""
         totals: Counter[str] = Counter()
-        for (_, _, result), count in self.results.items():
-            totals[result] += count
+        for kind, count in self.inputs.items():
+            totals[kind.result] += count
         return totals
 
 
@@ -95,7 +117,7 @@ class JobObserver:
         """The query runs: new records are handled."""
 
     def batch(self, summary: BatchSummary) -> None:
-        """A batch with at least one input is committed."""
+        """A batch with at least one input is fully committed."""
 
     def emitted(self, emitted: Emitted) -> None:
         """Something was committed or tried, even if its batch did not complete."""
@@ -212,17 +234,10 @@ class JobControl:
         Args:
             timeout: Seconds to wait for one; 0 to return at once.
         """
-        if self._stop is not None:
-            return self._stop
-        try:
-            request = self._requests.get(timeout=timeout)
-        except Empty:
-            return None
-        return self._latest(request)
-
-    def _latest(self, request: Request) -> Request:
-        # A stop may have come while this waited.
-        return request if self._stop is None else self._stop
+        request: Request | None = None
+        with suppress(Empty):
+            request = self._stop or self._requests.get(timeout=timeout)
+        return self._stop or request  # a stop may have come while this waited
 
     def load(self, restart: Restart) -> JobConfiguration | None:
         """The configuration to continue with; None if refused, which observers are notified of."""

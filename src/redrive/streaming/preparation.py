@@ -46,8 +46,7 @@ from redrive.operations.rights import check_start
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.kept_lanes import count_kept_lanes, kept_identities, kept_lanes
 from redrive.streaming.lifecycle import JobControl
-from redrive.streaming.losses import StoppedTopic
-from redrive.streaming.start import Start, StartFinder
+from redrive.streaming.start import Start, StartFinder, StoppedTopic
 from redrive.streaming.supervision import Supervisor
 from redrive.streaming.topics import check_own_topics, own_topics
 from redrive.streaming.wait import WaitRule

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from redrive.checkpoints.held import HeldPartition
+from redrive.checkpoints.held import NewMessages
 from redrive.errors import RestartRequired
 from redrive.kafka.deadline import SILENCE
 from redrive.messages import TopicPartition
@@ -40,7 +40,7 @@ class RunningQuery:
     """A query of Spark, asked with deadlines; every method raises as ``Spark.ask``."""
 
     def __init__(self, spark: Spark, query: StreamingQuery, name: str) -> None:
-        """Take a query, with its name in messages: ``the query``."""
+        """``name`` is the name of the query in messages: ``the query``."""
         self._spark = spark
         self._query = query
         self._name = name
@@ -109,15 +109,13 @@ def _frame(
     spark: SparkSession, configuration: JobConfiguration, start: Start, run: RunIdentity
 ) -> DataFrame:
     by_spark = len(start.positions) <= _MOST_PARTITIONS
-    free = [] if by_spark else _free_partitions(start.positions)
+    free = [] if by_spark else [NewMessages(*new) for new in start.positions.items()]
     settings = HeldSettings(
         held=(*start.held, *free),
         connection=configuration.connection,
         max_rows=configuration.max_records_per_batch,
         clock=start.clock,
-        application=run.application,
-        share=str(run.share),
-        run=run.number,
+        run=run,
         watched=tuple(start.positions),
         rate=configuration.reevaluation_rate,
     )
@@ -126,13 +124,6 @@ def _frame(
         return held
     # This order: the held source waits for a record that the other then finds.
     return held.unionByName(_kafka_frame(spark, configuration, start.positions))
-
-
-def _free_partitions(positions: Mapping[TopicPartition, int]) -> list[HeldPartition]:
-    return [
-        HeldPartition(*lane, start=position, release=0, interval=None, is_free=True)
-        for lane, position in positions.items()
-    ]
 
 
 def _kafka_frame(

@@ -2,6 +2,8 @@
 
 Spark runs in a Java process that may die or hang. ``Spark`` calls it with deadlines, and is the
 only place that translates errors of the Java bridge.
+
+``python -m redrive.streaming.session FILE`` is the training run that archives Spark's Java classes.
 """
 
 from __future__ import annotations
@@ -11,11 +13,15 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from redrive.class_archive import ClassArchive, training_options
+from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.errors import (
     ConfigurationError,
     EnvironmentFault,
@@ -24,16 +30,15 @@ from redrive.errors import (
     RestartRequired,
 )
 from redrive.jars import JarGroup, jar_files
-from redrive.java import find_java
+from redrive.java import Java, find_java
+from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import CLOSE, SILENCE, DeadlineThread, PendingCall, within
 from redrive.streaming.batch import LARGEST_RESULT
-from redrive.streaming.class_archive import spark_archive
 from redrive.streaming.kafka_options import executor_options
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from redrive.configuration import JobConfiguration
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 _Answer = TypeVar("_Answer")
 
@@ -43,6 +48,8 @@ _ANSWER: Final = 120.0
 """Seconds for one answer of Java, including garbage collection."""
 _DEATH: Final = 2.0
 """Seconds until the end of a process with broken connections is visible."""
+_ARCHIVE_END: Final = 900.0
+"""Seconds for Java to write the archive; the whole run has as many."""
 _RESTART_HINT: Final = "restart it: it continues where the last transaction ended"
 
 _SETTINGS: Final = {
@@ -378,3 +385,82 @@ def _logging_option(configuration: JobConfiguration) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_LOGGING)
     return f"-Dlog4j2.configurationFile={path}"
+
+
+def spark_archive(java: Java) -> ClassArchive:
+    """The archive that fits a Java and the jars of this installation.
+
+    Raises:
+        EnvironmentFault: A jar is missing.
+    """
+    folder = _pyspark_jars()
+    return ClassArchive(
+        program="Spark",
+        java=java,
+        jars=(*jar_files(JarGroup.SPARK), *sorted(folder.iterdir())),
+        installation=folder,
+        training=__name__,
+    )
+
+
+def _pyspark_jars() -> Path:
+    """The folder of pyspark's own jars, found without importing pyspark, which is slow."""
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "jars"
+
+
+def train(path: Path) -> None:
+    """Starts Spark, runs it as the job does, and writes the archive, which must not exist yet."""
+    with tempfile.TemporaryDirectory(prefix="redrive-classes-") as folder:
+        directory = Path(folder)
+        configuration = JobConfiguration(
+            application="classes",
+            connection=Connection(bootstrap_servers="localhost:1"),
+            handlers=(),
+            directory=directory,
+            ledger=LedgerConfiguration(path=directory / "ledger"),
+        )
+        session = start_session(configuration, java_options=training_options(path))
+        exercise(session, directory)
+        gateway = session.sparkContext._gateway  # noqa: SLF001 - Java writes as it ends
+        session.stop()
+        if gateway is not None:
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait(_ARCHIVE_END)
+
+
+def exercise(session: SparkSession, directory: Path) -> None:
+    """Runs once what Spark does for a job, so that Java has loaded and compiled it.
+
+    The directory is for a checkpoint, and does not exist yet.
+    """
+    session.range(0, 2, 1, 2).mapInArrow(_pass_on, "id long").collect()
+    session.readStream.format("kafka").options(
+        **{"kafka.bootstrap.servers": "localhost:1", "subscribe": "none"}
+    ).load()
+    query = (
+        session.readStream.format("rate")
+        .load()
+        .selectExpr("*", "unix_millis(current_timestamp()) AS now")
+        .writeStream.foreachBatch(_fetch)
+        .option("checkpointLocation", (directory / "checkpoint").as_uri())
+        .start()
+    )
+    query.awaitTermination(3)
+    query.stop()
+
+
+def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
+
+
+def _fetch(frame: DataFrame, batch: int) -> None:
+    del batch
+    frame.toArrow()
+
+
+if __name__ == "__main__":
+    train(Path(sys.argv[1]))

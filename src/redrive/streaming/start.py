@@ -6,10 +6,12 @@ topics that a channel or a home-server queue empties, and waiting copies on the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from redrive.checkpoints.clock import SteadyClock, begin_clock
 from redrive.checkpoints.control import (
@@ -23,13 +25,15 @@ from redrive.checkpoints.control import (
     changed_key,
 )
 from redrive.checkpoints.epoch import RunIdentity
-from redrive.checkpoints.held import HeldPartition
+from redrive.checkpoints.held import HeldPartition, Parked
 from redrive.checkpoints.instances import Share
-from redrive.configuration import JobConfiguration
+from redrive.configuration import DataLoss, JobConfiguration
 from redrive.configuration.deciders import read_topics, sources_of
+from redrive.engine.commands import Resume, ResumeFrom
 from redrive.errors import ConfigurationError, TransientFault
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.messages import TopicPartition
+from redrive.operations.states import read_states
 from redrive.outcomes.progress import positions_from_outcomes
 from redrive.streaming.kept_lanes import (
     KeptLane,
@@ -41,11 +45,26 @@ from redrive.streaming.kept_lanes import (
     owned_lanes,
 )
 from redrive.streaming.lifecycle import JobControl
-from redrive.streaming.losses import Losses, StoppedTopic
 from redrive.topology.layout import TopicRole
 
 _SHOWN: Final = 3
 """Maximum lanes named in a message."""
+
+
+class StoppedTopic(NamedTuple):
+    """Why the handler of a topic is stopped, while all others continue."""
+
+    problem: str
+    hint: str
+
+    @classmethod
+    def denied(cls, topic: str) -> StoppedTopic:
+        """The problem of a topic that this user may not read."""
+        return cls(
+            f"this user may not read topic {topic}",
+            "grant Read on it (redrive acls prints the command): its handler then continues,"
+            " and nothing is lost while the topic keeps its records",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +122,126 @@ class Start:
     @property
     def late(self) -> float:
         """The maximum seconds by which stamps of parked messages may be too old."""
-        return self.clock.late(max((held.interval or 0 for held in self.held), default=0))
+        intervals = (held.interval for held in self.held if isinstance(held, Parked))
+        return self.clock.late(max(intervals, default=0))
 
     @property
     def released(self) -> dict[TopicPartition, int]:
         """Lanes with copies from before the table changed, and the offset where they end."""
         return {held.lane: held.release for held in self.held if held.release}
+
+
+class Losses:
+    """The lost positions of one start.
+
+    This class decides where a lane with a lost position continues, and notes the lanes that cannot.
+    """
+
+    def __init__(
+        self,
+        configuration: JobConfiguration,
+        control: JobControl,
+        cluster: Cluster,
+        entries: ControlTopic,
+    ) -> None:
+        self.lost: dict[TopicPartition, LostPosition] = {}
+        """The lanes that cannot continue."""
+        self._configuration = configuration
+        self._control = control
+        self._cluster = cluster
+        self._entries = entries
+        self._known = entries.lost()
+
+    def begin(
+        self,
+        lane: TopicPartition,
+        committed: int | None,
+        extent: Extent,
+        *,
+        source: str,
+        identity: str,
+        is_anew: bool,
+    ) -> int:
+        """Where a lane begins; one that cannot continue is noted in ``lost`` and must be left out.
+
+        Args:
+            lane: The lane.
+            committed: The position of the job; None if the topic is new.
+            extent: What the lane holds.
+            source: The topic whose messages the lane holds.
+            identity: Kafka's id of the lane's topic.
+            is_anew: Whether another topic of this name was read before.
+        """
+        loss = _loss_at(lane, committed, extent, is_anew=is_anew)
+        if loss is None:
+            assert committed is not None, "what was read before is lost with its topic"
+            return committed
+        handlers = {
+            handler.identity.topic: handler.identity.name
+            for handler in self._configuration.handlers
+        }
+        lost = LostPosition(
+            source=source,
+            found=int(time.time() * 1000),
+            identity=identity,
+            committed=committed,
+            first=extent.first,
+            end=extent.end,
+            is_anew=is_anew,
+            problem=loss.problem,
+            hint=f"{loss.hint}: redrive handler resume {handlers.get(source, source)}; or set"
+            ' on_data_loss = "continue"',
+        )
+        known = self._known.get(lane)
+        if known is not None and lost.is_again(known):
+            lost = replace(lost, found=known.found)
+        return self._resume_or_stop(lane, lost)
+
+    def warn_of_vanished(self, lane: TopicPartition, committed: int | None) -> None:
+        """Warns of a partition that a recreated topic no longer has.
+
+        Args:
+            lane: The partition.
+            committed: How far the job had read it; None if nothing of it.
+        """
+        problem = _recreated(lane, committed)
+        self._control.warning("what was not read is gone with its partition", because=problem)
+
+    def record(self, lanes: Collection[TopicPartition]) -> None:
+        """Writes new findings about the lanes to the control topic.
+
+        Raises:
+            TransientFault: As for ``ControlTopic.write``.
+        """
+        now: Mapping[TopicPartition, LostPosition | None]
+        now = {**dict.fromkeys(self._known.keys() & set(lanes)), **self.lost}
+        self._entries.set_lost(
+            {lane: position for lane, position in now.items() if position != self._known.get(lane)}
+        )
+
+    def _resume_or_stop(self, lane: TopicPartition, lost: LostPosition) -> int:
+        resume = self._resumes.get(lost.source)
+        if resume is not None and resume.answers(lane, lost.found):
+            begin = lost.end if resume.begin is ResumeFrom.LATEST else lost.first
+            self._control.warning(
+                "a stopped handler resumes",
+                lane=str(lane),
+                begin=resume.begin.value,
+                gone=lost.gone,
+                skipped=begin - lost.first,
+                operator=resume.operator,
+                because=lost.problem,
+            )
+            return begin
+        if self._configuration.data_loss_on(lost.source) is DataLoss.STOP:
+            self.lost[lane] = lost
+        else:
+            self._control.warning("continuing with the oldest record", because=lost.problem)
+        return lost.first
+
+    @cached_property
+    def _resumes(self) -> Mapping[str, Resume]:
+        return read_states(self._configuration, self._cluster).resumes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +271,7 @@ class StartFinder:
         cluster: Cluster,
         entries: ControlTopic,
     ) -> None:
-        """Take the configuration, and the control topic of the application, open for writing."""
+        """``entries`` is the application's control topic, open for writing."""
         self._configuration = configuration
         self._control = control
         self._cluster = cluster
@@ -196,7 +329,10 @@ class StartFinder:
         }
         held = tuple(due.get(partition.lane, partition) for partition in start.held)
         waits = {
-            lane: Wait(partition.release, partition.interval) for lane, partition in due.items()
+            lane: Wait(
+                partition.release, partition.interval if isinstance(partition, Parked) else None
+            )
+            for lane, partition in due.items()
         }
         entry = {changed_key(str(run.share)): changed_entry(run.number, waits)}
         self._record_tables(changed, entry if changed else {})
@@ -411,7 +547,7 @@ class StartFinder:
         return None if is_noted else LaneBegin(begin, topic_id)
 
     def _first_end(self, lane: TopicPartition, committed: int | None, extent: Extent) -> int:
-        """See ``Start.since``; 0 if anything may have been decided about the topic before."""
+        """The value of ``Start.since``; 0 if the topic may have been decided about before."""
         if committed is None and not self._entries.topic_of(lane.topic):
             return extent.end
         return self._entries.first_end_of(lane)
@@ -491,3 +627,33 @@ def _identified(known: TopicIdentity | None, identity: str) -> TopicIdentity:
     if known.identity == identity:
         return known
     return TopicIdentity(identity, known.incarnation + 1)
+
+
+def _loss_at(
+    lane: TopicPartition, committed: int | None, extent: Extent, *, is_anew: bool
+) -> StoppedTopic | None:
+    if is_anew:
+        problem = _recreated(lane, committed)
+        return StoppedTopic(problem, "if that was meant, read the new topic from its beginning")
+    if committed is None or extent.first <= committed <= extent.end:
+        return None
+    holds = f"{lane} holds offsets {extent.first} to {extent.end}, but the job stands at"
+    if committed > extent.end:
+        problem = f"{holds} {committed}: the topic lost records already handled"
+        hint = (
+            "find out why; then read it from its oldest record, which handles the remaining ones"
+            " again"
+        )
+        return StoppedTopic(problem, hint)
+    problem = f"{holds} {committed}: offsets {committed} to {extent.first - 1} no longer exist"
+    hint = (
+        "these may be records, or only transaction markers that the job had not passed when it"
+        " died. Compare with the producers of the topic, or with its retention; then continue with"
+        " the oldest record"
+    )
+    return StoppedTopic(f"{problem} and were not read", hint)
+
+
+def _recreated(lane: TopicPartition, committed: int | None) -> str:
+    read = "" if committed is None else f", which the job had read up to offset {committed}"
+    return f"topic {lane.topic} was deleted and recreated: the old {lane} is gone{read}"

@@ -16,14 +16,19 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Final
 
-from redrive.checkpoints.held import HeldPartition, HeldPartitions
+from redrive.checkpoints.held import (
+    HeldChannel,
+    HeldInstructions,
+    HeldPartition,
+    HeldPartitions,
+    Parked,
+    TransmissionQueue,
+)
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import JobConfiguration
 from redrive.diagnostics import Severity
-from redrive.engine.breaker import BreakerState
 from redrive.engine.commands import NO_STATES
 from redrive.errors import (
     EXIT_STALLED,
@@ -175,12 +180,13 @@ class _Progress:
 
 
 def _cause_of(held: HeldPartition) -> str:
-    if held.channel is not None:
-        return "no channel moves a message"
-    if held.behind is not None:
-        return "no replay is carried out"
-    if held.interval is not None:
-        return "no due retry is handled"
+    match held:
+        case TransmissionQueue() | Parked(channel=HeldChannel()):
+            return "no channel moves a message"
+        case HeldInstructions():
+            return "no replay is carried out"
+        case Parked():
+            return "no due retry is handled"
     return "no released message is handled"
 
 
@@ -211,20 +217,8 @@ class Supervisor(JobObserver):
         self._progress: _Progress | None = None
         self._trouble: Trouble | None = None
         self._silence: Trouble | None = None
-        self._waits_for = ""
-        self._stands_by = False
-        self._refused = ""
-        self.ledger_problem = ""
-        """Why the ledger is not written; empty if it is. That is no stall."""
-        self.clusters_problem = ""
-        """Why messages wait for other clusters; empty if none does. That is no stall."""
-        self.forwards: Mapping[str, int] = {}
-        """How many messages wait for each."""
-        self._stopped: Mapping[str, str] = {}
-        self.breakers: tuple[BreakerState, ...] = ()
-        """The breakers that are not closed."""
-        self.dropping: tuple[str, ...] = ()
-        """What is said of programs that drop headers."""
+        self.noted = SupervisionState(time=time.time(), pid=os.getpid(), state=Activity.RUNNING)
+        """What the job's own thread knows; only that thread replaces it."""
         self._warned_at = -float("inf")
         self._stopped_workers = StoppedWorkers(self._report_ended_worker)
         self._hidden_warned: dict[TopicPartition, float] = {}
@@ -250,11 +244,9 @@ class Supervisor(JobObserver):
 
     def watch(self, start: Start) -> None:
         """Watches the lanes of a run that starts; earlier problems are over."""
-        self._start = start
-        self._stopped = {
-            topic: stopped_topic.problem for topic, stopped_topic in start.stopped.items()
-        }
-        self._trouble, self._waits_for, self._stands_by = None, "", False
+        self._start, self._trouble = start, None
+        stopped = {topic: stopped_topic.problem for topic, stopped_topic in start.stopped.items()}
+        self.noted = replace(self.noted, state=Activity.RUNNING, cause="", stopped=stopped)
 
     def troubled(self, cause: str, step: str) -> None:
         """Notes a problem that blocks the job until ``watch`` is called."""
@@ -263,23 +255,26 @@ class Supervisor(JobObserver):
 
     def waits_for(self, what: str) -> None:
         """Notes that the job waits for something, such as a missing topic. That is not a stall."""
-        self._waits_for, self._stands_by = what, False
+        state = Activity.WAITING if what else Activity.RUNNING
+        self.noted = replace(self.noted, state=state, cause=what)
 
     def stands_by(self) -> None:
         """Notes that other instances have all of the work, until ``watch`` is called."""
-        self._start, self._stopped = None, {}
-        self._trouble, self._waits_for, self._stands_by = None, "", True
+        self._start, self._trouble = None, None
+        cause = "other instances have every partition"
+        self.noted = replace(self.noted, state=Activity.STANDBY, cause=cause, stopped={})
 
     def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
-        """See ``JobObserver.restarted``."""
+        """Forget an earlier refusal."""
         del configuration, is_new_run
-        self._refused = ""
+        self.noted = replace(self.noted, refused="")
 
     def restart_refused(self, error: RedriveError) -> None:
-        """See ``JobObserver.restart_refused``."""
+        """Report why changed settings were refused."""
         findings = error.diagnostics if isinstance(error, ConfigurationError) else ()
         first = next((finding for finding in findings if finding.severity is Severity.ERROR), None)
-        self._refused = error.message if first is None else f"{first}: {first.message}"
+        refused = error.message if first is None else f"{first}: {first.message}"
+        self.noted = replace(self.noted, refused=refused)
 
     def _watch(self) -> None:
         while not self._ended.wait(_STATE_AGE):
@@ -341,17 +336,7 @@ class Supervisor(JobObserver):
         return self._progress
 
     def _report(self, now: float) -> None:
-        state = replace(
-            self._state(now),
-            ledger=self.ledger_problem,
-            refused=self._refused,
-            clusters=self.clusters_problem,
-            forwards=self.forwards,
-            stopped=self._stopped,
-            breakers=self.breakers,
-            hidden=self._hidden(),
-            dropping=self.dropping,
-        )
+        state = replace(self._state(now), hidden=self._hidden())
         self._warn_of_hidden(state.hidden, now)
         self._control.supervised(state)
         with contextlib.suppress(OSError):  # a full disk: status reports an old file
@@ -397,27 +382,24 @@ class Supervisor(JobObserver):
 
     def _state(self, now: float) -> SupervisionState:
         moment = time.time()
-        state = partial(SupervisionState, time=moment, pid=os.getpid())
+        noted = replace(self.noted, time=moment)
         if self._control.is_stopping:
-            return state(state=Activity.STOPPING)
+            return replace(noted, state=Activity.STOPPING, cause="")
         work = None if self._progress is None else self._progress.longest_stalled()
         known = [trouble for trouble in (self._trouble, self._silence) if trouble is not None]
         if work is not None:
             known.append(Trouble(work.cause, "batch", moment - (now - work.moved_at)))
         since = min((trouble.since for trouble in known), default=moment)
         if moment - since >= self._configuration.stalled_after:
-            return state(
+            return replace(
+                noted,
                 state=Activity.STALLED,
                 since=since,
                 step=known[0].step,
                 lane="" if work is None else work.lagging,
                 cause=known[0].cause,
             )
-        if self._waits_for:
-            return state(state=Activity.WAITING, cause=self._waits_for)
-        if self._stands_by:
-            return state(state=Activity.STANDBY, cause="other instances have every partition")
-        return state(state=Activity.RUNNING)
+        return noted
 
 
 def cause_of(fault: BaseException | None, text: str) -> str:

@@ -9,6 +9,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.clock import SteadyClock
+from redrive.checkpoints.held import HeldInstructions, Kept, Parked
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration.deciders import read_topics
 from redrive.errors import FatalFault, ProtocolError, RedriveError
@@ -90,7 +91,7 @@ class Upkeep:
         assigned_share: Callable[[Start], Share | None],
         invalid: InvalidReport,
     ) -> None:
-        """Take the run; only the thread that supervises it uses the cluster.
+        """Only the thread that supervises the run uses the cluster.
 
         ``assigned_share`` returns the share assigned to this instance; None to stand by.
         """
@@ -219,9 +220,7 @@ class Upkeep:
         deleted, even if committed: a batch that begins before the first offset ends its run.
         """
         retries = [
-            held.lane
-            for held in self.start.held
-            if held.interval is not None or held.behind is not None
+            held.lane for held in self.start.held if isinstance(held, Parked | HeldInstructions)
         ]
         read = self._processor.read_up_to
         self._cluster.delete_records({lane: read[lane] for lane in retries if read.get(lane)})
@@ -328,7 +327,7 @@ class Backlog:
     """
 
     def __init__(self, cluster: Cluster, start: Start, processor: BatchProcessor) -> None:
-        """Take the run; only the thread that supervises it uses the cluster."""
+        """Only the thread that supervises the run uses the cluster."""
         self._cluster = cluster
         self._processor = processor
         self.leaderless = start.leaderless
@@ -340,11 +339,7 @@ class Backlog:
     def change(self, start: Start) -> None:
         """Uses what changed tables released."""
         # Remaining copies are read only as far as a changed table released them.
-        self._releases = {
-            held.lane: held.release
-            for held in start.held
-            if held.interval is None and held.channel is None and held.behind is None
-        }
+        self._releases = {held.lane: held.release for held in start.held if isinstance(held, Kept)}
 
     def pass_markers(self) -> bool:
         """Commits the positions after markers; returns whether a record is left to process.

@@ -24,8 +24,9 @@ import pyarrow as pa
 from redrive.checkpoints.machine import stopped_descendants
 from redrive.errors import ProtocolError, TransientFault
 from redrive.kafka.deadline import MOST_ABANDONED, abandoned_calls
-from redrive.streaming.emission import BatchState, Emission, EmissionOrder, Emitted
+from redrive.streaming.emission import BatchState, Emission, EmissionOrder
 from redrive.streaming.enrichment import numbered_in_order
+from redrive.streaming.lifecycle import Emitted
 from redrive.text_log import log_to_standard_error
 
 if TYPE_CHECKING:
