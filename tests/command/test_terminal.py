@@ -32,6 +32,7 @@ from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned
 from redrive.operations.replay.progress import ReplayStatus
 from redrive.outcomes.history import Found, History, Next
 from redrive.outcomes.inventory import Group, Listing
+from redrive.outcomes.rows import Row
 from redrive.text_log import TextFormatter
 from redrive.topology.names import Names
 
@@ -62,7 +63,7 @@ def letters() -> list[StoredRecord]:
     ]
 
 
-def row() -> Any:
+def row() -> Row:
     """An outcome whose texts all came from somewhere else."""
     texts = dict.fromkeys(
         ("message", "origin", "detail", "purpose", "operator", "replay", "target_queue", "queue"),
@@ -70,7 +71,7 @@ def row() -> Any:
     )
     known = outcome(0, reason=2053, target_topic=EVIL, **texts)
     (row,) = rows([{**known, "fields": {"DESTQ": EVIL, "APPLNAME": EVIL, "REASON": 2053}}])
-    return {**row, "message_key": EVIL.encode()}
+    return row._replace(message_key=EVIL.encode())
 
 
 def shown_plan() -> ReplayPlan:

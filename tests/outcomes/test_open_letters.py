@@ -57,7 +57,8 @@ def test_what_is_written_down_is_read_instead_of_the_older_outcomes(ledger: Path
     table = LedgerTable.open(ledger)
     assert table is not None
     assert [
-        row["outcomes_offset"] for row in table.rows(f"WHERE {newer_than(known.positions)}")
+        row["outcomes_offset"]
+        for row in table.rows(f"WHERE {newer_than(known.positions)}", columns="outcomes_offset")
     ] == [2, 2]
     assert number_open(ledger) == len(EVERY)
 

@@ -113,7 +113,7 @@ def history(
 
 def masked(answer: _Answer, mask: Mask) -> _Answer:
     """An answer whose outcomes show no secrets."""
-    return replace(answer, outcomes=[mask.row(row) for row in answer.outcomes])
+    return replace(answer, outcomes=[row.masked(mask) for row in answer.outcomes])
 
 
 def print_history(answer: History, *, mq: bool) -> None:
@@ -147,44 +147,44 @@ def _show_found(newest: Found, criteria: Criteria, *, mq: bool, as_json: bool) -
 
 def _description(row: Row, put_on: str, *, mq: bool) -> list[str]:
     if put_on:
-        target = at(row["field_destq"], row["field_destqm"])
-        lines = [f"message {row['origin']}, taken from {put_on} and put to {target}"]
+        target = at(row.field_destq, row.field_destqm)
+        lines = [f"message {row.origin}, taken from {put_on} and put to {target}"]
     else:
-        queue = at(row["queue"], row["queue_manager"])
-        lines = [f"dead letter {row['origin']} of the queue {queue}, handler {row['handler']}"]
-    if not put_on and row["field_destq"] is not None:
-        target = at(row["field_destq"], row["field_destqm"])
-        reason = reason_text(row["field_reason"] or 0) or "0"
-        group = f" in group {row['consumer_group']}" if row["consumer_group"] else ""
-        failure = f"failed on topic {target}{group} with {row['error_class'] or 'no exception'}"
+        queue = at(row.queue, row.queue_manager)
+        lines = [f"dead letter {row.origin} of the queue {queue}, handler {row.handler}"]
+    if not put_on and row.field_destq is not None:
+        target = at(row.field_destq, row.field_destqm)
+        reason = reason_text(row.field_reason or 0) or "0"
+        group = f" in group {row.consumer_group}" if row.consumer_group else ""
+        failure = f"failed on topic {target}{group} with {row.error_class or 'no exception'}"
         lines.append(f"meant for {target}, failed with {reason}" if mq else failure)
-    key = "no key" if row["message_key"] is None else f"key {_text(row['message_key'])}"
-    lines.append(f"{key}, {row['body_size']} bytes, put {counted(row['hop'] or 0, 'time')} before")
-    if row["traceparent"]:
-        lines.append(f"trace {row['traceparent']}")
+    key = "no key" if row.message_key is None else f"key {_text(row.message_key)}"
+    lines.append(f"{key}, {row.body_size} bytes, put {counted(row.hop or 0, 'time')} before")
+    if row.traceparent:
+        lines.append(f"trace {row.traceparent}")
     return lines
 
 
 def _print_outcomes(outcomes: Sequence[Row], *, mq: bool, with_message: bool = False) -> None:
     rows = [
         {
-            "time (UTC)": clock(row["time"]),
-            **({"message": row["message"]} if with_message else {}),
-            "attempt": row["attempt"] or None,
-            "rule": f"line {row['rule_line']} of {row['table_hash'][:8]}" * bool(row["rule_line"]),
-            "action": row["action"],
-            "result": Text(row["result"], style=STYLES.get(row["result"], "")),
+            "time (UTC)": clock(row.time),
+            **({"message": row.message} if with_message else {}),
+            "attempt": row.attempt or None,
+            "rule": f"line {row.rule_line} of {row.table_hash[:8]}" * bool(row.rule_line),
+            "action": row.action,
+            "result": Text(row.result, style=STYLES.get(row.result, "")),
             "target": _target(row),
-            "why": why(row, mq=mq) if row["origin"] == before else exception_and_why(row, mq=mq),
+            "why": why(row, mq=mq) if row.origin == before else exception_and_why(row, mq=mq),
         }
-        for before, row in zip(["", *(row["origin"] for row in outcomes)], outcomes, strict=False)
+        for before, row in zip(["", *(row.origin for row in outcomes)], outcomes, strict=False)
     ]
     print_table(rows, folded=["rule", "target", "why"], whole=["message"])
 
 
 def _target(row: Row) -> str:
-    target = at(row["target_queue"], row["target_queue_manager"])
-    topic = printable(row["target_topic"] or "")
+    target = at(row.target_queue, row.target_queue_manager)
+    topic = printable(row.target_topic or "")
     return f"{target} (topic {topic})" if topic and topic != target else target
 
 
@@ -216,8 +216,8 @@ def document_of(answer: History) -> dict[str, Any]:
 
 def plain(row: Row) -> dict[str, Any]:
     """A row for JSON."""
-    key = row["message_key"]
-    return {**row, "message_key": None if key is None else b64encode(key).decode("ascii")}
+    key = row.message_key
+    return {**row._asdict(), "message_key": None if key is None else b64encode(key).decode("ascii")}
 
 
 @click.command()

@@ -44,7 +44,7 @@ def find_record(
         waiting[Result.REMAINS] = (handler.identity.remaining_topic,)
     own = _origin(row)[0]
     try:
-        lanes, silent = cluster.led([own.topic, *waiting.get(row["result"], ())])
+        lanes, silent = cluster.led([own.topic, *waiting.get(row.result, ())])
         record = _original(cluster, row) if own in lanes else None
         if record is None:
             record = _copy(cluster, [lane for lane in lanes if lane.topic != own.topic], row)
@@ -55,13 +55,13 @@ def find_record(
     # Only one partition of the dead-letter topic matters.
     if missing := [lane for lane in silent if lane == own or lane.topic != own.topic]:
         return Lost(f"it was not found; {without_leader(missing)[0]}")
-    if row["result"] in {Result.PARKED, Result.REMAINS}:
+    if row.result in {Result.PARKED, Result.REMAINS}:
         return Lost("it was deleted from its dead-letter topic and from the topic where it waits")
     return Lost("it was deleted from its dead-letter topic")
 
 
 def _origin(row: Row) -> tuple[TopicPartition, int]:
-    place = position_of(row["origin"])
+    place = position_of(row.origin)
     return TopicPartition(place.topic, place.partition), place.offset
 
 
@@ -76,15 +76,15 @@ def _original(cluster: Cluster, row: Row) -> StoredRecord | None:
 
 def _is_same(record: StoredRecord, row: Row) -> bool:
     key = None if record.key is None else record.key[:LONGEST_KEY]
-    is_copied = row["outcome"] != row["origin"]
-    has_size = is_copied or len(record.value or b"") == row["body_size"]
-    return has_size and bool(key == row["message_key"])
+    is_copied = row.outcome != row.origin
+    has_size = is_copied or len(record.value or b"") == row.body_size
+    return has_size and bool(key == row.message_key)
 
 
 def _copy(cluster: Cluster, lanes: Sequence[TopicPartition], row: Row) -> StoredRecord | None:
     last: StoredRecord | None = None
     for record in cluster.read(dict.fromkeys(lanes, 0), seconds=BROWSING):
         own = read_own(record.headers)
-        if row["origin"] == own.origin:
+        if row.origin == own.origin:
             last = record
     return last

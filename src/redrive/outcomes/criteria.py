@@ -39,24 +39,24 @@ class Criteria:
         return all(holds(row) for _, holds in self._conditions())
 
     def _conditions(self) -> Iterator[_Condition]:
-        yield "malformed IS NULL", lambda row: row["malformed"] is None
+        yield "malformed IS NULL", lambda row: row.malformed is None
         if self.message:
             yield self._message()
         if self.record:
             record = sql_text(self.record)
             yield (
                 f"(origin = {record} OR outcome = {record})",
-                lambda row: self.record in (row["origin"], row["outcome"]),
+                lambda row: self.record in (row.origin, row.outcome),
             )
         if self.key is not None:
-            yield f"message_key = X'{self.key.hex()}'", lambda row: row["message_key"] == self.key
+            yield f"message_key = X'{self.key.hex()}'", lambda row: row.message_key == self.key
         if self.reason is not None:
             yield (
                 f"(reason = {self.reason} OR field_reason = {self.reason})",
-                lambda row: self.reason in (row["reason"], row["field_reason"]),
+                lambda row: self.reason in (row.reason, row.field_reason),
             )
         if self.result:
-            yield f"result = {sql_text(self.result)}", lambda row: row["result"] == self.result
+            yield f"result = {sql_text(self.result)}", lambda row: row.result == self.result
         if self.since is not None:
             yield _since(self.since)
 
@@ -66,14 +66,14 @@ class Criteria:
         quick = f"message_offset = {int(offset)} AND " if offset.isdecimal() else ""
         return (
             f"{quick}message = {sql_text(self.message)}",
-            lambda row: row["message"] == self.message,
+            lambda row: row.message == self.message,
         )
 
 
 def _since(earliest: datetime) -> _Condition:
     # The day allows the reader to skip whole folders.
     day = f"day >= DATE '{earliest.astimezone(UTC):%Y-%m-%d}'"
-    return f"{day} AND {time_from(earliest)}", lambda row: row["time"] >= earliest
+    return f"{day} AND {time_from(earliest)}", lambda row: row.time >= earliest
 
 
 def time_from(earliest: datetime, column: str = "time") -> str:

@@ -102,13 +102,8 @@ class History:
     @property
     def last(self) -> Row:
         """The last outcome with an effect: a replay may have skipped the message."""
-        return last_of(self.outcomes)
-
-
-def last_of(outcomes: Sequence[Row]) -> Row:
-    """The last outcome that says where a message is."""
-    effective = (row for row in reversed(outcomes) if row["result"] not in UNTOUCHED)
-    return next(effective, outcomes[-1])
+        effective = (row for row in reversed(self.outcomes) if row.result not in UNTOUCHED)
+        return next(effective, self.outcomes[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +153,9 @@ class Archive:
         if not rows:
             copies = ledger.find(Criteria(record=text), limit=1)
             if copies:
-                return self._of_record(text, copies[0]["message"])
+                return self._of_record(text, copies[0].message)
             return self._not_found(text, ledger)
-        source = sources_of(self._configuration).get(rows[-1]["handler"])
+        source = sources_of(self._configuration).get(rows[-1].handler)
         if source is None:
             step = what_next(rows, _deciders(self._configuration))
             step = _while_inhibited(step, rows[-1], _inhibited(self._configuration))
@@ -226,7 +221,7 @@ class Archive:
             (
                 handler
                 for handler in self._configuration.handlers
-                if handler.identity.name == row["handler"]
+                if handler.identity.name == row.handler
             ),
             None,
         )
@@ -351,7 +346,7 @@ def next_steps(
 
     ``letters`` are the last outcomes of some dead letters; the inventory has all of them.
     """
-    parked = [row["message"] for row in letters if row["result"] == Result.PARKED]
+    parked = [row.message for row in letters if row.result == Result.PARKED]
     if not parked:
         return {}
     deciders = _deciders(configuration)
@@ -374,8 +369,8 @@ def _inhibited(configuration: JobConfiguration) -> Mapping[str, str]:
 
 
 def _while_inhibited(step: Next, row: Row, inhibited: Mapping[str, str]) -> Next:
-    queue = inhibited.get(row["handler"])
-    if queue is None or row["result"] in FINAL:
+    queue = inhibited.get(row.handler)
+    if queue is None or row.result in FINAL:
         return step
     return replace(step, text=f"{step.text}, but not while {queue} has GET(DISABLED)")
 
@@ -385,7 +380,7 @@ def _transmission(configuration: JobConfiguration, row: Row) -> QueueTopic | Non
     if not configuration.topology:
         return None
     topics = topics_of(topology_of(configuration.topology))
-    targets = (topic for topic in topics if topic.topic == row["target_topic"])
+    targets = (topic for topic in topics if topic.topic == row.target_topic)
     return next((topic for topic in targets if topic.role is TopicRole.TRANSMISSION), None)
 
 
@@ -403,23 +398,23 @@ def what_next(rows: Sequence[Row], deciders: Mapping[str, RulesDecider]) -> Next
 
     The deciders are the current ones, by handler.
     """
-    rows = [outcome for outcome in rows if outcome["result"] not in UNTOUCHED] or rows
+    rows = [outcome for outcome in rows if outcome.result not in UNTOUCHED] or rows
     row = rows[-1]
-    if row["result"] in FINAL:
-        return Next(text=f"nothing: it was {row['result']}")
-    if row["action"] == Action.QUARANTINE:
+    if row.result in FINAL:
+        return Next(text=f"nothing: it was {row.result}")
+    if row.action == Action.QUARANTINE:
         return Next(
             text="it is in quarantine: it stays under any table, until an operator handles it"
         )
-    decider = deciders.get(row["handler"])
+    decider = deciders.get(row.handler)
     if decider is None:
-        return Next(text=f"the handler {row['handler']} is no longer in these settings")
-    if not decider.table.hash.startswith(row["table_hash"] or "-"):
+        return Next(text=f"the handler {row.handler} is no longer in these settings")
+    if not decider.table.hash.startswith(row.table_hash or "-"):
         return Next(
             text="it is evaluated again, without earlier failures, once the job starts with the"
             " current rules table"
         )
-    if row["result"] != Result.PARKED:
+    if row.result != Result.PARKED:
         return Next(text="it stays until the rules table changes or an operator handles it")
     return _next_attempt(rows, decider)
 
@@ -429,7 +424,7 @@ def next_put(row: Row, source: QueueTopic, onward: QueueTopic | None = None) -> 
 
     ``onward`` is the transmission queue to which it was routed, if it is one.
     """
-    if onward is not None and row["result"] == Result.ROUTED:
+    if onward is not None and row.result == Result.ROUTED:
         manager, channel = onward.channel
         if onward.resting is not None:
             return Next(text=f"it waits on {onward.place}: {onward.resting.because}")
@@ -442,13 +437,13 @@ def next_put(row: Row, source: QueueTopic, onward: QueueTopic | None = None) -> 
             text=f"channel {channel} of {manager} moves it on from {onward.place}, if it runs"
             f" (redrive channel status {manager})"
         )
-    if row["result"] in FINAL:
-        return Next(text=f"nothing: it was {row['result']}")
-    if row["result"] == Result.PARKED:
+    if row.result in FINAL:
+        return Next(text=f"nothing: it was {row.result}")
+    if row.result == Result.PARKED:
         return Next(
-            text=f"try {row['attempt'] + 1} of {source.message_retries + 1} by the receiving end of"
+            text=f"try {row.attempt + 1} of {source.message_retries + 1} by the receiving end of"
             f" channel {source.channel[1]} (MRRTY); it waits on {source.place}",
-            due=row["time"] + timedelta(milliseconds=source.message_retry_interval),
+            due=row.time + timedelta(milliseconds=source.message_retry_interval),
         )
     return Next(
         text=f"it waits on {source.place} until definitions change, or until redrive channel start"
@@ -459,17 +454,17 @@ def next_put(row: Row, source: QueueTopic, onward: QueueTopic | None = None) -> 
 def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
     """The next attempt on a parked message, as the job will decide it from its outcomes."""
     row, table = rows[-1], decider.table
-    if not row["attempt"]:
+    if not row.attempt:
         return Next(text="the next attempt, once no earlier message of its key is waiting")
     message, attempts = message_of(row), attempts_of(rows, table)
-    facts = SliceContext(Facts(time.monotonic), "", int(row["time"].timestamp() * 1000))
+    facts = SliceContext(Facts(time.monotonic), "", int(row.time.timestamp() * 1000))
     decision = decider.decide(message, attempts, facts).decision
     missing = missing_fields(table)
-    tried = next((rule for rule in table.rules if rule.line == row["rule_line"]), None)
+    tried = next((rule for rule in table.rules if rule.line == row.rule_line), None)
     rule = tried if missing else decision.rule
     home = int(message.origin.split(":")[-2])
     place = decider.waiting_place(message, decider.park(message, rule, attempts), home)
-    due = row["time"] + timedelta(seconds=decider.interval(place))
+    due = row.time + timedelta(seconds=decider.interval(place))
     name = decider.attempts.next_attempt(rule, attempts)
     attempt = f"attempt {attempts.failures + 1}"
     if missing:

@@ -43,10 +43,10 @@ class LastOutcome:
 
     def add(self, row: Row) -> None:
         """Add one of its outcomes."""
-        if row["replay"]:
-            self.replays.add(row["replay"])
-        if row["result"] not in UNTOUCHED and row["outcomes_offset"] > self.offset:
-            self.offset, self.result = row["outcomes_offset"], row["result"]
+        if row.replay:
+            self.replays.add(row.replay)
+        if row.result not in UNTOUCHED and row.outcomes_offset > self.offset:
+            self.offset, self.result = row.outcomes_offset, row.result
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class LastOutcomes:
         for record in cluster.read(unseen.starts):
             place = record.lane.partition, record.offset
             row = row_of(record.value, record.timestamp, *place)
-            if row["origin"] in wanted:
+            if row.origin in wanted:
                 _outcome_of(by_origin, row).add(row)
         return cls(by_origin, {lane.partition: end for lane, end in ends.items()}, gone)
 
@@ -105,7 +105,7 @@ class LastOutcomes:
 
 
 def _outcome_of(by_origin: dict[str, LastOutcome], row: Row) -> LastOutcome:
-    return by_origin.setdefault(row["origin"], LastOutcome(row["outcomes_partition"]))
+    return by_origin.setdefault(row.origin, LastOutcome(row.outcomes_partition))
 
 
 def _gone_in(ledger: LedgerTable) -> dict[int, int]:
@@ -124,6 +124,6 @@ def _in_ledger(ledger: LedgerTable, origins: Collection[str]) -> Iterator[Row]:
         with explained(Path(folder)):
             column = pa.array(sorted(origins), pa.string())
             wanted = LedgerTable.of_rows(Path(folder), pa.table({"origin": column}))
-        yield from ledger.beside(wanted=wanted).answer(
+        yield from ledger.beside(wanted=wanted).outcomes(
             f"SELECT {columns} FROM ledger one JOIN wanted ON one.origin = wanted.origin"  # noqa: S608 - made of constants
         )

@@ -14,7 +14,7 @@ from redrive.kafka.cluster import without_leader
 from redrive.messages import TopicPartition
 from redrive.outcomes.criteria import Criteria, time_from
 from redrive.outcomes.open_letters import OpenLetters, counts_of
-from redrive.outcomes.rows import Row, row_of
+from redrive.outcomes.rows import Row, Values, row_of
 from redrive.outcomes.table import LedgerTable, source_of
 from redrive.printable import counted
 
@@ -102,7 +102,7 @@ class Ledger:
                 if wanted is None or wanted(record.value or b""):
                     place = record.lane.partition, record.offset
                     row = row_of(record.value, record.timestamp, *place)
-                    if handlers is None or row["handler"] in handlers:
+                    if handlers is None or row.handler in handlers:
                         rows.append(row)
         except TransientFault:
             behind = sum(extents[lane].end - start for lane, start in starts.items())
@@ -118,20 +118,21 @@ class Ledger:
         rows = [row for row in self.tail if criteria.matches(row)]
         if self.table is not None:
             newest = "ORDER BY time DESC, outcomes_offset DESC"
-            rows += self.table.rows(f"{criteria.where()} {newest} LIMIT {limit}")
+            query = f"SELECT * FROM ledger {criteria.where()} {newest} LIMIT {limit}"  # noqa: S608 - quoted
+            rows += self.table.outcomes(query)
         # Outcomes of one message are on one partition, so offsets give their order.
-        rows.sort(key=lambda row: (row["time"], row["outcomes_offset"]))
+        rows.sort(key=lambda row: (row.time, row.outcomes_offset))
         return rows[-limit:]
 
     def flows(self, *earliest: datetime) -> list[Counter[Flow]]:
         """The number of outcomes of each kind: in total, then since each of some times."""
         counts: list[Counter[Flow]] = [Counter() for _ in range(1 + len(earliest))]
-        for row in self.tail:
-            if row["malformed"] is None:
-                flow = Flow(*(row[name] or "" for name in Flow._fields))
+        for outcome in self.tail:
+            if outcome.malformed is None:
+                flow = Flow(outcome.handler, outcome.result)
                 counts[0][flow] += 1
                 for count, moment in zip(counts[1:], earliest, strict=True):
-                    count[flow] += row["time"] >= moment
+                    count[flow] += outcome.time >= moment
         if self.table is not None:
             for what, number in counts_of(self.table, OpenLetters.of(self.table)).items():
                 counts[0][Flow(*what)] += number
@@ -140,7 +141,7 @@ class Ledger:
                     count[Flow(row["handler"], row["result"])] += row[f"n{part}"]
         return [+count for count in counts]
 
-    def _flows_since(self, earliest: Sequence[datetime]) -> list[Row]:
+    def _flows_since(self, earliest: Sequence[datetime]) -> list[Values]:
         """Rows with ``handler``, ``result``, and the count since each time."""
         if self.table is None or not earliest:
             return []
@@ -156,9 +157,7 @@ class Ledger:
 
     def last_batches(self, number: int) -> list[Batch]:
         """The last moments at which the job was active, newest first."""
-        counts = Counter(
-            (row["time"], row["result"]) for row in self.tail if row["malformed"] is None
-        )
+        counts = Counter((row.time, row.result) for row in self.tail if row.malformed is None)
         for row in self._newest_counts():
             counts[row["time"], row["result"]] += row["n"]
         times = sorted({time for time, _ in counts}, reverse=True)[:number]
@@ -167,7 +166,7 @@ class Ledger:
             for time in times
         ]
 
-    def _newest_counts(self) -> list[Row]:
+    def _newest_counts(self) -> list[Values]:
         if self.table is None:
             return []
         [newest] = self.table.rows("", columns="max(day) AS day")

@@ -29,7 +29,7 @@ from redrive.messages import own_headers as own
 from redrive.outcomes.acknowledgements import ReadAcknowledgements, no_acknowledgements
 from redrive.outcomes.inventory import Inventory, State
 from redrive.outcomes.ledger import Batch, Flow, Ledger
-from redrive.outcomes.rows import Row, moment
+from redrive.outcomes.rows import Values, moment
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -44,7 +44,7 @@ _COUNTED: Final = 1_000
 _SHOWN: Final = 10
 """Maximum topics in a note."""
 
-AskRates: TypeAlias = Callable[[Inventory], Sequence[Row] | None]
+AskRates: TypeAlias = Callable[[Inventory], Sequence[Values] | None]
 """Reads the rates of outcomes from an inventory."""
 
 
@@ -145,7 +145,7 @@ class Status:
     """Outcomes that are not yet in the ledger."""
     notes: tuple[str, ...]
     """What is unknown, and why."""
-    rates: Sequence[Row] | None = None
+    rates: Sequence[Values] | None = None
     """The rates asked for in ``status_of``; None without, or if the outcomes are unknown."""
     hidden: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Records that an open transaction hides now, by partition of the handlers' topics."""
@@ -217,7 +217,7 @@ class _Outcomes:
     batches: tuple[Batch, ...] = ()
     unprojected: int = 0
     is_complete: bool = False
-    rates: Sequence[Row] | None = None
+    rates: Sequence[Values] | None = None
     notes: Sequence[str] = ()
     """Why some may be missing."""
 

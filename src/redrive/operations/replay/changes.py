@@ -79,7 +79,7 @@ class Preview:
         content = self._put(row, self._record(row), order, is_edited=False)
         if isinstance(content, str):
             raise RedriveError(
-                f"{row['message']} would not be put: {content}",
+                f"{row.message} would not be put: {content}",
                 hint="--to names another destination",
             )
         return content
@@ -93,14 +93,14 @@ class Preview:
                 before = self._put(row, record, order, is_edited=False)
                 after = self._put(row, record, order, is_edited=True)
             except RedriveError as error:
-                yield Change(row["message"], problem=mask.text(error.message))
+                yield Change(row.message, problem=mask.text(error.message))
                 continue
-            yield change_of(row["message"], before, after, mask)
+            yield change_of(row.message, before, after, mask)
 
     def _record(self, row: Row) -> StoredRecord:
-        record = find_record(self._cluster, self._handlers[row["handler"]], row)
+        record = find_record(self._cluster, self._handlers[row.handler], row)
         if isinstance(record, Lost):
-            raise RedriveError(f"{row['message']} can't be read: {record.reason}")
+            raise RedriveError(f"{row.message} can't be read: {record.reason}")
         return record
 
     def _put(
@@ -108,7 +108,7 @@ class Preview:
     ) -> Content | str:
         chosen = order if is_edited else replace(order, edit=NO_EDIT)
         replay = chosen.replay(str(is_edited))
-        _, decision, records = self._decide(row["handler"], record, replay)
+        _, decision, records = self._decide(row.handler, record, replay)
         if not records:
             reason = f"{reason_name(decision.reason)}: " if decision.reason else ""
             return f"{reason}{decision.detail or f'the rules say {decision.result}'}"

@@ -66,7 +66,7 @@ class Payloads:
             for lane, those in self._by_lane(rows).items():
                 copies = following.on(lane) if self._cluster.partitions([lane.topic]) else {}
                 for row in those:
-                    place = copies.get(row["origin"].encode("ascii"))
+                    place = copies.get(row.origin.encode("ascii"))
                     if place is None:
                         lost.append(row)
                     elif place == TAKEN_AWAY:
@@ -84,7 +84,7 @@ class Payloads:
         extents = self._cluster.extents(there)
         for row, (lane, offset) in zip(rows, places, strict=True):
             yield (
-                row["origin"].rsplit(":", 2)[0] == name_in_origins(self._entries, lane.topic)
+                row.origin.rsplit(":", 2)[0] == name_in_origins(self._entries, lane.topic)
                 and lane in extents
                 and extents[lane].first <= offset < extents[lane].end
             )
@@ -112,15 +112,15 @@ class Payloads:
         return sum(bounds[lane] < 0 or offset < bounds[lane] for lane, offset in places)
 
     def _source_of(self, row: Row) -> tuple[TopicPartition, int]:
-        _, partition, offset = row["origin"].rsplit(":", 2)
-        topic = self._handlers[row["handler"]].identity.topic
+        _, partition, offset = row.origin.rsplit(":", 2)
+        topic = self._handlers[row.handler].identity.topic
         return TopicPartition(topic, int(partition)), int(offset)
 
     def _by_lane(self, rows: Sequence[Row]) -> dict[TopicPartition, list[Row]]:
         by_lane: defaultdict[TopicPartition, list[Row]] = defaultdict(list)
         for row in rows:
-            partition = int(row["origin"].rsplit(":", 2)[1])
-            topic = self._handlers[row["handler"]].identity.remaining_topic
+            partition = int(row.origin.rsplit(":", 2)[1])
+            topic = self._handlers[row.handler].identity.remaining_topic
             by_lane[TopicPartition(topic, partition)].append(row)
         return dict(sorted(by_lane.items()))
 

@@ -28,6 +28,7 @@ from redrive.operations.replay.payloads import MissingCopies, Payloads, left_out
 from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned, new_plan_id, places_of
 from redrive.operations.restart import meaning_of
 from redrive.operations.tables import deciding_in
+from redrive.outcomes.inventory import Places
 from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
 from redrive.outcomes.rows import Row
 from redrive.printable import counted
@@ -84,20 +85,18 @@ class Planner:
 
     def plan(
         self,
-        rows: Sequence[Row],
+        places: Places,
         order: Order,
         *,
         notes: Sequence[str] = (),
         mask: Mask = NO_MASK,
     ) -> ReplayPlan:
-        """A plan for messages, as ``Inventory.places`` returns them.
-
-        ``notes`` say why messages may be missing.
-        """
-        own_rows = [row for row in rows if row["handler"] in self._handlers]
+        """A plan for messages; ``notes`` say why some may be missing."""
+        rows = places.rows
+        own_rows = [row for row in rows if row.handler in self._handlers]
         notes = [*notes]
         if len(own_rows) < len(rows):
-            others = sorted({row["handler"] for row in rows} - set(self._handlers))
+            others = sorted({row.handler for row in rows} - set(self._handlers))
             notes.append(
                 f"{left_out(len(rows) - len(own_rows))}: no handler of these settings has them"
                 f" ({', '.join(others[:3])}); `redrive queue release` retries undeliverable"
@@ -105,11 +104,11 @@ class Planner:
             )
         payloads = Payloads(self._job, self._cluster, self._entries)
         missing_copies = MissingCopies() if order.to.is_about_parked else payloads.missing(own_rows)
-        missing = {row["origin"] for row in (*missing_copies.taken_away, *missing_copies.gone)}
-        own_rows = [row for row in own_rows if row["origin"] not in missing]
+        missing = {row.origin for row in (*missing_copies.taken_away, *missing_copies.gone)}
+        own_rows = [row for row in own_rows if row.origin not in missing]
         notes += missing_copies.notes()
-        if order.to is To.GROUP and (without := sum(not row["consumer_group"] for row in own_rows)):
-            own_rows = [row for row in own_rows if row["consumer_group"]]
+        if order.to is To.GROUP and (without := sum(not row.consumer_group for row in own_rows)):
+            own_rows = [row for row in own_rows if row.consumer_group]
             notes.append(f"{left_out(without)}: the consumer group is unknown")
         puts = self.puts(own_rows, order)
         return ReplayPlan(
@@ -119,16 +118,16 @@ class Planner:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             order=order,
             messages=_messages(own_rows),
-            size=sum(row["body_size"] or 0 for row in own_rows),
+            size=sum(row.body_size or 0 for row in own_rows),
             reasons=_parts(own_rows, [_reason_of(row) for row in own_rows]),
             exceptions=_column_parts(own_rows, "error_class"),
             groups=_column_parts(own_rows, "consumer_group"),
             targets=_parts(own_rows, [put.text for put in puts]),
-            handlers=_parts(own_rows, [str(row["handler"]) for row in own_rows]),
+            handlers=_parts(own_rows, [str(row.handler) for row in own_rows]),
             warnings=[
                 *self._about_targets(puts, order),
                 *self._about_risks(own_rows, puts),
-                *self._about_messages(own_rows, order),
+                *self._about_messages(own_rows, places.replays, order),
                 *payloads.warnings(missing_copies.lost),
             ],
             changes=[*self.preview.changes(own_rows, order, mask)]
@@ -158,24 +157,22 @@ class Planner:
         facts: SliceContext,
         known: dict[object, PlannedPut],
     ) -> PlannedPut:
-        decider = self._deciders[row["handler"]]
+        decider = self._deciders[row.handler]
         message = message_of(row)
         attempts = attempts_of([row], decider.table)
         profile = message.profile or NO_PROFILE
         fields = tuple(profile.fields.items())
         group = profile.view.consumer_group
-        key = row["handler"], profile.scheme, fields, group, attempts, message.hops
+        key = row.handler, profile.scheme, fields, group, attempts, message.hops
         put = known.get(key)
         if put is None:
             if why := self._why_undecidable(order, decider, attempts):
-                put = known[key] = PlannedPut(
-                    row["handler"], Names(), f"depends on the rules: {why}"
-                )
+                put = known[key] = PlannedPut(row.handler, Names(), f"depends on the rules: {why}")
             else:
                 matched = decider.profiles.shared(profile)
                 decision = facts.cache.decide(decider, matched, attempts, message, replay)
                 put = known[key] = PlannedPut(
-                    row["handler"], decision.target, _text(decision, order), decision
+                    row.handler, decision.target, _text(decision, order), decision
                 )
         return put
 
@@ -213,7 +210,7 @@ class Planner:
         risks: Counter[str] = Counter()
         for row, put in zip(rows, puts, strict=True):
             if isinstance(put.decision, Put):
-                message = message_of(row)._replace(timestamp=int(row["time"].timestamp() * 1000))
+                message = message_of(row)._replace(timestamp=int(row.time.timestamp() * 1000))
                 times = PutTimes.of(put.decision, facts)
                 risks.update(risks_of(times.decided(message, put.decision, facts), facts))
         for risk, count in risks.most_common():
@@ -241,20 +238,22 @@ class Planner:
 
     # -- the messages themselves -----------------------------------------------------------------
 
-    def _about_messages(self, rows: Sequence[Row], order: Order) -> Iterator[Warned]:
+    def _about_messages(
+        self, rows: Sequence[Row], replays: Mapping[str, int], order: Order
+    ) -> Iterator[Warned]:
         moves = order.to not in {To.DISCARD, To.REMAIN}
-        again = [row["replays"] for row in rows if row["replays"]]
+        again = [replays[row.origin] for row in rows if row.origin in replays]
         if again and moves:
             times = f"up to {max(again)} times" if max(again) > 1 else "once"
             text = f"replayed before ({times}), and remain again"
             yield Warned("replayed-before", text, len(again))
-        invalid = sum(row["form"] == NO_VALID_SCHEME for row in rows)
+        invalid = sum(row.form == NO_VALID_SCHEME for row in rows)
         if invalid and order.to is To.RULES:
             yield Warned("no-header", "no dead-letter header, so no rule applies", invalid)
         if order.to is To.RULES:
             yield from self._about_tables(rows)
         keys = Counter(
-            (row["handler"], row["message_key"]) for row in rows if row["message_key"] is not None
+            (row.handler, row.message_key) for row in rows if row.message_key is not None
         )
         several = sum(count for count in keys.values() if count > 1)
         if several and moves:
@@ -271,12 +270,11 @@ class Planner:
             if self._deciding.get(name)
             and meaning_of(handler, self._job) not in self._deciding[name]
         }
-        if other := sum(row["handler"] in others for row in rows):
+        if other := sum(row.handler in others for row in rows):
             text = "the job uses another table than the settings name: run redrive restart first"
             yield Warned("other-table", text, other)
         same = sum(
-            self._deciders[row["handler"]].table.hash.startswith(row["table_hash"] or "-")
-            for row in rows
+            self._deciders[row.handler].table.hash.startswith(row.table_hash or "-") for row in rows
         )
         if same:
             text = "left by the same table, which will decide the same unless the targets changed"
@@ -301,7 +299,7 @@ def _text(decision: Decision, order: Order) -> str:
 def _messages(rows: Sequence[Row]) -> dict[str, dict[str, list[int]]]:
     origins: defaultdict[str, list[str]] = defaultdict(list)
     for row in rows:
-        origins[row["handler"]].append(row["origin"])
+        origins[row.handler].append(row.origin)
     return {
         handler: places_of(origins_of_handler)
         for handler, origins_of_handler in sorted(origins.items())
@@ -310,15 +308,14 @@ def _messages(rows: Sequence[Row]) -> dict[str, dict[str, list[int]]]:
 
 def _column_parts(rows: Sequence[Row], column: str) -> Sequence[Part]:
     """The parts by the value of a column; empty if no dead letter has one."""
-    if not any(row[column] for row in rows):
-        return ()
-    return _parts(rows, [str(row[column] or "unknown") for row in rows])
+    values = [getattr(row, column) for row in rows]
+    return _parts(rows, [value or "unknown" for value in values]) if any(values) else ()
 
 
 def _reason_of(row: Row) -> str:
-    if row["form"] == NO_VALID_SCHEME or row["field_reason"] is None:
+    if row.form == NO_VALID_SCHEME or row.field_reason is None:
         return "no dead-letter header"
-    return f"{row['field_reason']} {reason_name(row['field_reason'])}"
+    return f"{row.field_reason} {reason_name(row.field_reason)}"
 
 
 def _parts(rows: Sequence[Row], names: Sequence[str]) -> list[Part]:
@@ -326,7 +323,7 @@ def _parts(rows: Sequence[Row], names: Sequence[str]) -> list[Part]:
     counts = Counter(names)
     examples: dict[str, str] = {}
     for row, name in zip(rows, names, strict=True):
-        examples.setdefault(name, row["message"])
+        examples.setdefault(name, row.message)
     shown = [Part(name, count, examples[name]) for name, count in counts.most_common(_SHOWN)]
     rest = len(rows) - sum(part.count for part in shown)
     return [*shown, Part(f"{len(counts) - _SHOWN} others", rest, "")] if rest else shown
