@@ -30,7 +30,7 @@ from redrive.messages import Headers, TopicPartition
 from redrive.operations.browse import Browsed, BrowsedMessage
 from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned
 from redrive.operations.replay.progress import ReplayStatus
-from redrive.outcomes.history import Found, History, Next
+from redrive.outcomes.history import History, Next
 from redrive.outcomes.inventory import Group, Listing
 from redrive.outcomes.rows import Row
 from redrive.text_log import TextFormatter
@@ -129,7 +129,7 @@ PRINTED: dict[str, dict[str, object]] = {
     "history dlq:0:1 --mq": {"history.Archive": archive(story_of(""))},
     "history dlq:0:1": {"history.Archive": archive(story_of(""))},
     "history dlq:0:2 --mq": {"history.Archive": archive(story_of(EVIL))},
-    "history --mq": {"history.Archive": archive(Found([row()], (EVIL,)))},
+    "history --mq": {"history.Archive": archive(([row()], (EVIL,)))},
     "ls --mq --page 2": {"ls.Letters.of": listed()},
     "ls": {"ls.Letters.of": listed()},
     "groups --mq": {"ls.Groups.of": GROUPS},

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.outcomes.samples import START, append, outcome, rows
 
-from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.ledger import Flow, Ledger
 from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.rows import Row, moment
+from redrive.outcomes.selection import Criteria
 from redrive.outcomes.table import LedgerTable
 
 NUMBER = 200

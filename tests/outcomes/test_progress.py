@@ -17,7 +17,7 @@ from tests.outcomes.samples import START, append, outcome
 from redrive.configuration import JobConfiguration
 from redrive.errors import ConfigurationError
 from redrive.messages import TopicPartition
-from redrive.outcomes.progress import positions_from_outcomes
+from redrive.outcomes.ledger import positions_from_outcomes
 from redrive.outcomes.rows import row_of
 
 Place = tuple[str, int, int, int]

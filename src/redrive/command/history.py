@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from rich.text import Text
@@ -32,14 +32,11 @@ from redrive.operations.durations import clock, duration
 from redrive.operations.network import open_cluster
 from redrive.operations.record_view import RecordView, read_record, record_place
 from redrive.operations.schema_registry import SchemaRegistry
-from redrive.outcomes.bodies import Lost
-from redrive.outcomes.criteria import Criteria
-from redrive.outcomes.history import Archive, Found, History, NotFound
+from redrive.outcomes.history import Archive, History, Lost, NotFound
 from redrive.outcomes.rows import Row
+from redrive.outcomes.selection import Criteria
 from redrive.printable import counted, printable
 from redrive.settings import Settings, read_settings
-
-_Answer = TypeVar("_Answer", History, Found)
 
 STYLES: Mapping[str, str] = {
     Result.RETRIED: "green",
@@ -97,8 +94,9 @@ def history(
     archive, mask = Archive(settings.job), settings.mask
     mq = shows_mq(settings.job, mq=mq)
     if identity is None:
-        newest = masked(archive.find(criteria, limit=limit), mask)
-        _show_found(newest, criteria, mq=mq, as_json=as_json)
+        newest, notes = archive.find(criteria, limit=limit)
+        outcomes = [outcome.masked(mask) for outcome in newest]
+        _show_newest(outcomes, notes, criteria, mq=mq, as_json=as_json)
         return
     answer = archive.history(identity)
     if isinstance(answer, NotFound):
@@ -111,8 +109,8 @@ def history(
         print_history(shown, mq=mq)
 
 
-def masked(answer: _Answer, mask: Mask) -> _Answer:
-    """An answer whose outcomes show no secrets."""
+def masked(answer: History, mask: Mask) -> History:
+    """A history that shows no secrets."""
     return replace(answer, outcomes=[row.masked(mask) for row in answer.outcomes])
 
 
@@ -130,19 +128,19 @@ def print_history(answer: History, *, mq: bool) -> None:
     print_notes(answer.notes)
 
 
-def _show_found(newest: Found, criteria: Criteria, *, mq: bool, as_json: bool) -> None:
+def _show_newest(
+    outcomes: Sequence[Row], notes: Sequence[str], criteria: Criteria, *, mq: bool, as_json: bool
+) -> None:
     if as_json:
-        outcomes = [plain(row) for row in newest.outcomes]
-        content = {"outcomes": outcomes, "notes": newest.notes}
-        print_json(content)
+        print_json({"outcomes": [*map(plain, outcomes)], "notes": notes})
         return
-    if newest.outcomes:
-        _print_outcomes(newest.outcomes, mq=mq, with_message=True)
+    if outcomes:
+        _print_outcomes(outcomes, mq=mq, with_message=True)
     else:
-        known = ", as far as could be read" if newest.notes else ""
+        known = ", as far as could be read" if notes else ""
         what = "No outcomes yet" if criteria == Criteria() else "No outcome matches these filters"
         click.echo(f"{what}{known}.")
-    print_notes(newest.notes)
+    print_notes(notes)
 
 
 def _description(row: Row, put_on: str, *, mq: bool) -> list[str]:

@@ -238,11 +238,9 @@ def _trends(
     since = min(group.first for group in groups)
     seconds = max(1.0, (max(group.last for group in groups) - since).total_seconds() / bars)
     trends: dict[str, list[int]] = {group.condition(): [0] * bars for group in groups}
-    about = {"first": since, "last": since, "example": "", "acknowledged": 0, "repeated": 0}
-    for row in inventory.arrivals(selection, since, seconds):
-        trend = trends.get(Group.of({**row, **about}).condition())
-        if trend is not None:
-            trend[min(bars - 1, row["part"])] += row["n"]
+    for condition, part, number in inventory.arrivals(selection, since, seconds):
+        if condition in trends:
+            trends[condition][min(bars - 1, part)] += number
     return [trends[group.condition()] for group in groups]
 
 

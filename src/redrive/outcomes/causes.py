@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from redrive.messages import NO_VALID_SCHEME
 from redrive.messages.constants import reason_name
-from redrive.outcomes.criteria import time_from
 from redrive.outcomes.open_letters import newer_than
+from redrive.outcomes.selection import time_from
 from redrive.outcomes.table import sql_text
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The outcomes of one message, its next step, and why a message was not found."""
+"""The outcomes of one message, its next step, its record, and why one was not found."""
 
 from __future__ import annotations
 
@@ -19,32 +19,33 @@ from redrive.configuration.deciders import (
 )
 from redrive.engine.context import SliceContext
 from redrive.engine.facts import Facts
-from redrive.engine.outcome import FINAL, UNTOUCHED, Result
+from redrive.engine.ordering import position_of
+from redrive.engine.outcome import FINAL, LONGEST_KEY, UNTOUCHED, Result
 from redrive.engine.rules_decider import RulesDecider
 from redrive.errors import EnvironmentFault, TransientFault
-from redrive.kafka.cluster import Cluster
-from redrive.kafka.deadline import CONNECT, GLIMPSE, PATIENCE
+from redrive.kafka.cluster import Cluster, without_leader
+from redrive.kafka.deadline import BROWSING, CONNECT, GLIMPSE, PATIENCE
 from redrive.kafka.records import StoredRecord
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import TopicPartition
+from redrive.messages.own_headers import read_own
 from redrive.outcomes.acknowledgements import (
     Acknowledgement,
     ReadAcknowledgements,
     no_acknowledgements,
 )
-from redrive.outcomes.bodies import Lost, find_record
-from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
 from redrive.outcomes.rows import Row
+from redrive.outcomes.selection import Criteria
 from redrive.outcomes.storage import may_exist
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action
 from redrive.topology.layout import TopicRole, topics_of
 
 if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
+    from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.topology.layout import QueueTopic
 
 _MOST: Final = 10_000
@@ -114,15 +115,6 @@ class NotFound:
     """The reason, if known."""
     hint: str
     """Similar identities, or what to do."""
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Outcomes that match criteria."""
-
-    outcomes: Sequence[Row]
-    """The newest ones, oldest first."""
     notes: tuple[str, ...]
 
 
@@ -227,10 +219,13 @@ class Archive:
         )
         return find_record(self._cluster, handler, row)
 
-    def find(self, criteria: Criteria, *, limit: int) -> Found:
-        """The newest outcomes that match criteria; raises ``EnvironmentFault``."""
+    def find(self, criteria: Criteria, *, limit: int) -> tuple[Sequence[Row], tuple[str, ...]]:
+        """The newest outcomes that match criteria, oldest first, and why some may be missing.
+
+        Raises ``EnvironmentFault``.
+        """
         ledger = self._open(b"")
-        return Found(ledger.find(criteria, limit=limit), self._all_notes(ledger))
+        return ledger.find(criteria, limit=limit), self._all_notes(ledger)
 
     def _of_record(self, text: str, message: str) -> History | NotFound:
         answer = self.history(message)
@@ -477,3 +472,72 @@ def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
     if decision.target.queue:
         text += f" to {decision.target}"
     return Next(text=text, due=due, rule_line=rule.line, attempt=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A message that was not found."""
+
+    reason: str
+    """The reason: deleted from its topics, or unreadable at present."""
+
+
+def find_record(
+    cluster: Cluster, handler: HandlerConfiguration | None, row: Row
+) -> StoredRecord | Lost:
+    """The record of a dead letter: the dead letter itself or its waiting copy, if found.
+
+    The dead letter is tried first, as its position is known; a copy must be searched. A record at
+    that position counts only if it has the size and the key from the ledger, as the topic may have
+    been recreated. The row is the last outcome; the settings may no longer have the handler.
+    """
+    waiting: dict[str, Sequence[str]] = {}
+    if handler is not None:
+        waiting[Result.PARKED] = handler.identity.waiting_topics
+        waiting[Result.REMAINS] = (handler.identity.remaining_topic,)
+    own = _origin(row)[0]
+    try:
+        lanes, silent = cluster.led([own.topic, *waiting.get(row.result, ())])
+        record = _original(cluster, row) if own in lanes else None
+        if record is None:
+            record = _copy(cluster, [lane for lane in lanes if lane.topic != own.topic], row)
+    except TransientFault as fault:
+        return Lost(f"it could not be read: {fault.message}")
+    if record is not None:
+        return record
+    # Only one partition of the dead-letter topic matters.
+    if missing := [lane for lane in silent if lane == own or lane.topic != own.topic]:
+        return Lost(f"it was not found; {without_leader(missing)[0]}")
+    if row.result in {Result.PARKED, Result.REMAINS}:
+        return Lost("it was deleted from its dead-letter topic and from the topic where it waits")
+    return Lost("it was deleted from its dead-letter topic")
+
+
+def _origin(row: Row) -> tuple[TopicPartition, int]:
+    place = position_of(row.origin)
+    return TopicPartition(place.topic, place.partition), place.offset
+
+
+def _original(cluster: Cluster, row: Row) -> StoredRecord | None:
+    lane, place = _origin(row)
+    extent = cluster.extents([lane])[lane]
+    if not extent.first <= place < extent.end:
+        return None
+    records = cluster.read({lane: place}, {lane: place + 1})
+    return next((record for record in records if _is_same(record, row)), None)
+
+
+def _is_same(record: StoredRecord, row: Row) -> bool:
+    key = None if record.key is None else record.key[:LONGEST_KEY]
+    is_copied = row.outcome != row.origin
+    has_size = is_copied or len(record.value or b"") == row.body_size
+    return has_size and bool(key == row.message_key)
+
+
+def _copy(cluster: Cluster, lanes: Sequence[TopicPartition], row: Row) -> StoredRecord | None:
+    last: StoredRecord | None = None
+    for record in cluster.read(dict.fromkeys(lanes, 0), seconds=BROWSING):
+        own = read_own(record.headers)
+        if row.origin == own.origin:
+            last = record
+    return last

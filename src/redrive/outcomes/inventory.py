@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 from redrive.configuration import LedgerFolder
-from redrive.engine.outcome import UNTOUCHED, Result
+from redrive.engine.outcome import FIELDS, UNTOUCHED, Result
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import NO_VALID_SCHEME
 from redrive.outcomes.acknowledgements import Acknowledgement, acknowledged
 from redrive.outcomes.conditions import condition_error
-from redrive.outcomes.criteria import time_from
 from redrive.outcomes.open_letters import (
     CHANGED,
     OPEN,
@@ -34,8 +33,8 @@ from redrive.outcomes.open_letters import (
     every_outcome,
     last_outcomes,
 )
-from redrive.outcomes.rows import FIELD_COLUMNS, Row, Values, pattern_fields
-from redrive.outcomes.selection import HELD, QUARANTINED, Selection, State
+from redrive.outcomes.rows import FIELD_COLUMNS, Row, Values
+from redrive.outcomes.selection import HELD, QUARANTINED, Selection, State, time_from
 from redrive.outcomes.table import (
     Columns,
     LedgerTable,
@@ -97,11 +96,11 @@ class Places(NamedTuple):
 class Standing:
     """The dead letters of one handler in one state."""
 
-    count: int
-    invalid: int
+    count: int = 0
+    invalid: int = 0
     """Those without a valid dead-letter header."""
-    since: float
-    """Time of the earliest first decision among them, in seconds since 1970."""
+    since: float | None = None
+    """Time of the earliest first decision among them, in seconds since 1970; None if unknown."""
     held: int = 0
     """Parked ones that wait behind an earlier one of their key."""
     acknowledged: int = 0
@@ -352,24 +351,28 @@ class Inventory:
         )
         return [*map(Group.of, rows)], rows[0]["total"] if rows else 0
 
-    def arrivals(self, selection: Selection, since: datetime, seconds: float) -> Sequence[Values]:
+    def arrivals(
+        self, selection: Selection, since: datetime, seconds: float
+    ) -> Iterator[tuple[str, int, int]]:
         """When the dead letters of each group were first decided; errors as for ``letters``.
 
         Time is divided into parts of ``seconds`` from ``since`` on; earlier ones count in the
         first.
 
-        Returns:
-            Rows with the columns of ``Group.of`` except its counts, ``part`` (from 0) and ``n``.
+        Yields:
+            The condition of a group, a part (from 0), and the number of dead letters.
         """
         part = f"floor((date_part('epoch', first_time) - {since.timestamp()}) / {seconds})"
-        return self._answer(
+        for row in self._answer(
             selection,
             lambda where: (
                 f"SELECT handler, {_REASON} cause,"
                 f" {', '.join(_CAUSES)}, greatest(0, CAST({part} AS BIGINT)) part, count(*) n"
                 f" FROM letters {where} GROUP BY {', '.join(_GROUPED)}, part"
             ),
-        )
+        ):
+            causes = (row[name] or "" for name in _CAUSES)
+            yield _in_group(row["handler"] or "", row["cause"], *causes), row["part"], row["n"]
 
     def values(self, selection: Selection, column: str, start: str, *, limit: int) -> list[str]:
         """The values of a column of the ledger that start with a text, the most frequent first.
@@ -454,8 +457,11 @@ class Inventory:
             f"{self._outcomes()} SELECT {columns}, count(*) n, max(message) example FROM outcomes"
             f" WHERE {' AND '.join(conditions)} GROUP BY {columns}"
         ):
-            fields = pattern_fields(row[name] for name in FIELD_COLUMNS)
-            yield row["form"] or "", fields, row["example"], row["n"]
+            fields = {
+                keyword: row[name] for keyword, name in zip(FIELDS, FIELD_COLUMNS, strict=True)
+            }
+            known = {keyword: value for keyword, value in fields.items() if value is not None}
+            yield row["form"] or "", known, row["example"], row["n"]
 
     def covered(self, acknowledgement: Acknowledgement) -> int:
         """How many remaining messages an acknowledgement covers; errors as for ``letters``."""

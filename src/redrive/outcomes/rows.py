@@ -87,7 +87,8 @@ class Row(NamedTuple):
     @property
     def pattern_fields(self) -> dict[str, str | int]:
         """The pattern fields, by keyword, as rules match them."""
-        return pattern_fields(_field_values(self))
+        pairs = zip(FIELDS, _field_values(self), strict=True)
+        return {keyword: value for keyword, value in pairs if value is not None}
 
     def masked(self, mask: Mask) -> Row:
         """The same outcome without secrets."""
@@ -159,12 +160,6 @@ def row_of(value: bytes | None, timestamp: int, partition: int, offset: int) -> 
 def moment(milliseconds: int) -> datetime:
     """Milliseconds since the epoch as a time in UTC."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
-
-
-def pattern_fields(values: Iterable[str | int | None]) -> dict[str, str | int]:
-    """The pattern fields by keyword, from their values in the order of ``FIELD_COLUMNS``."""
-    pairs = zip(FIELDS, values, strict=True)
-    return {keyword: value for keyword, value in pairs if value is not None}
 
 
 def _record(value: bytes | None) -> dict[str, Any] | None:

@@ -36,7 +36,7 @@ from redrive.messages import own_headers as own
 from redrive.operations.replay.entries import read_accepted, write_with_retry
 from redrive.operations.replay.payloads import name_in_origins
 from redrive.operations.replay.plan import ReplayPlan
-from redrive.outcomes.last_outcomes import LastOutcomes
+from redrive.outcomes.ledger import LastOutcomes
 from redrive.rules.backoff import PARTITIONS
 
 _NONE: Final = -1

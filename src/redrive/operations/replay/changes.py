@@ -18,7 +18,7 @@ from redrive.messages import DeadLetterDecoder, Records
 from redrive.messages import own_headers as own
 from redrive.messages.constants import reason_name
 from redrive.messages.json_patch import read_json, write_json
-from redrive.outcomes.bodies import Lost, find_record
+from redrive.outcomes.history import Lost, find_record
 from redrive.printable import plain_text
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from redrive.collector import collector_paused
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.attempts import LOOP
@@ -83,6 +84,7 @@ class Planner:
         """The preview, which decides single messages by the same deciders and facts."""
         return Preview(self._cluster, self._handlers, self._deciders, self._facts, self._answers)
 
+    @collector_paused()
     def plan(
         self,
         places: Places,
