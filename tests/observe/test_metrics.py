@@ -20,7 +20,7 @@ from redrive.engine.statistics import Failure, OutcomeKind
 from redrive.messages.constants import reason_name
 from redrive.observe.observer import MOST_SERIES, MOST_TARGETS, MetricsObserver
 from redrive.observe.waiting import MOST_CAUSES, OTHER
-from redrive.operations.handler_states import HandlerState
+from redrive.operations.handlers import HandlerState
 from redrive.operations.supervision import Activity
 from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeAlias
 
 from redrive.checkpoints.instances import AUTO, Share
 from redrive.configuration.subscriptions import Subscription
-from redrive.configuration.transforms import TransformConfiguration
 from redrive.engine.breaker import BreakerSettings
+from redrive.engine.edits import Change, Content, Edit, PatchValue, call_function
 from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic, tables_topic
+from redrive.entry_point import imported
 from redrive.kafka.connection import Connection, RegistryAccess
+from redrive.messages.json_patch import JsonPatch, read_json
 from redrive.messages.schemes import OwnScheme, SchemeTable, schemes_id
 from redrive.settings_file import (
     Conflict,
@@ -27,12 +30,12 @@ from redrive.settings_file import (
     SupervisionTable,
 )
 from redrive.topology.layout import SourceText
-from redrive.topology.put import QueueLimits
+from redrive.topology.put import QueueLimits, Refusal
 
 __all__ = [
     "Conflict", "DataLoss", "EmitterChoice", "HandlerConfiguration", "JobConfiguration",
     "LedgerConfiguration", "LedgerFolder", "OnUndeliverable", "RegistryAccess", "RemoteFolder",
-    "deciders", "subscriptions", "transforms"
+    "TransformConfiguration", "deciders", "subscriptions"
 ]  # fmt: skip
 
 
@@ -85,6 +88,33 @@ class LedgerConfiguration:
     path: LedgerFolder
     interval: float = 20.0
     """Seconds between two appends."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransformConfiguration:
+    """One ``[transforms.NAME]``, checked."""
+
+    name: str
+    patch: bytes = b""
+    """The text of a JSON Patch; empty if it is a function."""
+    function: str = ""
+    """``package.module:function``."""
+
+    def applied(self, content: Content) -> Content | Refusal:
+        """The changed content, or why the attempt fails.
+
+        Raises:
+            ConfigurationError: The function cannot be imported in this process.
+        """
+        return _change(self)(content)
+
+
+@lru_cache(maxsize=256)
+def _change(transform: TransformConfiguration) -> Change:
+    if transform.function:
+        return partial(call_function, transform.name, imported(transform.function))
+    patch = JsonPatch.of(read_json(transform.patch))
+    return Edit((PatchValue(patch),), f"TRANSFORM({transform.name})").applied
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge
 
 from redrive.masking import NO_MASK, Mask
-from redrive.operations.handler_states import HandlerState
+from redrive.operations.handlers import HandlerState
 from redrive.operations.retention import Waiting
 from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State

@@ -17,8 +17,8 @@ from redrive.configuration import (
     LedgerConfiguration,
     LedgerFolder,
     RemoteFolder,
+    TransformConfiguration,
 )
-from redrive.configuration.transforms import TransformConfiguration
 from redrive.diagnostics import Severity
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault
 from redrive.forms import keys_of
