@@ -450,6 +450,7 @@ class Inventory:
             EnvironmentFault: The ledger can't be read.
         """
         columns = ", ".join(["form", *FIELD_COLUMNS])
+        pairs = [*zip(FIELDS, FIELD_COLUMNS, strict=True)]
         conditions = [f"handler = {sql_text(handler)}", "outcome = origin", "malformed IS NULL"]
         if since is not None:
             conditions.append(time_from(since))
@@ -457,11 +458,8 @@ class Inventory:
             f"{self._outcomes()} SELECT {columns}, count(*) n, max(message) example FROM outcomes"
             f" WHERE {' AND '.join(conditions)} GROUP BY {columns}"
         ):
-            fields = {
-                keyword: row[name] for keyword, name in zip(FIELDS, FIELD_COLUMNS, strict=True)
-            }
-            known = {keyword: value for keyword, value in fields.items() if value is not None}
-            yield row["form"] or "", known, row["example"], row["n"]
+            fields = {keyword: row[name] for keyword, name in pairs if row[name] is not None}
+            yield row["form"] or "", fields, row["example"], row["n"]
 
     def covered(self, acknowledgement: Acknowledgement) -> int:
         """How many remaining messages an acknowledgement covers; errors as for ``letters``."""
