@@ -88,7 +88,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--schedules",
         type=int,
         metavar="N",
-        default=300,
+        default=150,
         help="the number of schedules to run: pytest tests/simulation --schedules N",
     )
 

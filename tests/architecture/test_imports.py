@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import TopologicalSorter
 from itertools import accumulate
@@ -109,8 +109,9 @@ def _imported(path: Path, nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]
     """Line and dotted name of everything that some statements of a module import."""
     package = ["redrive", *path.relative_to(SOURCE).parent.parts]
     for node in nodes:
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            if isinstance(node.args[0], ast.Constant):
+        if isinstance(node, ast.Call):
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if called == "import_module" and isinstance(node.args[0], ast.Constant):
                 yield node.lineno, str(node.args[0].value)
         elif isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -119,6 +120,12 @@ def _imported(path: Path, nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]
             module = ".".join([*base, *([node.module] if node.module else [])])
             # "from redrive import rules" names a part as well as "from redrive.rules import x".
             yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+@cache
+def _imports() -> Mapping[Path, tuple[tuple[int, str], ...]]:
+    """What each module imports, functions and all."""
+    return {path: tuple(_imported(path, ast.walk(tree))) for _, path, tree in _modules()}
 
 
 def _run_on_import(node: ast.AST) -> Iterator[ast.AST]:
@@ -147,8 +154,8 @@ def _arrows() -> tuple[tuple[str, str, str], ...]:
     """Importing part, imported part or library, and where."""
     return tuple(
         (part, _target(name), f"{path.relative_to(SOURCE)}:{line} imports {name}")
-        for part, path, tree in _modules()
-        for line, name in _imported(path, ast.walk(tree))
+        for part, path, _ in _modules()
+        for line, name in _imports()[path]
     )
 
 
@@ -186,9 +193,9 @@ def test_kafka_clients_have_one_importer() -> None:
     """All but the modules named above reach Kafka through ``redrive.kafka``."""
     arrows = {
         str(path.relative_to(SOURCE))
-        for part, path, tree in _modules()
+        for part, path, _ in _modules()
         if part != "kafka"
-        for _, name in _imported(path, ast.walk(tree))
+        for _, name in _imports()[path]
         if name.partition(".")[0] in KAFKA_CLIENTS
     }
     assert sorted(arrows - IMPORTS_OF_CLIENTS) == []
@@ -213,8 +220,8 @@ def _exported(tree: ast.Module) -> set[str]:
 
 def _imported_by_others() -> Iterator[tuple[str, str]]:
     """Importer and dotted name of all imports, also those of programs and examples in docs."""
-    for _, path, tree in _modules():
-        yield from ((_dotted(path), name) for _, name in _imported(path, ast.walk(tree)))
+    for path, imported in _imports().items():
+        yield from ((_dotted(path), name) for _, name in imported)
     root = SOURCE.parents[1]
     for path in [*(root / "docs").glob("*.md"), *(root / "deploy").rglob("*.py")]:
         for line in re.findall("from redrive.* import .*", path.read_text(encoding="utf-8")):
@@ -254,13 +261,13 @@ def test_only_the_engine_decides() -> None:
     assert wrong == []
 
 
-def _graph(statements: Callable[[ast.AST], Iterable[ast.AST]]) -> dict[str, set[str]]:
-    """The modules that each imports by some statements, without packages that it is in."""
-    modules = {_dotted(path): (path, tree) for _, path, tree in _modules()}
+def _graph(imports: Mapping[Path, Iterable[tuple[int, str]]]) -> dict[str, set[str]]:
+    """The modules that each imports, without packages that it is in."""
+    modules = {_dotted(path): imported for path, imported in imports.items()}
     graph: dict[str, set[str]] = {}
-    for importer, (path, tree) in modules.items():
+    for importer, imported in modules.items():
         graph[importer] = set()
-        for _, name in _imported(path, statements(tree)):
+        for _, name in imported:
             known = [prefix for prefix in _prefixes(name) if prefix in modules]
             graph[importer].update(
                 prefix
@@ -276,7 +283,8 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
     With a module the packages that it is in are imported, as far as its importer is in none of
     them. What a function imports when it is called makes no circle, nor what only types need.
     """
-    TopologicalSorter(_graph(_run_on_import)).prepare()
+    imports = {path: _imported(path, _run_on_import(tree)) for _, path, tree in _modules()}
+    TopologicalSorter(_graph(imports)).prepare()
 
 
 MODULES_IN_CIRCLES = 36
@@ -284,7 +292,7 @@ MODULES_IN_CIRCLES = 36
 
 
 def test_few_modules_need_each_other_to_be_read() -> None:
-    graph = {name: targets - {name} for name, targets in _graph(ast.walk).items()}
+    graph = {name: targets - {name} for name, targets in _graph(_imports()).items()}
     while leaves := {name for name, targets in graph.items() if not targets & graph.keys()}:
         graph = {name: targets for name, targets in graph.items() if name not in leaves}
     importers = {target for targets in graph.values() for target in targets}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import subprocess
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,25 +26,28 @@ _PLACES = ["work", "root", "opt/wheels", r"home/\w+", r"Users/\w+"]
 _PATH = re.compile(rf"(?<![\w.:~$}}-])/(?:{'|'.join(_PLACES)})(?:/|\b)")
 
 
-def _tracked_files() -> list[Path]:
+@cache
+def _tracked_texts() -> dict[Path, str]:
     listing = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return [ROOT / name for name in listing.stdout.split("\0") if name]
+    texts = {}
+    for path in (ROOT / name for name in listing.stdout.split("\0") if name):
+        # What is binary, deleted in the work tree, or a link to a folder listed itself is left out.
+        with suppress(UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
+            texts[path] = path.read_text(encoding="utf-8")
+    return texts
 
 
 def _findings(pattern: re.Pattern[str]) -> list[str]:
     """Where tracked text files match a pattern."""
-    places = []
-    for path in _tracked_files():
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
-            continue  # binary, deleted in the work tree, or a link to a folder listed itself
-        for number, line in enumerate(lines, 1):
-            if match := pattern.search(line):
-                places.append(f"{path.relative_to(ROOT)}:{number}: {match.group()}")
-    return places
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {match.group()}"
+        for path, text in _tracked_texts().items()
+        if pattern.search(text)
+        for number, line in enumerate(text.splitlines(), 1)
+        if (match := pattern.search(line))
+    ]
 
 
 def test_no_file_names_a_registry() -> None:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _WORDS_OF_A_SENTENCE = 4
+_SHORT_NAME = re.compile(rf"def test(?:_[^\W_]*){{1,{_WORDS_OF_A_SENTENCE - 1}}}\(")
+_DOCSTRING = re.compile(r'(?:#.*\n|\s)*r?"""')
+"""Modules are not parsed where their text tells as much: that takes long."""
 _RETIRED = re.compile(
     r"\b(told|news|deed|weighed|heed(ed)?|by turns|for ever|there and back|as it stands)\b"
     r"|\bbec[ao]mes? of\b|\bevery error right\b"
@@ -21,7 +24,7 @@ def test_every_module_has_a_docstring() -> None:
         str(path.relative_to(ROOT))
         for folder in ("src", "tests", "benchmarks", "deploy")
         for path in sorted((ROOT / folder).rglob("*.py"))
-        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        if not _DOCSTRING.match(path.read_text(encoding="utf-8"))
     ]
     assert silent == []
 
@@ -30,7 +33,8 @@ def test_every_test_says_what_holds() -> None:
     silent = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if _SHORT_NAME.search(text := path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
         if not ast.get_docstring(node)
         if len(node.name.removeprefix("test_").split("_")) < _WORDS_OF_A_SENTENCE

@@ -30,7 +30,7 @@ from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import SourceKind
 from redrive.messages import DeadLetterHeader, Headers, OutputRecord, Records, encode_header
 from redrive.messages.own_headers import read_own
-from redrive.topology.put import Destination, QueueLimits, Refusal
+from redrive.topology.put import Destination, Refusal
 
 
 def outputs_of(
@@ -141,57 +141,6 @@ def test_every_record_has_exactly_one_outcome_whatever_it_contains() -> None:
             assert len(written(outputs, "OUT")) == 1
 
 
-def test_a_message_that_was_put_too_often_is_a_failed_attempt() -> None:
-    """The loop guard: at the hop limit the attempt fails with MQRC_LOOPING_PUBLICATION."""
-    headers: Headers = [
-        ("mqdlh.Reason", b"2053"),
-        ("mqdlh.DestQName", b"Q1"),
-        ("redrive.hops", b"3"),
-    ]
-    outputs = outputs_of(record(b"x", headers), handler_of(hop_limit=3))
-    assert not written(outputs, "Q1")
-    assert b'"reason":2541' in (written(outputs, "OUT")[0].value or b"")
-    assert written(outputs_of(record(b"x", headers), handler_of(hop_limit=4)), "Q1")
-
-
-def test_a_put_to_the_own_dead_letter_queue_is_a_failed_attempt() -> None:
-    """RETRY of a message whose destination is the dead-letter queue would go round for ever."""
-    headers: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"DLQ")]
-    outputs = outputs_of(record(b"x", headers), handler_of())
-    assert [r.topic for _, r in outputs] == ["RETRY", "OUT"]
-
-
-def test_a_parked_copy_gives_the_message_back_as_it_was() -> None:
-    headers: Headers = [
-        ("a", b"1"),
-        ("mqdlh.Reason", b"2053"),
-        ("a", None),
-        ("redrive.id", b"t:1:2"),
-    ]
-    handler = handler_of()
-    (parked,) = written(outputs_of(record(b"x", headers), handler), "RETRY")
-    copy = record(parked.value, parked.headers or [], parked.key)
-    again = handler_of(resolve=lambda _m, _q: Destination(topic="Q", queue="Q", queue_manager=""))
-    (put,) = written(outputs_of(copy, again, kind=SourceKind.RETRIES), "Q")
-    assert (put.key, put.value, put.timestamp) == (b"k", b"x", 77)
-    assert [pair for pair in put.headers or [] if not pair[0].startswith("redrive.")] == [
-        ("a", b"1"),
-        ("a", None),
-    ]
-    assert read_own(put.headers or []).identity == "t:1:2"
-    assert parked.timestamp == 90_000
-
-
-def test_failures_count_only_under_the_table_they_happened_under() -> None:
-    headers: Headers = [("mqdlh.Reason", b"2053")]
-    (parked,) = written(outputs_of(record(b"x", headers), handler_of()), "RETRY")
-    same = outputs_of(record(b"x", parked.headers or []), handler_of(), kind=SourceKind.RETRIES)
-    changed = handler_of(TABLE.replace("RETRYINT(5)", "RETRYINT(6)"))
-    other = outputs_of(record(b"x", parked.headers or []), changed, kind=SourceKind.RETRIES)
-    assert b'"attempt":2' in (written(same, "OUT")[0].value or b"")
-    assert b'"attempt":1' in (written(other, "OUT")[0].value or b"")
-
-
 @pytest.mark.parametrize(("released", "attempt"), [(0, 2), (1, 1)])
 def test_counts_begin_again_when_a_table_comes_back_that_another_had_replaced(
     released: int, attempt: int
@@ -215,35 +164,6 @@ def test_a_remaining_copy_keeps_null_keys_and_null_values_apart_from_empty_ones(
             back = outputs_of(record(copy.value, dead, copy.key), place, kind=SourceKind.REMAINING)
             (put,) = written(back, "Q")
             assert (put.key, put.value) == (key, value)
-
-
-def test_what_leaves_the_remaining_topic_takes_its_copy_away() -> None:
-    (copy,) = written(outputs_of(record(b"x", []), handler_of()), "REMAINING")
-    again = record(copy.value, copy.headers or [], copy.key)
-    (kept,) = written(outputs_of(again, handler_of(), kind=SourceKind.REMAINING), "REMAINING")
-    assert kept.key == copy.key
-    assert kept.value == b"x"
-    dead = record(copy.value, [*(copy.headers or []), ("mqdlh.Reason", b"2051")], copy.key)
-    (gone,) = written(outputs_of(dead, handler_of(), kind=SourceKind.REMAINING), "REMAINING")
-    assert (gone.key, gone.value) == (copy.key, None)
-
-
-def test_a_tombstone_read_back_is_nothing_to_do() -> None:
-    assert not outputs_of(record(None, [], b"DLQ:3:0"), handler_of(), kind=SourceKind.REMAINING)
-
-
-def test_a_full_queue_takes_no_more_than_its_depth_in_one_slice() -> None:
-    limits = QueueLimits(max_depth=10, consumer_group="g")
-    handler = handler_of(
-        resolve=lambda _m, _q: Destination(topic="Q", queue="Q", queue_manager="", limits=limits)
-    )
-    headers: list[Headers] = [[("mqdlh.Reason", b"2053")] for _ in range(5)]
-    work = slice_of(Records([None] * 5, [b"x"] * 5, headers, [0] * 5, list(range(5))), handler)
-    for _ in range(2):  # a transaction that is redone counts from the start again
-        outputs = KnownCluster(depths={"Q": 7}).decided(work)
-        assert len(written(outputs, "Q")) == 3
-        assert len(written(outputs, "RETRY")) == 2
-        assert b'"reason":2053' in (written(outputs, "OUT")[4].value or b"")
 
 
 def outcome_of(outputs: list[tuple[int, OutputRecord]]) -> dict[str, Any]:
@@ -297,25 +217,6 @@ def refusal_by(facts: TopicFacts, key: bytes | None = b"k") -> dict[str, Any]:
     return outcome
 
 
-def test_a_compacted_topic_refuses_a_message_without_a_key() -> None:
-    """With MQRC_FORMAT_ERROR; one with a key is put, an empty key is one."""
-    compacted = TopicFacts(wants_keys=True)
-    outcome = refusal_by(compacted, key=None)
-    assert outcome["reason"] == 2110
-    assert "Q1 is compacted" in outcome["detail"]
-    headers: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q1")]
-    cluster = KnownCluster({"Q1": compacted})
-    for key in (b"", b"k"):
-        assert written(outputs_of(record(b"x", headers, key), handler_of(), cluster=cluster), "Q1")
-
-
-def test_a_topic_that_takes_nothing_now_refuses_with_the_reason_why() -> None:
-    """Without a leader, messages for it fail with MQRC_RESOURCE_PROBLEM and no others."""
-    outcome = refusal_by(TopicFacts(silent="partition 1 has no leader"))
-    assert outcome["reason"] == 2102
-    assert "partition 1 has no leader" in outcome["detail"]
-
-
 @pytest.mark.parametrize("field", ["timestamp_before_max", "timestamp_after_max"])
 @pytest.mark.parametrize("mode", TimestampMode)
 def test_a_timestamp_that_a_topic_refuses_becomes_that_of_the_put_unless_it_is_kept(
@@ -361,51 +262,6 @@ CONNECT: Headers = [
 ]
 
 
-@pytest.mark.parametrize(("partitions", "expected"), [(4, 3), (3, -1), (1, -1)])
-def test_a_message_goes_back_to_its_partition_while_the_topic_has_it(
-    partitions: int, expected: int
-) -> None:
-    cluster = KnownCluster({"orders": TopicFacts(partitions=partitions)})
-    outputs = outputs_of(record(b"x", CONNECT), handler_of("ACTION(RETRY)"), cluster=cluster)
-    (put,) = written(outputs, "orders")
-    assert (put.partition, put.key, put.value) == (expected, b"k", b"x")
-    assert [pair for pair in put.headers or [] if not pair[0].startswith("redrive.")] == [
-        ("a", b"1")
-    ]
-
-
-def test_a_forwarded_message_leaves_its_stack_traces_behind() -> None:
-    handler = handler_of("ACTION(FWD) FWDQ(Q2) HEADER(YES)")
-    (put,) = written(outputs_of(record(b"x", CONNECT), handler), "Q2")
-    assert (put.headers or [])[:3] == CONNECT[:3]
-    assert put.partition == -1
-    assert len(str(put.headers)) < 500
-
-
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        (CONNECT, (None, None)),
-        ([*CONNECT, ("__connect.errors.exception.class.name", b"a.B")], ("a.B", None)),
-        (
-            [
-                ("kafka_dlt-original-topic", b"orders"),
-                ("kafka_dlt-original-consumer-group", b"billing"),
-                ("kafka_dlt-exception-fqcn", b"a.Listener"),
-                ("kafka_dlt-exception-cause-fqcn", b"a.Cause"),
-            ],
-            ("a.Cause", "billing"),
-        ),
-    ],
-)
-def test_an_outcome_names_the_innermost_exception_and_the_group(
-    headers: Headers, expected: tuple[str | None, str | None]
-) -> None:
-    outputs = outputs_of(record(b"x", headers), handler_of("ACTION(FWD) FWDQ(Q2)"))
-    outcome = outcome_of(outputs)
-    assert (outcome.get("error_class"), outcome.get("consumer_group")) == expected
-
-
 SAID = "__connect.errors.exception.message"
 
 
@@ -436,26 +292,3 @@ def test_long_message_of_an_exception_ends_at_a_word(text: str, expected: str) -
     headers = [*CONNECT, (SAID, text.encode())]
     outcome = outcome_of(outputs_of(record(b"x", headers), handler_of("ACTION(IGNORE)")))
     assert outcome["error_message"] == expected
-
-
-def test_a_key_that_a_scheme_replaced_comes_back() -> None:
-    headers: Headers = [("source_topic", b"orders"), ("source_key", b"customer 7")]
-    outputs = outputs_of(record(b"x", headers, b"3"), handler_of("ACTION(RETRY)"))
-    assert written(outputs, "orders")[0].key == b"customer 7"
-
-
-def test_a_share_groups_dead_letter_with_its_payload_is_no_pointer() -> None:
-    headers: Headers = [("__dlq.errors.topic", b"jobs"), ("__dlq.errors.offset", b"9")]
-    copied = outputs_of(record(b"x", headers, None), handler_of("ACTION(RETRY)"))
-    assert len(written(copied, "jobs")) == 1
-
-
-def test_what_other_programs_sent_round_counts_for_the_loop_guard() -> None:
-    topics = [b"orders", b"orders-retry", b"orders"]
-    headers: Headers = [("kafka_dlt-original-topic", topic) for topic in topics]
-    handler = handler_of("ACTION(RETRY)", hop_limit=3)
-    assert written(outputs_of(record(b"x", headers), handler), "orders")
-    headers.append(("kafka_dlt-original-topic", b"orders"))
-    outcome = outcome_of(outputs_of(record(b"x", headers), handler))
-    assert outcome["reason"] == 2541
-    assert "orders -> orders-retry -> orders -> orders" in outcome["detail"]

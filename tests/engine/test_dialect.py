@@ -12,7 +12,6 @@ from tests.conformance.rules_driver import IDENTITY, OUTCOMES, HandlerDriver, Me
 from redrive.engine.message import Message
 from redrive.engine.profiles import MatchedProfile, ProfileMatcher
 from redrive.messages import Headers, OutputRecord, SchemeTable, decode_dead_letter
-from redrive.messages import own_headers as own
 from redrive.messages.schemes import OwnScheme
 from redrive.rules import parse
 from redrive.rules.backoff import JITTER, PARTITIONS
@@ -61,28 +60,6 @@ def driven(table: str, letters: list[OutputRecord]) -> tuple[MemoryTopics, Handl
 
 def outcomes(topics: MemoryTopics) -> list[dict[str, Any]]:
     return [json.loads(record.value or b"") for record in topics.topics[OUTCOMES]]
-
-
-def test_what_went_round_too_often_is_quarantined_with_its_origins() -> None:
-    """At once, without an attempt, by RETRY and FWD; DISCARD still throws it away."""
-    headers: Headers = [
-        *(pair for topic in ("orders", "orders.retry") for pair in connect(topic)),
-        (own.HOPS, b"24"),
-    ]
-    for action in ("RETRY) RETRY(9", "FWD) FWDT('T'"):
-        topics, driver = driven(f"ACTION({action})\n", [letter(headers)])
-        driver.step(0)
-        (outcome,) = outcomes(topics)
-        assert (outcome["result"], outcome["action"], outcome["attempt"]) == (
-            "remains", "QUARANTINE", 0,
-        )  # fmt: skip
-        assert outcome["reason"] == 2541
-        assert outcome["detail"].endswith("it failed on orders -> orders.retry")
-        (kept,) = topics.topics[IDENTITY.remaining_topic]
-        assert own.QUARANTINE in dict(kept.headers or [])
-    topics, driver = driven("ACTION(DISCARD)\n", [letter(headers)])
-    driver.step(0)
-    assert outcomes(topics)[0]["result"] == "discarded"
 
 
 MATCHES = [
@@ -141,73 +118,6 @@ def test_messages_of_one_kind_are_decided_one_by_one() -> None:
     expected = ["slow" if n % 2 else "x" if n % 3 == 1 else "dead.sink.orders" for n in range(12)]
     assert [outcome["target_topic"] for outcome in outcomes(topics)] == expected
     assert len(topics.topics["slow"]) == 6
-
-
-def test_an_insert_that_the_message_has_nothing_for_is_a_failed_attempt() -> None:
-    table = "ACTION(FWD) FWDT('dead.&GROUP')\nACTION(FWD) FWDT('dead')\n"
-    topics, driver = driven(table, [letter(connect())])
-    driver.step(now=0)
-    driver.step(now=10)
-    first, second = outcomes(topics)
-    assert first["result"] == "parked"
-    assert "&GROUP" in first["detail"]
-    assert second["target_topic"] == "dead"
-
-
-def test_a_retry_goes_to_the_topic_the_message_failed_on() -> None:
-    topics, driver = driven("ACTION(RETRY)\n", [letter(watermill(x_tenant="acme"), BODY)])
-    driver.step(now=0)
-    (put,) = topics.topics["orders"]
-    assert [pair for pair in put.headers or [] if not pair[0].startswith(own.PREFIX)] == [
-        ("x-tenant", b"acme")
-    ]
-    assert put.value == BODY
-
-
-def test_a_quarantined_message_is_evaluated_by_no_later_table() -> None:
-    """It stays with every table that comes; what IGNORE keeps is evaluated afresh."""
-    table = "KEY(bad) ACTION(QUARANTINE)\nACTION(IGNORE)\n"
-    letters = [letter(connect(), key=b"bad"), letter(connect(), key=b"good")]
-    topics, driver = driven(table, letters)
-    driver.step(now=0)
-    remaining = IDENTITY.remaining_topic
-    assert len(topics.topics[remaining]) == 2
-    for now, later in enumerate(("DIALECT(KAFKA)\nACTION(DISCARD)\n", "ACTION(DISCARD)\n"), 1):
-        HandlerDriver(topics, parse(later).required()).step(now=now)
-    ends = {record.key: record.value for record in topics.topics[remaining]}
-    assert ends == {b"DLQ:0:0": b"{}", b"DLQ:0:1": None}
-    assert [outcome["result"] for outcome in outcomes(topics)] == [
-        "remains", "remains", "remains", "discarded", "remains",
-    ]  # fmt: skip
-    assert [outcome["action"] for outcome in outcomes(topics)] == [
-        "QUARANTINE", "IGNORE", "QUARANTINE", "DISCARD", "QUARANTINE",
-    ]  # fmt: skip
-    (last,) = [record for record in topics.topics[remaining][-1:] if record.value is not None]
-    assert (own.QUARANTINE, b"1") in (last.headers or [])
-
-
-def test_a_header_of_ours_from_outside_does_not_quarantine() -> None:
-    forged = [*connect(), (own.QUARANTINE, b"1"), (own.FAILED_RULES, b"0:5")]
-    topics, driver = driven("ACTION(DISCARD)\n", [letter(forged)])
-    driver.step(now=0)
-    assert outcomes(topics)[0]["result"] == "discarded"
-
-
-def test_a_rule_that_matches_only_later_has_all_its_attempts() -> None:
-    table = (
-        "AGE(>1h) ACTION(FWD) FWDT('too-old') RETRY(2)\n"
-        "ACTION(RETRY) RETRY(1000)\nACTION(FWD) FWDT('dead')\n"
-    )
-    topics, driver = driven(table, [letter(watermill())])
-    topics.refuse = lambda record: 2053 if record.topic in {"orders", "too-old"} else None
-    times = [0, 10, 20, 3700, 3710, 3720]
-    for now in times:
-        driver.step(now=now)
-    assert [(outcome["rule_line"], outcome["attempt"]) for outcome in outcomes(topics)] == [
-        (3, 1), (3, 2), (3, 3), (2, 4), (2, 5), (3, 6),
-    ]  # fmt: skip
-    parked = topics.topics[IDENTITY.retry_topic][-1]
-    assert dict(parked.headers or [])[own.FAILED_RULES] == b"0:2,1:4"
 
 
 def attempts_of(table: str, letters: list[OutputRecord]) -> list[tuple[int, float]]:
@@ -291,12 +201,6 @@ def test_a_refused_put_of_one_message_goes_on_with_the_rules_of_that_message() -
     assert [outcome["result"] for outcome in outcomes(topics)] == ["parked", "parked", "remains"]
     driver.step(now=10)
     assert [outcome["target_topic"] for outcome in outcomes(topics)[3:]] == ["b", "a"]
-
-
-def test_a_message_that_is_no_dead_letter_remains() -> None:
-    topics, driver = driven("ACTION(DISCARD)\n", [letter([("x", b"1")])])
-    driver.step(now=0)
-    assert outcomes(topics)[0]["result"] == "remains"
 
 
 def test_hostile_messages_have_an_outcome() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tests.conformance.rules_driver import IDENTITY
@@ -20,7 +19,6 @@ from redrive.engine.sources import SourceKind
 from redrive.messages import (
     DeadLetterDecoder,
     Headers,
-    OutputRecord,
     Records,
     SchemeTable,
     wire_size,
@@ -44,79 +42,6 @@ def pointing(handler: RulesDecider, headers: Headers = TOLD, value: bytes | None
     """One attempt on one dead letter that points at its payload."""
     decoder = DeadLetterDecoder(schemes=handler.schemes)
     return slice_of(record(value, headers, key=None), handler, partition=0, decoder=decoder)
-
-
-def decided(
-    table: str, answer: Original | Gone, **options: Any
-) -> tuple[list[tuple[int, OutputRecord]], dict[str, Any]]:
-    """What is written for the dead letter, and its outcome."""
-    cluster = KnownCluster(records={PLACE: answer})
-    outputs = cluster.decided(pointing(handler_of(table, **options)))
-    (outcome,) = outcomes_in(outputs)
-    return outputs, outcome
-
-
-def test_a_retry_puts_the_original_back_as_it_was() -> None:
-    outputs, outcome = decided(BACK, FOUND)
-    (put,) = written(outputs, "jobs")
-    assert (put.key, put.value, put.timestamp) == (b"k9", b"payload", 1_234)
-    assert [pair for pair in put.headers or [] if not pair[0].startswith("redrive.")] == [
-        ("trace", b"1")
-    ]
-    assert (outcome["result"], outcome["message"]) == ("retried", "DLQ:0:0")
-
-
-def test_forwarding_with_the_header_sends_the_original_and_why_it_failed() -> None:
-    outputs, _ = decided("ACTION(FWD) FWDQ(PARK) HEADER(YES)", FOUND)
-    (put,) = written(outputs, "PARK")
-    assert put.value == b"payload"
-    assert [name for name, _ in put.headers or []][:5] == ["trace", *(name for name, _ in TOLD)]
-
-
-def test_a_message_that_comes_round_as_a_pointer_is_counted() -> None:
-    outputs, outcome = decided(BACK, FOUND)
-    (put,) = written(outputs, "jobs")
-    assert dict(put.headers or [])[own.HOPS] == b"4"
-    _, outcome = decided("ACTION(RETRY)", FOUND, hop_limit=3)
-    assert (outcome["result"], "the limit is 3" in outcome["detail"]) == ("remains", True)
-
-
-def test_what_is_gone_remains_and_costs_no_attempt() -> None:
-    """Whatever RETRY says: it is not coming back."""
-    outputs, outcome = decided(BACK, Gone("the original was deleted: jobs:2 has offsets 12 to 40"))
-    assert (outcome["result"], outcome["reason"], outcome["attempt"]) == ("remains", 2033, 0)
-    assert "offsets 12 to 40" in outcome["detail"]
-    assert not written(outputs, "jobs")
-    assert len(written(outputs, "REMAINING")) == 1
-
-
-@pytest.mark.parametrize("answer", [FOUND, Gone("the original is gone")])
-def test_a_pointer_that_remained_is_a_pointer_still(answer: Original | Gone) -> None:
-    outputs, _ = decided("ACTION(IGNORE)", FOUND)
-    (copy,) = written(outputs, "REMAINING")
-    original = Original(copy.key, copy.value, copy.headers or [], copy.timestamp)
-    cluster = KnownCluster(records={PLACE: answer})
-    again = cluster.decided(work_on(BACK, SourceKind.REMAINING, original))
-    values = [put.value for put in written(again, "jobs")]
-    assert values == ([b"payload"] if answer is FOUND else [])
-
-
-def test_an_original_with_a_header_name_that_cannot_be_read_is_not_put() -> None:
-    detail = b"the name of header 1 (\\xff) is not UTF-8"
-    outputs, outcome = decided(
-        BACK, replace(FOUND, headers=[("\ufffd", b""), (own.UNREADABLE, detail)])
-    )
-    assert (outcome["result"], outcome["attempt"]) == ("remains", 0)
-    assert detail.decode() in outcome["detail"]
-    (copy,) = written(outputs, "REMAINING")
-    assert [name for name, _ in copy.headers or []][:4] == [name for name, _ in TOLD]
-
-
-def test_what_may_still_come_is_a_failed_attempt() -> None:
-    outputs, outcome = decided(BACK, Gone("an open transaction", may_come=True))
-    assert (outcome["result"], outcome["reason"], outcome["attempt"]) == ("parked", 2033, 1)
-    (copy,) = written(outputs, "RETRY")
-    assert (copy.key, copy.value) == (None, None)
 
 
 SMALL = {name: TopicFacts(max_message_bytes=700_000) for name in ("RETRY", "REMAINING")}
@@ -199,14 +124,6 @@ def test_a_rule_that_puts_nothing_asks_for_nothing() -> None:
     """DISCARD and IGNORE need no payload."""
     for action in ("DISCARD", "IGNORE"):
         assert not pointing(handler_of(f"ACTION({action})")).decide().records
-
-
-def test_a_dead_letter_that_does_not_say_where_its_payload_is_remains() -> None:
-    work = pointing(handler_of(BACK), TOLD[:1])
-    outputs = KnownCluster().decided(work)
-    outcome = outcomes_in(outputs)[0]
-    assert outcome["result"] == "remains"
-    assert "does not say where" in outcome["detail"]
 
 
 def test_an_envelope_of_ones_own_may_point_too() -> None:

@@ -137,12 +137,6 @@ def test_a_message_too_long_for_the_dead_letter_queue_remains() -> None:
     assert (kept.topic, outcome["result"]) == ("REMAINING", "remains")
 
 
-def test_a_queue_without_a_topic_refuses_puts() -> None:
-    """No topic is created by a put: 2085, and the detail says what to do."""
-    (dead,), outcome = results(work_on(b"x", names("Q"), missing="A--Q"))
-    assert (dead.topic, outcome["reason"]) == (DEAD, 2085)
-
-
 def test_persistence_and_reply_to_are_settled_by_the_first_put_only() -> None:
     (put,), _ = results(work_on(b"x", names("Q", Persistence="2", ReplyToQ="ANSWER")))
     headers = dict(put.headers or [])
@@ -273,16 +267,6 @@ def test_expiry_is_counted_down(waited: int, expiry: int, left: int, deadline: i
         assert dict(further.headers or [])["JMS_IBM_MQMD_Expiry"] == b"1"
 
 
-def test_an_expiry_is_capped_by_the_names_on_the_path() -> None:
-    """CAPEXPRY of DEFINE QALIAS: longer and unlimited ones get it, shorter ones stay."""
-    for expiry, expected in [("-1", b"600"), (None, b"600"), ("601", b"600"), ("600", None)]:
-        given = {} if expiry is None else {"Expiry": expiry}
-        (put,), _ = results(work_on(b"x", names("SOON", **given)))
-        assert put.topic == "A--Q"
-        left = dict(put.headers or [])["JMS_IBM_MQMD_Expiry"]
-        assert left == (expected or expiry.encode())  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize("default", ["OPEN", "NOTFIXED", "GROUP"])
 def test_puts_of_one_open_or_group_go_one_way(default: str) -> None:
     """``redrive.bind`` names the open, DEFBIND(GROUP) binds groups; other puts choose by each."""
@@ -340,14 +324,6 @@ def test_a_report_that_is_decided_again_is_the_same() -> None:
     works = [work_on(b"body", names("Q", Report="256", ReplyToQ="Q")) for _ in range(2)]
     first, second = (OPEN.decided(work) for work in works)
     assert first == second
-
-
-def test_a_fast_channel_discards_what_is_not_persistent_and_keeps_the_rest() -> None:
-    _, outcome = results(work_on(b"x", names("NO.SUCH", "B"), source=TRANSMISSION))
-    assert (outcome["result"], outcome["reason"]) == ("discarded", 2085)
-    persistent = names("NO.SUCH", "B", Persistence="1")
-    _, outcome = results(work_on(b"x", persistent, source=TRANSMISSION))
-    assert (outcome["result"], outcome["reason"]) == ("remains", 2085)
 
 
 def test_a_put_too_large_to_be_kept_waits_as_a_pointer_and_is_put_whole_when_it_can_be() -> None:

@@ -17,7 +17,6 @@ from tests.engine.samples import (
     dead_letter,
     handler_of,
     outcomes_in,
-    record,
     slice_of,
     written,
 )
@@ -75,20 +74,6 @@ def carried_out(
 ORIGINAL = Replay(plan="p", to=To.ORIGINAL, operator="ann", purpose="it is there again")
 
 
-def test_a_replay_to_the_original_puts_the_message_and_takes_its_copy_away() -> None:
-    entries = carried_out(instructions((ORIGINS[1], "p")), ORIGINAL)
-    (put,) = written(entries, "Q")
-    assert (put.key, put.value, put.timestamp) == (b"k", b"body", 77)
-    assert not any(name.startswith("mqdlh.") for name, _ in put.headers or [])
-    assert own.read_own(put.headers or []).identity == "DLQ:3:1"
-    (gone,) = written(entries, "REMAINING")
-    assert (gone.key, gone.value, gone.partition) == (ORIGINS[1], None, 3)
-    (outcome,) = outcomes_in(entries)
-    assert outcome["result"] == "retried"
-    assert (outcome["replay"], outcome["operator"]) == ("p", "ann")
-    assert outcome["purpose"] == "it is there again"
-
-
 @pytest.mark.parametrize("table", ["ACTION(IGNORE)\n", "DIALECT(KAFKA)\nACTION(IGNORE)\n"])
 def test_a_replay_to_the_group_puts_to_its_topic_under_any_table(table: str) -> None:
     replay = Replay(plan="p", to=To.GROUP)
@@ -103,53 +88,6 @@ def test_a_replay_to_the_group_puts_to_its_topic_under_any_table(table: str) -> 
     first, second = outcomes_in(entries)
     assert (first["result"], second["result"]) == ("retried", "remains")
     assert "names no consumer group" in second["detail"]
-
-
-def test_a_replay_to_a_queue_keeps_or_strips_the_header_as_the_operator_says() -> None:
-    for keeps in (True, False):
-        replay = Replay(
-            plan="p", to=To.QUEUE, queue="REPAIR", queue_manager="QM1", keeps_header=keeps
-        )
-        (put,) = written(carried_out(instructions((ORIGINS[0], "p")), replay), "REPAIR")
-        assert any(name == "mqdlh.Reason" for name, _ in put.headers or []) == keeps
-
-
-def test_a_replay_by_the_rules_starts_at_the_first_rule_and_parks_what_fails() -> None:
-    def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
-        return Refusal(2053, "full")
-
-    records = instructions((ORIGINS[0], "p"))
-    records.headers[0].extend([(own.FAILURES, b"9"), (own.QUARANTINE, b"1")])
-    replay = Replay(plan="p", to=To.RULES)
-    entries = carried_out(records, replay, handler=handler_of(resolve=refuse))
-    (parked,) = written(entries, "RETRY")
-    assert own.read_own(parked.headers or []).failures == 1
-    (gone,) = written(entries, "REMAINING")
-    assert gone.value is None
-    (outcome,) = outcomes_in(entries)
-    assert (outcome["result"], outcome["attempt"], outcome["replay"]) == ("parked", 1, "p")
-
-
-def test_a_put_that_fails_leaves_the_message_as_it_was() -> None:
-    def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
-        return Refusal(2053, "full")
-
-    entries = carried_out(
-        instructions((ORIGINS[0], "p")), ORIGINAL, handler=handler_of(resolve=refuse)
-    )
-    (kept,) = written(entries, "REMAINING")
-    assert (kept.key, kept.value) == (ORIGINS[0], b"body")
-    assert not own.read_own(kept.headers or []).replay
-    assert not written(entries, "RETRY")
-    (outcome,) = outcomes_in(entries)
-    assert (outcome["result"], outcome["reason"], outcome["replay"]) == ("remains", 2053, "p")
-
-
-def test_a_discarded_message_leaves_a_tombstone_and_an_outcome() -> None:
-    entries = carried_out(instructions((ORIGINS[0], "p")), Replay(plan="p", to=To.DISCARD))
-    assert [record.value for record in written(entries, "REMAINING")] == [None]
-    assert [outcome["result"] for outcome in outcomes_in(entries)] == ["discarded"]
-    assert len(entries) == 2
 
 
 @given(
@@ -307,13 +245,6 @@ def test_an_attempt_that_was_asked_for_counts_as_any_other() -> None:
         work = slice_of(records, handler, kind=SourceKind.RETRIES)
         (outcome,) = outcomes_in(KnownCluster(replays={"p": order}).decided(work))
         assert (outcome["result"], outcome["operator"]) == (result, "ann")
-
-
-def test_rubbish_on_the_replay_topic_is_skipped() -> None:
-    for value in (None, b"", b"x"):
-        entries = carried_out(record(value, [("redrive.replay", b"\xff")]))
-        assert [outcome["result"] for outcome in outcomes_in(entries)] == ["skipped"]
-        assert len(entries) == 1
 
 
 @given(st.builds(

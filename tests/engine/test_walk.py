@@ -22,7 +22,6 @@ from redrive.engine.outcome import Result
 from redrive.engine.sources import SourceKind
 from redrive.engine.walk import AssumedCluster, Hop, Walk, walk
 from redrive.messages import Headers, OutputRecord, decode_dead_letter
-from redrive.messages.reports import REPORT_OPTIONS
 from redrive.topology.files import read_topology as read_files
 from redrive.topology.layout import SourceText, Topology
 from redrive.topology.mq.network import Link, Network
@@ -77,13 +76,6 @@ def test_without_a_usable_dead_letter_queue_the_message_remains(
     assert ended(lost) == (Result.DISCARDED, "")
 
 
-def test_a_normal_channel_keeps_messages_that_are_not_persistent() -> None:
-    """NPMSPEED(NORMAL) treats all messages alike."""
-    lines = [*ONE_HOP, "QM1: CHAN(QM2) TO(QM2) NPMSPEED(NORMAL)"]
-    kept = followed(*lines, queue="NOPE", put=NOT_PERSISTENT)
-    assert kept.hops[-1].result is Result.REMAINS
-
-
 @pytest.mark.parametrize(
     ("lines", "queue", "more", "reason"),
     [
@@ -110,12 +102,6 @@ def test_what_the_receiver_cannot_put_becomes_a_dead_letter(
     header = decode_dead_letter(written.record.value, written.record.headers or []).header
     assert header is not None
     assert (header.reason, header.dest_q_name, header.dest_q_mgr_name) == (reason, queue, "QM2")
-
-
-def test_the_report_option_can_ask_to_discard() -> None:
-    discard = REPORT_OPTIONS["DISCARD_MSG"]
-    way = followed(*ONE_HOP, *DEAD_LETTERS, queue="NOPE", report=discard)
-    assert ended(way) == (Result.DISCARDED, "")
 
 
 @pytest.mark.parametrize(("expiry", "arrives"), [(None, True), (101, True), (100, False)])
@@ -181,14 +167,6 @@ SENDER = "DEF QL(QM2) USAGE(XMITQ)\nDEF CHL(A.B) CHLTYPE(SDR) XMITQ(QM2) CONNAME
 RECEIVER = "DEF QL(DLQ)\nALTER QMGR DEADQ(DLQ)\nDEF CHL(A.B) CHLTYPE(RCVR)\n"
 
 
-def test_a_put_on_a_transmission_queue_itself_has_no_names_at_the_far_end() -> None:
-    """The channel's receiver cannot open a queue without a name: 2085, a dead letter there."""
-    hops = walked(from_scripts(QM1=SENDER, QM2=RECEIVER), "QM2").way()
-    assert [hop.result for hop in hops] == [Result.ROUTED, Result.DEAD_LETTERED]
-    assert hops[-1].outcome["reason"] == 2085
-    assert hops[-1].outcome["target_topic"] == "QM2--DLQ"
-
-
 def test_usedlq_of_the_receiver_counts() -> None:
     """USEDLQ(NO) of the RCVR channel: what cannot be put remains, though QM2 has a DEADQ."""
     receiver = RECEIVER.replace("(RCVR)", "(RCVR) USEDLQ(NO)")
@@ -196,15 +174,6 @@ def test_usedlq_of_the_receiver_counts() -> None:
     way = walked(from_scripts(QM1=remote, QM2=receiver), "R", Persistence="1").way()
     assert way[-1].result is Result.REMAINS
     assert "USEDLQ(NO)" in way[-1].outcome["detail"]
-
-
-def test_a_channel_that_cannot_get_holds_its_messages() -> None:
-    """GET(DISABLED) on the transmission queue: the message rests there, and nothing decides."""
-    sender = SENDER.replace("(XMITQ)\n", "(XMITQ) GET(DISABLED)\n", 1)
-    sender += "DEF QR(R) RNAME(DLQ) RQMNAME(QM2)\n"
-    (hop,) = walked(from_scripts(QM1=sender, QM2=RECEIVER), "R").way()
-    assert hop.message is not None
-    assert (hop.message.record.topic, hop.message.hop) == ("QM1--QM2", None)
 
 
 def test_the_assumptions_are_those_that_were_needed() -> None:

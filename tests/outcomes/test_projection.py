@@ -225,12 +225,12 @@ def test_two_machines_that_project_into_one_store_write_each_outcome_once(
     ) as process:
         try:
             eventually(job.held, "the other machine has written", every=_LOOK)
-            for start in range(30, 330, 50):
+            for start in range(30, 230, 50):
                 job.write(range(start, start + 50))
                 query = start_projection(job.spark, job.configuration)
                 assert query is not None
-                if start == 180:
-                    store.unavailable(20)
+                if start == 130:
+                    store.unavailable(3)
                 query.processAllAvailable()
                 query.stop()
             assert process.poll() is None

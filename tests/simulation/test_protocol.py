@@ -58,11 +58,11 @@ from redrive.rules import parse
 from redrive.topology.put import QueueLimits
 
 AUDITED: Final = parse(TABLE).required()
-_CHUNK: Final = 50
+_CHUNK: Final = 25
 _QUICK: Final = (
     "offsets not sent",
     "offsets read while a transaction moves them",
-    "_STATE taken for a transient fault that hides the culprit",
+    "innocents blamed for a neighbour in their batch",
     "the entry not read at all",
     "a task's second attempt emits",
     "a replay does not ask what still remains",

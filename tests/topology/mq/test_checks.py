@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.diagnostics import Severity
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
 from redrive.topology.files import check_together
 from redrive.topology.layout import Topology
@@ -47,26 +46,13 @@ def of(script: str) -> QueueManager:
     return read_mqsc(script, queue_manager="QM1", file="QM1.mqsc").queue_manager
 
 
-def test_a_good_topology_has_no_findings() -> None:
-    assert found(OK, PEER) == []
-
-
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        ("DEF QA(A) TARGET(GONE)", "ALIAS_TARGET"),
         ("DEF QA(A) TARGET(IN)", "ALIAS_TARGET"),
-        ("DEF QA(A) TARGET(A)", "ALIAS_LOOP"),
-        ("DEF QR(R) RNAME(Q) RQMNAME(QM3)", "NO_TRANSMISSION_QUEUE"),
-        ("DEF QR(R) RNAME(Q) RQMNAME(QM2) XMITQ(GONE)", "NO_TRANSMISSION_QUEUE"),
-        ("DEF QR(R) RNAME(Q) RQMNAME(QM1)", "NO_TRANSMISSION_QUEUE"),
-        ("DEF QR(R) RNAME(Q) RQMNAME(QM2) XMITQ(ORDERS)", "PUT_FAILS"),
         ("DEF QR(R) RNAME(GONE) RQMNAME(QM2)", "UNDELIVERABLE"),
         ("DEF QR(V) RQMNAME(QM9) XMITQ(GONE)", "NO_TRANSMISSION_QUEUE"),
-        ("DEF QL(X) USAGE(XMITQ)", "NO_CHANNEL"),
-        ("DEF CHL(C) CHLTYPE(SDR) XMITQ(QM2) CONNAME(c)", "NO_RECEIVER"),
         ("DEF CHL(QM1.QM2B) CHLTYPE(SDR) XMITQ(GONE) CONNAME(c)", "NO_TRANSMISSION_QUEUE"),
-        ("ALTER QMGR DEADQ(GONE)", "DEADQ"),
         ("ALTER QMGR DEADQ(GONE)\nALTER QMGR DESCR('x')", "DEADQ"),
         ("ALTER QMGR DEADQ(IN)", "DEADQ"),
         ("ALTER QMGR DEADQ(QM2)", "DEADQ"),
@@ -147,16 +133,6 @@ def test_an_alias_loop_is_found_at_both_aliases() -> None:
     ]
 
 
-def test_names_that_circulate_between_managers_are_found() -> None:
-    script = OK + "DEF QR(FAR) RQMNAME(FAR) XMITQ(QM2)\n"
-    two = PEER + "DEF QR(FAR) RQMNAME(FAR) XMITQ(QM1)\n"
-    assert found(script, two) == [("ROUTE_LOOP", "QM1.mqsc", 9), ("ROUTE_LOOP", "QM2.mqsc", 5)]
-
-
-def test_a_manager_that_nobody_reaches_is_found() -> None:
-    assert ("UNREACHABLE", "QM3.mqsc", 0) in found(OK, PEER, "DEF QL(Q)")
-
-
 def test_one_manager_alone_is_no_network() -> None:
     assert found(OK) == []
 
@@ -190,13 +166,6 @@ def test_managers_of_other_kinds_may_be_bound() -> None:
     network = Network([read_mqsc("", queue_manager="QM1").queue_manager])
     moon = mqe.Network(queue_managers=(mqe.QueueManager(name="MOON"),))
     assert check_together(Topology(mq=network, mqe=moon, bindings=bindings)) == []
-
-
-def test_what_mq_would_accept_is_no_error() -> None:
-    manager = read_mqsc("DEF QA(A) TARGET(GONE)", queue_manager="QM1").queue_manager
-    findings = check_topology(Network([manager]))
-    assert [finding.severity for finding in findings] == [Severity.WARNING]
-    assert "2082 MQRC_UNKNOWN_ALIAS_BASE_Q" in findings[0].message
 
 
 @pytest.mark.parametrize(
@@ -233,14 +202,6 @@ def test_what_is_asked_in_vain_is_told(script: str, words: str) -> None:
 def test_defaults_ask_for_nothing(script: str) -> None:
     """What ``dmpmqcfg -a`` prints of every object is no finding."""
     assert check_topology(Network([of(script)])) == []
-
-
-def test_a_cluster_without_a_full_repository_is_noted() -> None:
-    """Its members would know nothing of each other; with REPOS on one of them they do."""
-    member = "DEF CHL(TO.{0}) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME(h)"
-    codes = found(member.format("A"), member.format("B"))
-    assert [code for code, *_ in codes] == ["NO_FULL_REPOSITORY"]
-    assert found(f"ALTER QMGR REPOS(C)\n{member.format('A')}", member.format("B")) == []
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from redrive.topology.mq.network import Network
 from redrive.topology.mq.reader import read_mqsc
 from redrive.topology.mq.results import OpenRequest, Persistence
 
-ONE_HOP = ("QM1: DEF QL(QM2) USAGE(XMITQ)", "QM1: CHAN(QM2) TO(QM2)", "QM2: DEF QL(Q)")
 PERSISTENT = PutMessage(persistence=Persistence.PERSISTENT)
 
 
@@ -33,12 +32,6 @@ def test_a_transmission_queue_without_a_channel_keeps_its_messages() -> None:
     route = follow("QM1: DEF QL(QM2) USAGE(XMITQ)")
     assert (route.end, str(route.final)) == (End.HELD, "QM2@QM1")
     assert "no channel" in route.detail
-
-
-def test_the_way_leaves_the_topology() -> None:
-    route = follow("QM1: CLQM(QM2) CLUSTER(C)")
-    assert route.end is End.OUTSIDE
-    assert str(route.puts[-1].resolution.destination) == "Q@QM2"
 
 
 # Channels and clusters from scripts
@@ -169,23 +162,3 @@ def test_what_came_over_a_cluster_stays_at_the_receiver() -> None:
     hub = f"{queue}\nDEF QR(ANY) CLUSTER(C)"
     managers = clustered("QM1"), clustered("QM2", hub), clustered("QM3", queue)
     assert finals(*managers, manager="ANY") == {"I@QM2"}
-
-
-def test_intra_group_queuing_moves_between_members() -> None:
-    route = follow("QM1: QSG(SQ1) MEMBERS(QM1,QM2) IGQ(ENABLED)", "QM2: DEF QL(Q)")
-    assert [str(hop) for hop in route.hops] == ["QM1 xmitq SYSTEM.QSG.TRANSMIT.QUEUE"]
-    assert str(route.final) == "Q@QM2"
-
-
-def test_a_transmission_queue_with_get_disabled_holds_its_messages() -> None:
-    """Its channel stops, as the channel cannot get (GET of DEFINE QLOCAL); cluster queues too."""
-    sender = "DEF QL(QM2) USAGE(XMITQ) GET(DISABLED)\n"
-    sender += "DEF CHL(A.B) CHLTYPE(SDR) XMITQ(QM2) CONNAME(c)"
-    receiver = manager("QM2", "DEF QL(Q)\nDEF CHL(A.B) CHLTYPE(RCVR)")
-    request = OpenRequest(queue="Q", queue_manager="QM2")
-    route = follow_route(Network([manager("QM1", sender), receiver]), "QM1", request)
-    assert (route.end, str(route.final)) == (End.HELD, "QM2@QM1")
-    assert "GET(DISABLED)" in route.detail
-    clusters = "ALTER QL(SYSTEM.CLUSTER.TRANSMIT.QUEUE) GET(DISABLED)"
-    network = Network([clustered("QM1", clusters), clustered("QM2", "DEF QL(I) CLUSTER(C)")])
-    assert follow_route(network, "QM1", OpenRequest(queue="I")).end is End.HELD
