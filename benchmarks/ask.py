@@ -55,7 +55,7 @@ PROGRAM: Final = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from redrive.outcomes.criteria import Criteria
+from redrive.outcomes.selection import Criteria
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.table import LedgerTable

@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.engine.test_edits import contents
+from tests.outcomes.samples import row_with
 
 from redrive.command import replay
 from redrive.command.edits import edit_with, edited_file, read_edit, read_form, written_form
@@ -193,9 +194,9 @@ def test_an_editor_and_options_do_not_go_together() -> None:
     ],
 )
 def test_a_history_says_what_was_changed(row: dict[str, Any], told: str) -> None:
-    known = {"reason": 0, "detail": "", "replay": None, "operator": "ann", "purpose": "ticket"}
     name = "MQRC_API_EXIT_ERROR" if row.get("reason") else ""
-    assert why({**known, "reason_name": name, **row}, mq=False) == told
+    outcome = row_with(operator="ann", purpose="ticket", reason_name=name, **row)
+    assert why(outcome, mq=False) == told
 
 
 def plan_with(edit: Edit, to: To, *changes: Change) -> Plan:

@@ -30,8 +30,9 @@ from redrive.messages import Headers, TopicPartition
 from redrive.operations.browse import Browsed, BrowsedMessage
 from redrive.operations.replay.plan import Part, Plan, Warned
 from redrive.operations.replay.progress import ReplayStatus
-from redrive.outcomes.history import Found, History, Next
+from redrive.outcomes.history import History, Next
 from redrive.outcomes.inventory import Group, Listing
+from redrive.outcomes.rows import Row
 from redrive.text_log import TextFormatter
 
 EVIL = "a\x1b[2J\x1b]0;title\x07\r\x9b31m\u202eb\x00\x7f[/b]"
@@ -61,7 +62,7 @@ def letters() -> list[StoredRecord]:
     ]
 
 
-def row() -> Any:
+def row() -> Row:
     """An outcome whose texts all came from somewhere else."""
     texts = dict.fromkeys(
         ("message", "origin", "detail", "purpose", "operator", "replay", "target_queue", "queue"),
@@ -69,7 +70,7 @@ def row() -> Any:
     )
     known = outcome(0, reason=2053, target_topic=EVIL, **texts)
     (row,) = rows([{**known, "fields": {"DESTQ": EVIL, "APPLNAME": EVIL, "REASON": 2053}}])
-    return {**row, "message_key": EVIL.encode()}
+    return row._replace(message_key=EVIL.encode())
 
 
 def shown_plan() -> Plan:
@@ -127,7 +128,7 @@ PRINTED: dict[str, dict[str, object]] = {
     "history dlq:0:1 --mq": {"history.Archive": archive(story_of(""))},
     "history dlq:0:1": {"history.Archive": archive(story_of(""))},
     "history dlq:0:2 --mq": {"history.Archive": archive(story_of(EVIL))},
-    "history --mq": {"history.Archive": archive(Found([row()], (EVIL,)))},
+    "history --mq": {"history.Archive": archive(([row()], (EVIL,)))},
     "ls --mq --page 2": {"ls.Letters.of": listed()},
     "ls": {"ls.Letters.of": listed()},
     "groups --mq": {"ls.Groups.of": GROUPS},

@@ -117,7 +117,7 @@ def api(browser: TestClient, path: str, **parameters: str) -> Any:
 def append_letter(number: int, topic: str, error: str | None, **more: Any) -> None:
     """Appends a dead letter to the ledger of ``topic``: at an offset from 3 on."""
     (row,) = rows([remaining(topic, number, error_class=error, **more)], partitions=1)
-    append(read_settings(CONFIG).job.ledger.path, [{**row, "outcomes_offset": number}])
+    append(read_settings(CONFIG).job.ledger.path, [row._replace(outcomes_offset=number)])
 
 
 def by_example(groups: list[Any]) -> list[Any]:

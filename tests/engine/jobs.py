@@ -161,7 +161,7 @@ class MemoryJob:
         while waiting:
             topic, records = waiting.popitem()
             for outcome in self.decide(topic, records):
-                steps.setdefault(outcome.row["message"], []).append(outcome)
+                steps.setdefault(outcome.row.message, []).append(outcome)
                 for written in outcome.written:
                     if written.topic in moving:
                         waiting.setdefault(written.topic, []).append(written)

@@ -244,7 +244,7 @@ def test_a_probe_counts_no_round_and_is_known_when_it_comes_back() -> None:
         if output.topic == "OUT"
     ]
     rows = [row_of(value, 0, 0, number) for number, value in enumerate(values)]
-    attempts = attempts_of([row for row in rows if row], parse(TABLE).required())
+    attempts = attempts_of(rows, parse(TABLE).required())
     assert (attempts.failures, attempts.by_rule) == (0, ())
 
 

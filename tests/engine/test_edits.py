@@ -24,6 +24,7 @@ from tests.engine.samples import (
     written,
 )
 from tests.engine.test_replays import ORIGINS, carried_out, instructions
+from tests.outcomes.samples import row_with
 
 from redrive.engine.commands import Replay, To, read_replays
 from redrive.engine.context import Entry
@@ -175,7 +176,7 @@ def preview_of(copy: StoredRecord, monkeypatch: pytest.MonkeyPatch) -> Preview:
     return Preview(known, handlers, {"dlq": handler_of()}, Facts(lambda: 0.0), CLUSTER.answers)
 
 
-ROW = {"handler": "dlq", "message": "DLQ:3:0"}
+ROW = row_with(handler="dlq", message="DLQ:3:0")
 
 
 @pytest.mark.parametrize("name", LETTERS)

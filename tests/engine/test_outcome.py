@@ -81,9 +81,9 @@ def test_what_is_written_for_a_message_is_an_outcome(records: Records) -> None:
     key = outcome.pop("key")
     assert members_of(Outcome(**outcome).members) == outcome
     row = row_of(output.value, 0, 0, 0)
-    assert row["malformed"] is None
-    assert row["source_incarnation"] == outcome["incarnation"]
-    assert row["message_key"] == (None if key is None else b64decode(key))
+    assert row.malformed is None
+    assert row.source_incarnation == outcome["incarnation"]
+    assert row.message_key == (None if key is None else b64decode(key))
 
 
 def test_an_outcome_names_the_replay_that_asked_for_it() -> None:

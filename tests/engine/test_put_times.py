@@ -247,4 +247,4 @@ def test_puts_of_applications_live_too() -> None:
         (outcome,) = job.decide(put_topic("QM1"), [record])
         (put,) = outcome.written
         assert (put.topic, put.timestamp, own_time_of(put)) == ("QM1--A", timestamp, own_time)
-        assert ("with the time of the put" in outcome.row["detail"]) is (timestamp != own_time)
+        assert ("with the time of the put" in outcome.row.detail) is (timestamp != own_time)

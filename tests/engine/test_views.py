@@ -249,7 +249,7 @@ def check_dead_letters(
     identity = job.configuration.handlers[0].identity
     first = decided = check_plan(job, DEAD_LETTERS, letters)
     check_explanations(job, first)
-    rows = {decision.row["origin"]: [decision.row] for decision in first}
+    rows = {decision.row.origin: [decision.row] for decision in first}
     for _ in range(2):
         waiting = {topic: copies_of(decided, topic) for topic in identity.waiting_topics}
         decided = []
@@ -277,9 +277,9 @@ def check_plan(job: MemoryJob, topic: str, records: Sequence[OutputRecord]) -> l
     }
     for first, second in pairs.values():
         row, verdict = first.row, Verdict.of(job.decider, job.context, NO_MASK, second)
-        assert (verdict.line, verdict.target) == (row["rule_line"], str(first.decision.target))
-        assert verdict.action == (row["action"] if row["rule_line"] else Disposition.REMAINS)
-        assert (verdict.reason, second.result) == (row["reason"], row["result"])
+        assert (verdict.line, verdict.target) == (row.rule_line, str(first.decision.target))
+        assert verdict.action == (row.action if row.rule_line else Disposition.REMAINS)
+        assert (verdict.reason, second.result) == (row.reason, row.result)
         attempts, last = failing(job.decider, second)
         course = [put.queue for put, number in verdict.course.steps for _ in range(number)]
         assert course == [queue for _, queue in attempts]
@@ -333,7 +333,7 @@ def check_explanations(job: MemoryJob, decided: Sequence[Decided]) -> None:
         )
         if problem:
             assert decision.decision.rule is None
-        elif decision.decision.reason not in {LOOP, NO_PAYLOAD} and not decision.row["hop"]:
+        elif decision.decision.reason not in {LOOP, NO_PAYLOAD} and not decision.row.hop:
             # Loops and payloads that are gone are not in what patterns look at.
             said = [
                 table.rules[turn.rule]
@@ -354,12 +354,12 @@ def check_history(
 ) -> None:
     """``history`` names rule, target and time of the next attempt, if outcomes keep enough."""
     for output in decided:
-        before, rule = rows[output.row["origin"]], output.decision.rule
+        before, rule = rows[output.row.origin], output.decision.rule
         said = what_next(before, {"dlq": job.decider})
         if not missing_fields(job.decider.table):
             place = TopicPartition(output.read.topic, output.read.partition or 0)
-            assert said.due == before[-1]["time"] + timedelta(seconds=job.decider.interval(place))
-            assert (said.rule_line or 0) == output.row["rule_line"]
+            assert said.due == before[-1].time + timedelta(seconds=job.decider.interval(place))
+            assert (said.rule_line or 0) == output.row.rule_line
             target = f" to {output.decision.target}" if output.decision.target.queue else ""
             assert rule is None or said.text.endswith(f": {rule.action}{target}")
         before.append(output.row)
@@ -401,8 +401,8 @@ def check_puts(job: MemoryJob, puts: Sequence[tuple[str, NewMessage, bytes]]) ->
         for offset, steps in enumerate(job.follow(intake, records)):
             trace, last = tracer.trace(manager, *puts_there[offset], offset=offset), steps[-1].row
             code = trace.problem.code if trace.problem else 0
-            assert (trace.topic, code or 0) == (last["target_topic"], last["reason"])
-            is_sent = places.get(last["target_topic"]) is TopicRole.TRANSMISSION
+            assert (trace.topic, code or 0) == (last.target_topic, last.reason)
+            is_sent = places.get(last.target_topic) is TopicRole.TRANSMISSION
             ends = {Result.ROUTED: "stays on a transmission queue" if is_sent else "on a queue"}
             ends[Result.DEAD_LETTERED] = "on a dead-letter queue"
-            assert trace.end == ends.get(last["result"], last["result"])
+            assert trace.end == ends.get(Result(last.result), last.result)

@@ -13,17 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.configurations import handled, job_of
 from tests.kafka.known_topics import KnownTopics
+from tests.outcomes.samples import row_with
 
 from redrive.configuration import JobConfiguration
 from redrive.engine.commands import Replay, To
 from redrive.engine.decision import TimestampMode
 from redrive.engine.facts import NO_LIMIT, TAKEN_AWAY, Answers, Copies, Questions, TopicFacts
 from redrive.errors import EnvironmentFault, UsageError
-from redrive.messages import PATTERN_KEYWORDS, TopicPartition
+from redrive.messages import TopicPartition
 from redrive.operations.replay import planning
 from redrive.operations.replay.plan import Part, Plan, Warned, parse_rate, parse_target
 from redrive.operations.replay.planning import Planner
 from redrive.operations.restart import meaning_of
+from redrive.outcomes.inventory import Places
 from redrive.outcomes.rows import Row
 from redrive.rules import parse
 from redrive.topology.put import QueueLimits
@@ -39,16 +41,14 @@ def job() -> JobConfiguration:
 
 def row(offset: int, **members: Any) -> Row:
     """One message as the ledger tells it."""
-    fields = {f"field_{name.lower()}": None for name in PATTERN_KEYWORDS}
     place = f"dlq:0:{offset}"
     known = {
-        "handler": "dlq", "origin": place, "message": place, "message_key": None, "body_size": 10,
-        "table_hash": "0" * 16, "form": "headers", "attempt": 1, "reason": 0,
-        "reason_name": "", "time": NOW, "result": "remains", "rule_line": 0, "hop": 0,
-        "replays": 0, **fields, "field_reason": 2053, "field_destq": "ORDERS",
-        "error_class": None, "consumer_group": None,
+        "handler": "dlq", "origin": place, "message": place, "body_size": 10,
+        "table_hash": "0" * 16, "form": "headers", "attempt": 1, "reason": 0, "reason_name": "",
+        "time": NOW, "result": "remains", "rule_line": 0, "hop": 0, "field_reason": 2053,
+        "field_destq": "ORDERS",
     }  # fmt: skip
-    return {**known, **members}
+    return row_with(**{**known, **members})
 
 
 @dataclass(frozen=True)
@@ -112,13 +112,14 @@ def planned(
     replay: Replay,
     queues: Queues = OPEN,
     entries: Mapping[str, Mapping[str, Any]] | None = None,
+    replays: Mapping[str, int] | None = None,
 ) -> Plan:
     limits = dict.fromkeys(("ORDERS", "BILLS"), queues.limits)
     handlers = tuple(replace(handler, timestamp=TimestampMode.KEEP) for handler in job().handlers)
     settings = replace(job(), limits=limits, handlers=handlers)
     known: Any = cluster()
     planner = Planner(settings, known, queues.answers, entries=entries or {})
-    return planner.plan(rows, replay)
+    return planner.plan(Places(rows, replays or {}), replay)
 
 
 def codes(plan: Plan) -> dict[str, int]:
@@ -175,7 +176,6 @@ def test_a_plan_for_groups_names_their_topics_and_leaves_out_the_others() -> Non
         ({"field_destq": None}, OPEN, {"no-original": 3}),
         ({"field_destq": "COMPACT"}, OPEN, {"after-the-put": 3}),
         ({"field_destq": "MINUTE", "time": NOW - timedelta(hours=1)}, OPEN, {"after-the-put": 3}),
-        ({"replays": 2}, OPEN, {"replayed-before": 3}),
         ({"message_key": b"k"}, OPEN, {"order": 3}),
     ],
 )
@@ -185,11 +185,15 @@ def test_a_plan_warns_of_what_would_go_wrong(
     assert codes(planned([row(n, **members) for n in range(3)], ORIGINAL, queues)) == expected
 
 
+def test_a_plan_warns_of_earlier_replays() -> None:
+    plan = planned([row(1), row(2)], ORIGINAL, replays={"dlq:0:1": 2})
+    assert codes(plan) == {"replayed-before": 1}
+
+
 @pytest.mark.parametrize("to", [To.DISCARD, To.REMAIN])
 def test_what_is_put_nowhere_is_not_put_twice_nor_out_of_order(to: To) -> None:
-    assert (
-        codes(planned([row(n, replays=2, message_key=b"k") for n in range(3)], Replay(to=to))) == {}
-    )
+    rows = [row(n, message_key=b"k") for n in range(3)]
+    assert codes(planned(rows, Replay(to=to), replays={"dlq:0:1": 2})) == {}
 
 
 def test_a_plan_by_the_rules_tells_which_rule_decides() -> None:

@@ -86,6 +86,11 @@ def rows(outcomes: Iterable[dict[str, Any]], partitions: int = 3) -> list[Row]:
     ]
 
 
+def row_with(**columns: Any) -> Row:
+    """A row with these columns; the others are None."""
+    return Row(**{**dict.fromkeys(Row._fields), **columns})
+
+
 def append(path: LedgerFolder, new: list[Row]) -> None:
     """Appends rows to a ledger, which is made if there is none."""
     LedgerTable.create(path).append([arrow_of(new)])

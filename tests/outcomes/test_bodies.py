@@ -9,8 +9,7 @@ from tests.outcomes.small_job import SmallJob
 
 from redrive.kafka.records import StoredRecord
 from redrive.messages import DeadLetterHeader, encode_header
-from redrive.outcomes.bodies import Lost
-from redrive.outcomes.history import Archive, History
+from redrive.outcomes.history import Archive, History, Lost
 
 
 def test_a_message_is_found_where_a_broker_leads_a_partition(

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.outcomes.samples import START, append, outcome, rows
 
-from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.ledger import Flow, Ledger
 from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.rows import Row, moment
+from redrive.outcomes.selection import Criteria
 from redrive.outcomes.table import LedgerTable
 
 NUMBER = 200
@@ -64,7 +64,7 @@ def test_table_and_rows_find_the_same(
 ) -> None:
     whole, half, everything = ledgers
     fitting = [row for row in everything if criteria.matches(row)]
-    fitting.sort(key=lambda row: (row["time"], row["outcomes_offset"]))
+    fitting.sort(key=lambda row: (row.time, row.outcomes_offset))
     assert whole.find(criteria, limit=limit) == fitting[-limit:]
     assert half.find(criteria, limit=limit) == fitting[-limit:]
 
@@ -76,10 +76,10 @@ def test_flows_count_every_outcome_once(
 ) -> None:
     whole, half, everything = ledgers
     earliest = [moment(START + age) for age in ages]
-    good = [row for row in everything if row["malformed"] is None]
-    flows = [(Flow(*(row[name] for name in Flow._fields)), row) for row in good]
+    good = [row for row in everything if row.malformed is None]
+    flows = [(Flow(row.handler, row.result), row) for row in good]
     expected = [Counter(flow for flow, _ in flows)]
-    expected += [Counter(flow for flow, row in flows if row["time"] >= time) for time in earliest]
+    expected += [Counter(flow for flow, row in flows if row.time >= time) for time in earliest]
     assert whole.flows(*earliest) == half.flows(*earliest) == expected
 
 

@@ -64,10 +64,10 @@ def test_a_history_is_what_the_topic_holds_of_the_message(job: SmallJob) -> None
     for message, outcomes in histories.items():
         answer = archive.history(message)
         assert isinstance(answer, History)
-        assert [row["outcome"] for row in answer.outcomes] == [
+        assert [row.outcome for row in answer.outcomes] == [
             outcome["outcome"] for outcome in outcomes
         ]
-        assert [row["result"] for row in answer.outcomes] == [
+        assert [row.result for row in answer.outcomes] == [
             outcome["result"] for outcome in outcomes
         ]
         assert answer.notes == ()

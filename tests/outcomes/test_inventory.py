@@ -97,11 +97,11 @@ def test_each_dead_letter_is_told_by_its_last_outcome(
     state: State,
 ) -> None:
     every = rows(outcomes_of(stories), partitions=1)
-    last = {row["origin"]: row for row in every if row["result"] not in UNTOUCHED}
+    last = {row.origin: row for row in every if row.result not in UNTOUCHED}
     wanted = [
         row
         for row in last.values()
-        if row["result"] in state.results
+        if row.result in state.results
         and (state is State.ALL or (state_of(row) == "quarantined") is (state is State.QUARANTINED))
         and (state is not State.HELD or state_of(row) == "held")
     ]
@@ -117,25 +117,19 @@ def test_each_dead_letter_is_told_by_its_last_outcome(
     assert [row for page in pages for row in page.letters] == [*listing.letters]
     assert {page.total for page in pages} == {listing.total}, "also past the end"
     assert listing.total == total == len(wanted)
-    assert sorted(row["outcome"] for row in listing.letters) == sorted(
-        row["outcome"] for row in wanted
-    )
-    times = [row["time"] for row in listing.letters]
+    assert sorted(row.outcome for row in listing.letters) == sorted(row.outcome for row in wanted)
+    times = [row.time for row in listing.letters]
     assert times == sorted(times, reverse=True)
-    counted = Counter((row["field_destq"], row["reason_name"]) for row in wanted)
+    counted = Counter((row.field_destq, row.reason_name) for row in wanted)
     groups_found: Counter[tuple[str, str]] = Counter()
     for group in groups:
         groups_found[group.destination, group.failure] += group.count
         assert group.example in last
         assert group.first <= group.last
     assert groups_found == counted
-    decided = [row for row in every if row["result"] not in UNTOUCHED]
+    decided = [row for row in every if row.result not in UNTOUCHED]
     firsts = [
-        min(
-            row_of_origin["time"]
-            for row_of_origin in decided
-            if row_of_origin["origin"] == row["origin"]
-        )
+        min(row_of_origin.time for row_of_origin in decided if row_of_origin.origin == row.origin)
         for row in wanted
     ]
     if groups and state is State.OPEN:
@@ -190,7 +184,7 @@ def test_filters_hold_for_the_last_outcome(
     """Also a condition in SQL, on rows of the ledger and on those that it does not hold yet."""
     with inventory:
         listing = inventory.letters(selection, limit=10)
-    origins_found = [row["origin"] for row in listing.letters if row["reason"] != -1]
+    origins_found = [row.origin for row in listing.letters if row.reason != -1]
     assert set(origins_found) >= {f"d:0:{number}" for number in origins}
     if selection.rule is None and selection.reason is None:
         assert origins_found == [f"d:0:{number}" for number in origins]
@@ -301,7 +295,7 @@ def test_a_condition_reaches_a_column_however_it_names_it(tmp_path: Path, where:
     append(tmp_path / "ledger", list(rows(outcomes, partitions=1)))
     with Inventory(Ledger(LedgerTable.open(tmp_path / "ledger"))) as inventory:
         assert inventory.count(Selection(where=where)) == 2
-        assert len(inventory.places(Selection(where=where), limit=None)) == 2
+        assert len(inventory.places(Selection(where=where), limit=None).rows) == 2
 
 
 def test_acknowledgement_of_an_earlier_version_without_end_stays_in_effect() -> None:
@@ -357,7 +351,7 @@ def test_a_condition_that_is_none_is_a_mistake_of_the_user(
 def test_a_comment_in_a_condition_ends_with_it(inventory: Inventory) -> None:
     with inventory:
         selection = Selection(state=State.REMAINING, where="handler = 'bills' -- mine")
-        assert [letter["origin"] for letter in inventory.letters(selection, limit=9).letters] == [
+        assert [letter.origin for letter in inventory.letters(selection, limit=9).letters] == [
             "d:0:3"
         ]
 
@@ -449,6 +443,7 @@ def test_what_a_plan_is_made_of_tells_how_often_a_message_was_replayed(tmp_path:
         places = inventory.places(Selection(state=State.REMAINING), limit=None)
         first = inventory.places(Selection(state=State.REMAINING), limit=1)
         replayed = inventory.replayed()
-    assert [(row["origin"], row["replays"]) for row in places] == [("d:0:2", 0), ("d:0:1", 2)]
-    assert [row["origin"] for row in first] == ["d:0:2"]
+    assert [row.origin for row in places.rows] == ["d:0:2", "d:0:1"]
+    assert places.replays == {"d:0:1": 2}
+    assert [row.origin for row in first.rows] == ["d:0:2"]
     assert replayed == {"p": {"remains": 2, "cancelled": 1, "forwarded": 1}, "q": {"remains": 1}}

@@ -19,7 +19,7 @@ from redrive.engine.outcome import FINAL, UNTOUCHED, put_members
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
 from redrive.outcomes.followed import FollowedPuts, FollowedReplays
-from redrive.outcomes.last_outcomes import LastOutcomes
+from redrive.outcomes.ledger import LastOutcomes
 from redrive.outcomes.rows import GONE, row_of
 
 ORIGINS = ("dlq:0:0", "dlq~2:0:0", "dlq:0:1")

@@ -52,9 +52,7 @@ def folder(store: S3, tmp_path: Path) -> RemoteFolder:
 def waiting(positions: dict[int, int]) -> list[Row]:
     """The outcomes that a ledger with these positions lacks."""
     return [
-        row
-        for row in OUTCOMES
-        if row["outcomes_offset"] >= positions.get(row["outcomes_partition"], 0)
+        row for row in OUTCOMES if row.outcomes_offset >= positions.get(row.outcomes_partition, 0)
     ]
 
 
@@ -80,8 +78,11 @@ def check(folder: RemoteFolder) -> None:
     """Each outcome is in the ledger once."""
     table = LedgerTable.open(folder)
     assert table is not None
-    held = Counter((row["outcomes_partition"], row["outcomes_offset"]) for row in table.rows(""))
-    assert held == Counter((row["outcomes_partition"], row["outcomes_offset"]) for row in OUTCOMES)
+    held = Counter(
+        (row.outcomes_partition, row.outcomes_offset)
+        for row in table.outcomes("SELECT * FROM ledger")
+    )
+    assert held == Counter((row.outcomes_partition, row.outcomes_offset) for row in OUTCOMES)
 
 
 def test_of_four_writers_at_once_each_outcome_comes_from_one(folder: RemoteFolder) -> None:

@@ -17,7 +17,7 @@ from tests.outcomes.samples import START, append, outcome
 from redrive.configuration import JobConfiguration
 from redrive.errors import ConfigurationError
 from redrive.messages import TopicPartition
-from redrive.outcomes.progress import positions_from_outcomes
+from redrive.outcomes.ledger import positions_from_outcomes
 from redrive.outcomes.rows import row_of
 
 Place = tuple[str, int, int, int]
@@ -69,8 +69,9 @@ def test_a_lane_stands_behind_its_last_outcome_whichever_version_wrote_it(
         row_of(value, START, number % PARTITIONS, number // PARTITIONS)
         for number, value in enumerate(values[:in_ledger])
     ]
-    for row, (_, by_this_version) in zip(rows, places, strict=False):
-        row["source_incarnation"] = row["source_incarnation"] if by_this_version else None
+    for number, (row, (_, by_this_version)) in enumerate(zip(rows, places, strict=False)):
+        if not by_this_version:
+            rows[number] = row._replace(source_incarnation=None)
     if rows:
         append(configuration.ledger.path, rows)
     lanes = {

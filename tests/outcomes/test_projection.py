@@ -93,7 +93,7 @@ class Job:
 
     def held(self) -> list[Row]:
         table = LedgerTable.open(self.configuration.ledger.path)
-        return [] if table is None else _in_order(table.rows(""))
+        return [] if table is None else _in_order(table.outcomes("SELECT * FROM ledger"))
 
     def projected(self, rows: int) -> list[Row]:
         """What the ledger holds once a projection has had its time for so many rows."""
@@ -115,7 +115,7 @@ class Job:
 
 
 def _in_order(rows: Any) -> list[Row]:
-    return sorted(rows, key=lambda row: (row["outcomes_partition"], row["outcomes_offset"]))
+    return sorted(rows, key=lambda row: (row.outcomes_partition, row.outcomes_offset))
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_malformed_records_stop_nothing(kafka: KafkaClient, job: Job) -> None:
     records = [{"value": value, "key": b"k", "timestamp_ms": 1_790_000_000_000} for value in values]
     kafka.produce(job.configuration.outcomes_topic, records)
     expected = job.expected()
-    assert sum(row["malformed"] is None for row in expected) == 1
+    assert sum(row.malformed is None for row in expected) == 1
     assert job.projected(len(expected)) == expected
 
 
@@ -268,7 +268,7 @@ def test_a_lost_ledger_is_built_again(job: Job) -> None:
 def test_a_ledger_says_for_good_that_outcomes_were_deleted_before_it_had_them(job: Job) -> None:
     job.write(range(40))
     job.projected(len(job.expected()))
-    known = {row["outcomes_partition"]: row["outcomes_offset"] + 1 for row in job.held()}
+    known = {row.outcomes_partition: row.outcomes_offset + 1 for row in job.held()}
     job.write(range(40, 90))
     servers = job.configuration.connection.bootstrap_servers
     client = KafkaAdminClient(bootstrap_servers=servers)
@@ -276,14 +276,14 @@ def test_a_ledger_says_for_good_that_outcomes_were_deleted_before_it_had_them(jo
     client.close()
     job.write(range(90, 95))
     left = job.expected()
-    first = min(row["outcomes_offset"] for row in left if row["outcomes_partition"] == 1)
+    first = min(row.outcomes_offset for row in left if row.outcomes_partition == 1)
     wanted = len(job.held()) + len(
-        [row for row in left if row["outcomes_offset"] >= known[row["outcomes_partition"]]]
+        [row for row in left if row.outcomes_offset >= known[row.outcomes_partition]]
     )
     held = job.projected(wanted + 1)
-    (row,) = [candidate for candidate in held if (candidate["malformed"] or "").startswith(GONE)]
-    assert (row["outcomes_partition"], row["outcomes_offset"]) == (1, first - 1)
-    assert row["malformed"] == f"{GONE}{known[1]} to {first - 1} of partition 1"
+    (row,) = [candidate for candidate in held if (candidate.malformed or "").startswith(GONE)]
+    assert (row.outcomes_partition, row.outcomes_offset) == (1, first - 1)
+    assert row.malformed == f"{GONE}{known[1]} to {first - 1} of partition 1"
     assert len(held) == wanted + 1
 
 

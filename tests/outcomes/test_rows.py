@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.outcomes.samples import START, outcome
 
 from redrive.engine.outcome import COLUMNS, FIELDS
-from redrive.outcomes.rows import LAST_TIME, TEXT_LIMIT, moment, row_of
+from redrive.outcomes.rows import LAST_TIME, TEXT_LIMIT, Row, moment, row_of
 
 
 @given(st.integers(0, 10_000))
@@ -20,7 +20,7 @@ def test_every_member_of_an_outcome_is_in_its_row(number: int) -> None:
     """Members become columns, fields become ``field_...``, and nothing is left out."""
     record = outcome(number)
     row = row_of(orjson.dumps(record), START, 1, 2)
-    members = {column.member: row[column.name] for column in COLUMNS if column.member}
+    members = {column.member: getattr(row, column.name) for column in COLUMNS if column.member}
     flat = {name: value for name, value in record.items() if name != "fields"}
     flat |= {f"fields.{name}": record["fields"].get(name) for name in FIELDS}
     flat["time"] = moment(record["time"])
@@ -28,10 +28,10 @@ def test_every_member_of_an_outcome_is_in_its_row(number: int) -> None:
     added = {column.member: None for column in COLUMNS if column.is_added}
     # An outcome of an earlier version says the incarnation in the name of its record only.
     assert members == {**added, "incarnation": 1, **flat}
-    assert row["day"] == moment(record["time"]).date()
-    assert row["message_offset"] == int(record["message"].split(":")[2])
-    assert (row["outcomes_partition"], row["outcomes_offset"]) == (1, 2)
-    assert row["malformed"] is None
+    assert row.day == moment(record["time"]).date()
+    assert row.message_offset == int(record["message"].split(":")[2])
+    assert (row.outcomes_partition, row.outcomes_offset) == (1, 2)
+    assert row.malformed is None
 
 
 def test_a_member_that_nobody_knows_changes_nothing() -> None:
@@ -64,7 +64,9 @@ MALFORMED: dict[str, bytes | None] = {
 @pytest.mark.parametrize("value", MALFORMED.values(), ids=MALFORMED)
 def test_a_record_that_is_no_outcome_is_a_row_with_its_text(value: bytes | None) -> None:
     row = row_of(value, START, 3, 4)
-    columns: dict[str, Any] = {name: value for name, value in row.items() if value is not None}
+    columns: dict[str, Any] = {
+        name: value for name, value in row._asdict().items() if value is not None
+    }
     assert columns == {
         "time": moment(START),
         "day": moment(START).date(),
@@ -76,4 +78,8 @@ def test_a_record_that_is_no_outcome_is_a_row_with_its_text(value: bytes | None)
 
 @given(st.binary(max_size=200))
 def test_no_bytes_at_all_break_it(value: bytes) -> None:
-    assert row_of(value, START, 0, 0).keys() == {column.name for column in COLUMNS}
+    assert row_of(value, START, 0, 0).outcomes_offset == 0
+
+
+def test_a_row_has_the_columns_of_the_ledger_in_their_order() -> None:
+    assert Row._fields == tuple(column.name for column in COLUMNS)

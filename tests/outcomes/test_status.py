@@ -15,6 +15,7 @@ from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
+from redrive.outcomes.ledger import Unseen
 from redrive.outcomes.rows import moment
 from redrive.outcomes.status import Precision, _count_records, _Queues, invalid_remaining, status_of
 from redrive.outcomes.storage import local_path
@@ -166,7 +167,8 @@ def test_without_the_outcomes_the_topics_are_counted(
     naive = _naive(job)
     headers = [("redrive.quarantine", b"1"), ("redrive.origin", b"orders:0:7")]
     kafka.produce(job.identity.remaining_topic, [{"key": b"x", "value": b"", "headers": headers}])
-    monkeypatch.setattr("redrive.outcomes.ledger._starts", lambda *_: ({}, ["too late"]))
+    missing = Unseen({}, {TopicPartition(job.configuration.outcomes_topic, 0): 1})
+    monkeypatch.setattr("redrive.outcomes.ledger.outcomes_unseen", lambda *_: missing)
     answer = status_of(job.configuration)
     [handler] = answer.handlers
     assert (handler.parked.number, handler.remaining.number) == (
@@ -174,7 +176,9 @@ def test_without_the_outcomes_the_topics_are_counted(
     )  # fmt: skip
     assert handler.quarantined == (1, Precision.EXACT)
     assert (handler.invalid, answer.outcomes, handler.totals) == (None, None, {})
-    assert (answer.notes, answer.gap) == (("too late; results are unknown",), "")
+    (note,) = answer.notes
+    assert note.startswith("the oldest outcomes were deleted from their topic")
+    assert (note.endswith("; results are unknown"), answer.gap) == (True, "")
 
 
 def test_what_could_not_be_counted_in_time_is_not_known(

@@ -36,13 +36,13 @@ def test_a_ledger_of_an_earlier_version_gets_the_columns_that_came_since(
     [old, new] = rows([outcome(1), outcome(3, traceparent="00-a-b-01")], partitions=1)
     missing = ADDED[known:]
     earlier = pa.schema([field for field in SCHEMA if field.name not in missing])
-    plain = {name: value for name, value in old.items() if name not in missing}
+    plain = {name: value for name, value in old._asdict().items() if name not in missing}
     write_deltalake(path, pa.Table.from_pylist([plain], schema=earlier))
     assert _open(path).size == 1
     append(path, [new])
-    rows_read = _open(path).rows("ORDER BY outcomes_offset")
-    assert [row["operator"] for row in rows_read] == [None, "ann@host"]
-    assert [row["traceparent"] for row in rows_read] == [None, "00-a-b-01"]
+    rows_read = _open(path).outcomes("SELECT * FROM ledger ORDER BY outcomes_offset")
+    assert [row.operator for row in rows_read] == [None, "ann@host"]
+    assert [row.traceparent for row in rows_read] == [None, "00-a-b-01"]
 
 
 def test_a_new_ledger_stands_nowhere(tmp_path: Path) -> None:
@@ -64,11 +64,11 @@ def test_positions_follow_the_largest_offset_of_each_partition(
     [sample] = rows([outcome(1)])
     largest: dict[int, int] = {}
     for offsets in appends:
-        places = [
-            {"outcomes_partition": partition, "outcomes_offset": offset}
+        new = [
+            sample._replace(outcomes_partition=partition, outcomes_offset=offset)
             for partition, offset in offsets.items()
         ]
-        append(path, [{**sample, **place} for place in places])
+        append(path, new)
         for partition, offset in offsets.items():
             largest[partition] = max(largest.get(partition, 0), offset)
     expected = {partition: offset + 1 for partition, offset in largest.items()}
@@ -134,7 +134,7 @@ def test_a_broken_ledger_says_what_to_look_at_and_suggests_to_delete_nothing(
     for file in (path / "_delta_log").glob("*.json"):
         file.write_text("{")
     with pytest.raises(EnvironmentFault) as caught:
-        _open(path).rows("")
+        _open(path).outcomes("SELECT * FROM ledger")
     assert "check the folder" in caught.value.hint
     assert "rebuild" not in caught.value.hint
 

@@ -9,11 +9,12 @@ from typing import Any, cast
 import pytest
 from tests.configurations import write_settings
 from tests.engine.samples import handler_of
+from tests.outcomes.samples import row_with
 
-from redrive.engine.outcome import FIELDS
 from redrive.engine.rules_decider import RulesDecider
 from redrive.outcomes.history import next_put, next_steps, what_next
 from redrive.outcomes.inventory import Inventory
+from redrive.outcomes.rows import Row
 from redrive.rules import parse
 from redrive.rules.backoff import jitter_of
 from redrive.settings import read_settings
@@ -27,25 +28,23 @@ def deciders(rules: str = RULES) -> dict[str, RulesDecider]:
     return {"dlq": handler_of(rules)}
 
 
-NO_FIELDS = {f"field_{name.lower()}": None for name in FIELDS}
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def row(**members: Any) -> dict[str, Any]:
+def row(**columns: Any) -> Row:
     """An outcome of the ledger."""
-    hashed = parse(RULES).required().hash[:16]
-    return {
-        "handler": "dlq", "message": "dlq:0:7", "origin": "dlq:0:7", "table_hash": hashed,
-        "time": NOON, "attempt": 2, "rule_line": 3, "form": "headers", "error_class": None,
-        "consumer_group": None, "hop": 0, "reason": 2053, "detail": None, **NO_FIELDS, **members,
+    known = {
+        "handler": "dlq", "message": "dlq:0:7", "origin": "dlq:0:7", "time": NOON, "attempt": 2,
+        "table_hash": parse(RULES).required().hash[:16], "rule_line": 3, "form": "headers",
+        "hop": 0, "reason": 2053,
     }  # fmt: skip
+    return row_with(**{**known, **columns})
 
 
 @pytest.mark.parametrize("table", ["0123456789abcdef", None])
 def test_what_is_quarantined_stays_with_any_table(table: str | None) -> None:
-    outcome = row(result="remains", action="QUARANTINE")
-    if table:
-        outcome["table_hash"] = table
+    hashed = {"table_hash": table} if table else {}
+    outcome = row(result="remains", action="QUARANTINE", **hashed)
     assert "quarantine" in what_next([outcome], deciders()).text
 
 
@@ -132,14 +131,14 @@ def test_a_dead_letter_on_a_queue_with_get_disabled_names_it(
     path = write_settings(tmp_path, "DLQ", more='[topology]\nfiles = ["QM1.mqsc"]\n')
     (tmp_path / "QM1.mqsc").write_text(f"DEF QL(DLQ) GET({get})\nALTER QMGR DEADQ(DLQ)\n")
     job = read_settings(path).job
-    letter = row(result="parked", action="RETRY") | {"handler": "DLQ", "rule_line": 1}
+    letter = row(result="parked", action="RETRY", handler="DLQ", rule_line=1)
 
     class OneLetter:
         """Has the outcomes of one dead letter."""
 
         def stories(self, _: object) -> dict[str, list[Any]]:
             """The outcomes by message."""
-            return {letter["message"]: [letter]}
+            return {letter.message: [letter]}
 
     (step,) = next_steps(job, cast("Inventory", OneLetter()), [letter]).values()
     assert ("not while DLQ@QM1 has GET(DISABLED)" in step.text) is is_held

@@ -60,8 +60,8 @@ from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.reports import FailureKind, TransactionReport
 from redrive.messages import own_headers as own
 from redrive.operations.replay.applying import Instructions, PlannedMessages
-from redrive.outcomes import progress
-from redrive.outcomes.last_outcomes import LastOutcome
+from redrive.outcomes import ledger
+from redrive.outcomes.ledger import LastOutcome
 from redrive.streaming import batch, emission, forwarding, held_keys, preparation, start
 
 Patch = Callable[[], Iterable[AbstractContextManager[Any]]]
@@ -940,7 +940,7 @@ def _remaining_passed_over(original: Any, self: Any, record: Any) -> None:
         original(self, record)
 
 
-@replaced("copies do not say where a lane stands", progress, "_in_copies", schedules=1_000)
+@replaced("copies do not say where a lane stands", ledger, "_positions_in_copies", schedules=1_000)
 def _copies_not_asked(*_: object) -> dict[Any, int]:
     return {}
 

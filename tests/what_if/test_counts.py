@@ -72,16 +72,16 @@ def test_counts_are_those_of_deciding_each_message(dialect: tuple[str, list[str]
         assert cells == Counter((_action(was), _action(becomes)) for was, becomes in pairs)
         lines = {rule.new_line: rule.new for rule in answer.rules if rule.new}
         becomes = [decided.row for _, decided in pairs]
-        assert lines == Counter(row["rule_line"] for row in becomes if row["rule_line"])
+        assert lines == Counter(row.rule_line for row in becomes if row.rule_line)
         failing = Counter[int]()
         for refused in answer.failing_now:
             failing[refused.reason] += refused.count
-        assert failing == Counter(row["reason"] for row in becomes if row["reason"])
+        assert failing == Counter(row.reason for row in becomes if row.reason)
         assert all(change.samples for change in answer.changes)
 
 
 def _action(decided: Decided) -> str:
-    return str(decided.row["action"]) if decided.row["rule_line"] else "REMAINS"
+    return decided.row.action if decided.row.rule_line else "REMAINS"
 
 
 def _table(random: Random, dialect: str, patterns: list[str]) -> str:

@@ -41,16 +41,16 @@ def shows_mq(job: JobConfiguration, *, mq: bool) -> bool:
 
 def cause(row: Row, *, mq: bool) -> dict[str, object]:
     """Why a message is a dead letter, from one of its outcomes, as columns of a table."""
-    is_invalid = row["form"] == NO_VALID_SCHEME
+    is_invalid = row.form == NO_VALID_SCHEME
     if mq:
         return {
-            "for": at(row["field_destq"], row["field_destqm"]),
-            "reason": reason_text(None if is_invalid else row["field_reason"]),
+            "for": at(row.field_destq, row.field_destqm),
+            "reason": reason_text(None if is_invalid else row.field_reason),
         }
     return {
-        "exception": _NO_HEADER if is_invalid else short_class(row["error_class"]),
-        "group": row["consumer_group"],
-        "topic": row["field_destq"],
+        "exception": _NO_HEADER if is_invalid else short_class(row.error_class),
+        "group": row.consumer_group,
+        "topic": row.field_destq,
     }
 
 
@@ -61,10 +61,10 @@ def short_class(name: str | None) -> str:
 
 def why(row: Row, *, mq: bool) -> str:
     """Why an attempt failed, what it changed, and who requested it; may be empty."""
-    number = f"{row['reason']} " if mq else ""
-    reason = f"{number}{failure_text(row['reason_name'], mq=mq)}" if row["reason"] else ""
-    failure = ": ".join(part for part in (reason, row["detail"]) if part)
-    edit = f"changed {row['edit']}" if row.get("edit") else ""
+    number = f"{row.reason} " if mq else ""
+    reason = f"{number}{failure_text(row.reason_name, mq=mq)}" if row.reason else ""
+    failure = ": ".join(part for part in (reason, row.detail) if part)
+    edit = f"changed {row.edit}" if row.edit else ""
     return printable("; ".join(part for part in (failure, edit, _replay(row)) if part))
 
 
@@ -75,7 +75,7 @@ def exception_and_why(row: Row, *, mq: bool) -> str:
 
 def exception_message(row: Row) -> str:
     """What the exception of the dead letter said, in one line; empty if unknown."""
-    return printable(" ".join((row["error_message"] or "").split()))
+    return printable(" ".join((row.error_message or "").split()))
 
 
 def failure_text(name: str, *, mq: bool) -> str:
@@ -84,10 +84,10 @@ def failure_text(name: str, *, mq: bool) -> str:
 
 
 def _replay(row: Row) -> str:
-    if not row["replay"]:
+    if not row.replay:
         return ""
-    purpose = f" ({row['purpose']})" if row["purpose"] else ""
-    return f"replay {row['replay']} by {row['operator']}{purpose}"
+    purpose = f" ({row.purpose})" if row.purpose else ""
+    return f"replay {row.replay} by {row.operator}{purpose}"
 
 
 def reason_text(reason: int | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from rich.text import Text
@@ -32,14 +32,11 @@ from redrive.operations.durations import clock, duration
 from redrive.operations.network import open_cluster
 from redrive.operations.record_view import RecordView, read_record, record_place
 from redrive.operations.schema_registry import SchemaRegistry
-from redrive.outcomes.bodies import Lost
-from redrive.outcomes.criteria import Criteria
-from redrive.outcomes.history import Archive, Found, History, NotFound
+from redrive.outcomes.history import Archive, History, Lost, NotFound
 from redrive.outcomes.rows import Row
+from redrive.outcomes.selection import Criteria
 from redrive.printable import counted, printable
 from redrive.settings import Settings, read_settings
-
-_Answer = TypeVar("_Answer", History, Found)
 
 STYLES: Mapping[str, str] = {
     Result.RETRIED: "green",
@@ -97,8 +94,9 @@ def history(
     archive, mask = Archive(settings.job), settings.mask
     mq = shows_mq(settings.job, mq=mq)
     if identity is None:
-        newest = masked(archive.find(criteria, limit=limit), mask)
-        _show_found(newest, criteria, mq=mq, as_json=as_json)
+        newest, notes = archive.find(criteria, limit=limit)
+        outcomes = [outcome.masked(mask) for outcome in newest]
+        _show_newest(outcomes, notes, criteria, mq=mq, as_json=as_json)
         return
     answer = archive.history(identity)
     if isinstance(answer, NotFound):
@@ -111,9 +109,9 @@ def history(
         print_history(shown, mq=mq)
 
 
-def masked(answer: _Answer, mask: Mask) -> _Answer:
-    """An answer whose outcomes show no secrets."""
-    return replace(answer, outcomes=[mask.row(row) for row in answer.outcomes])
+def masked(answer: History, mask: Mask) -> History:
+    """A history that shows no secrets."""
+    return replace(answer, outcomes=[row.masked(mask) for row in answer.outcomes])
 
 
 def print_history(answer: History, *, mq: bool) -> None:
@@ -130,61 +128,61 @@ def print_history(answer: History, *, mq: bool) -> None:
     print_notes(answer.notes)
 
 
-def _show_found(newest: Found, criteria: Criteria, *, mq: bool, as_json: bool) -> None:
+def _show_newest(
+    outcomes: Sequence[Row], notes: Sequence[str], criteria: Criteria, *, mq: bool, as_json: bool
+) -> None:
     if as_json:
-        outcomes = [plain(row) for row in newest.outcomes]
-        content = {"outcomes": outcomes, "notes": newest.notes}
-        print_json(content)
+        print_json({"outcomes": [*map(plain, outcomes)], "notes": notes})
         return
-    if newest.outcomes:
-        _print_outcomes(newest.outcomes, mq=mq, with_message=True)
+    if outcomes:
+        _print_outcomes(outcomes, mq=mq, with_message=True)
     else:
-        known = ", as far as could be read" if newest.notes else ""
+        known = ", as far as could be read" if notes else ""
         what = "No outcomes yet" if criteria == Criteria() else "No outcome matches these filters"
         click.echo(f"{what}{known}.")
-    print_notes(newest.notes)
+    print_notes(notes)
 
 
 def _description(row: Row, put_on: str, *, mq: bool) -> list[str]:
     if put_on:
-        target = at(row["field_destq"], row["field_destqm"])
-        lines = [f"message {row['origin']}, taken from {put_on} and put to {target}"]
+        target = at(row.field_destq, row.field_destqm)
+        lines = [f"message {row.origin}, taken from {put_on} and put to {target}"]
     else:
-        queue = at(row["queue"], row["queue_manager"])
-        lines = [f"dead letter {row['origin']} of the queue {queue}, handler {row['handler']}"]
-    if not put_on and row["field_destq"] is not None:
-        target = at(row["field_destq"], row["field_destqm"])
-        reason = reason_text(row["field_reason"] or 0) or "0"
-        group = f" in group {row['consumer_group']}" if row["consumer_group"] else ""
-        failure = f"failed on topic {target}{group} with {row['error_class'] or 'no exception'}"
+        queue = at(row.queue, row.queue_manager)
+        lines = [f"dead letter {row.origin} of the queue {queue}, handler {row.handler}"]
+    if not put_on and row.field_destq is not None:
+        target = at(row.field_destq, row.field_destqm)
+        reason = reason_text(row.field_reason or 0) or "0"
+        group = f" in group {row.consumer_group}" if row.consumer_group else ""
+        failure = f"failed on topic {target}{group} with {row.error_class or 'no exception'}"
         lines.append(f"meant for {target}, failed with {reason}" if mq else failure)
-    key = "no key" if row["message_key"] is None else f"key {_text(row['message_key'])}"
-    lines.append(f"{key}, {row['body_size']} bytes, put {counted(row['hop'] or 0, 'time')} before")
-    if row["traceparent"]:
-        lines.append(f"trace {row['traceparent']}")
+    key = "no key" if row.message_key is None else f"key {_text(row.message_key)}"
+    lines.append(f"{key}, {row.body_size} bytes, put {counted(row.hop or 0, 'time')} before")
+    if row.traceparent:
+        lines.append(f"trace {row.traceparent}")
     return lines
 
 
 def _print_outcomes(outcomes: Sequence[Row], *, mq: bool, with_message: bool = False) -> None:
     rows = [
         {
-            "time (UTC)": clock(row["time"]),
-            **({"message": row["message"]} if with_message else {}),
-            "attempt": row["attempt"] or None,
-            "rule": f"line {row['rule_line']} of {row['table_hash'][:8]}" * bool(row["rule_line"]),
-            "action": row["action"],
-            "result": Text(row["result"], style=STYLES.get(row["result"], "")),
+            "time (UTC)": clock(row.time),
+            **({"message": row.message} if with_message else {}),
+            "attempt": row.attempt or None,
+            "rule": f"line {row.rule_line} of {row.table_hash[:8]}" * bool(row.rule_line),
+            "action": row.action,
+            "result": Text(row.result, style=STYLES.get(row.result, "")),
             "target": _target(row),
-            "why": why(row, mq=mq) if row["origin"] == before else exception_and_why(row, mq=mq),
+            "why": why(row, mq=mq) if row.origin == before else exception_and_why(row, mq=mq),
         }
-        for before, row in zip(["", *(row["origin"] for row in outcomes)], outcomes, strict=False)
+        for before, row in zip(["", *(row.origin for row in outcomes)], outcomes, strict=False)
     ]
     print_table(rows, folded=["rule", "target", "why"], whole=["message"])
 
 
 def _target(row: Row) -> str:
-    target = at(row["target_queue"], row["target_queue_manager"])
-    topic = printable(row["target_topic"] or "")
+    target = at(row.target_queue, row.target_queue_manager)
+    topic = printable(row.target_topic or "")
     return f"{target} (topic {topic})" if topic and topic != target else target
 
 
@@ -216,8 +214,8 @@ def document_of(answer: History) -> dict[str, Any]:
 
 def plain(row: Row) -> dict[str, Any]:
     """A row for JSON."""
-    key = row["message_key"]
-    return {**row, "message_key": None if key is None else b64encode(key).decode("ascii")}
+    key = row.message_key
+    return {**row._asdict(), "message_key": None if key is None else b64encode(key).decode("ascii")}
 
 
 @click.command()

@@ -99,18 +99,18 @@ class Letters(NamedTuple):
 
         answer = ask_inventory(settings, selection, ask)
         listing, steps = answer.found
-        letters = [settings.mask.row(row) for row in listing.letters]
+        letters = [letter.masked(settings.mask) for letter in listing.letters]
         return cls(replace(listing, letters=letters), steps, answer)
 
     def document(self) -> dict[str, Any]:
         """What ``redrive ls --json`` prints."""
         rows = [
             {
-                **plain(row),
-                **_next_of(self.steps.get(row["message"])),
-                "acknowledged": row["message"] in self.listing.acknowledged,
+                **plain(letter),
+                **_next_of(self.steps.get(letter.message)),
+                "acknowledged": letter.message in self.listing.acknowledged,
             }
-            for row in self.listing.letters
+            for letter in self.listing.letters
         ]
         return {"total": self.listing.total, "dead_letters": rows, **self.answer.document()}
 
@@ -133,10 +133,10 @@ def _show(letters: Letters, selection: Selection, *, mq: bool, before: int) -> N
     moment = datetime.now(UTC)
     rows = [
         {
-            "message": row["message"],
+            "message": row.message,
             "result": _state(row, listing),
-            "last outcome": f"{duration((moment - row['time']).total_seconds())} ago",
-            **({"next": _next_text(steps.get(row["message"]))} if steps else {}),
+            "last outcome": f"{duration((moment - row.time).total_seconds())} ago",
+            **({"next": _next_text(steps.get(row.message))} if steps else {}),
             **cause(row, mq=mq),
             "last failure": exception_and_why(row, mq=mq),
         }
@@ -152,9 +152,9 @@ def _show(letters: Letters, selection: Selection, *, mq: bool, before: int) -> N
 
 def _state(row: Row, listing: Listing) -> Text:
     state = state_of(row)
-    if row["message"] in listing.acknowledged:
+    if row.message in listing.acknowledged:
         return Text(f"{state}, acknowledged")
-    return Text(state, style=STYLES.get(row["result"], ""))
+    return Text(state, style=STYLES.get(row.result, ""))
 
 
 def _next_text(step: Next | None) -> str:
@@ -238,11 +238,9 @@ def _trends(
     since = min(group.first for group in groups)
     seconds = max(1.0, (max(group.last for group in groups) - since).total_seconds() / bars)
     trends: dict[str, list[int]] = {group.condition(): [0] * bars for group in groups}
-    about = {"first": since, "last": since, "example": "", "acknowledged": 0, "repeated": 0}
-    for row in inventory.arrivals(selection, since, seconds):
-        trend = trends.get(Group.of({**row, **about}).condition())
-        if trend is not None:
-            trend[min(bars - 1, row["part"])] += row["n"]
+    for condition, part, number in inventory.arrivals(selection, since, seconds):
+        if condition in trends:
+            trends[condition][min(bars - 1, part)] += number
     return [trends[group.condition()] for group in groups]
 
 

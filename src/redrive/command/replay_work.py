@@ -107,22 +107,22 @@ def planned(
     with open_cluster(job.connection) as cluster:
         inventory, notes = Archive(job).inventory(mask=settings.mask)
         with inventory:
-            rows = inventory.places(selection, limit=limit)
+            places = inventory.places(selection, limit=limit)
             quarantined = count_quarantined(inventory, selection)
             notes = (*notes, *notes_about_quarantined(quarantined))
-            if not rows:
+            if not places.rows:
                 notes = (*notes, *_notes_about_others(inventory, selection))
         planner = Planner(
             job,
             cluster,
             ClusterFacts(cluster).answers,
-            entries=read_control(job, cluster) if rows else {},
+            entries=read_control(job, cluster) if places.rows else {},
             states=read_states(job, cluster),
         )
-        if editor is not None and rows:
-            edit = editor(planner.preview.content(rows[0], replay))
+        if editor is not None and places.rows:
+            edit = editor(planner.preview.content(places.rows[0], replay))
             replay = replace(replay, edit=edit)
-        plan = planner.plan(rows, replay, notes=notes, mask=settings.mask).masked(settings.mask)
+        plan = planner.plan(places, replay, notes=notes, mask=settings.mask).masked(settings.mask)
     if plan.count or not selection.message:
         return plan
     return replace(plan, notes=[*plan.notes, _note_about(job, selection.message)])
@@ -132,7 +132,7 @@ def _notes_about_others(inventory: Inventory, selection: Selection) -> Iterator[
     """A note if messages match the selection in the other state: parked or remaining."""
     is_about_parked = selection.state is State.PARKED
     other = State.REMAINING if is_about_parked else State.PARKED
-    if inventory.places(replace(selection, state=other), limit=1):
+    if inventory.places(replace(selection, state=other), limit=1).rows:
         verb = "`redrive replay`" if is_about_parked else "`redrive parked`"
         where = "remain" if is_about_parked else "are parked"
         yield f"messages that {where} match: use {verb} for those"
@@ -144,7 +144,7 @@ def _note_about(job: JobConfiguration, message: str) -> str:
     if isinstance(answer, NotFound):
         raise NotFoundError(answer.reason, hint=answer.hint)
     last = answer.last
-    known = f"the last outcome of {answer.message} is {last['result']!r}, {clock(last['time'])} UTC"
+    known = f"the last outcome of {answer.message} is {last.result!r}, {clock(last.time)} UTC"
     return f"{known}; redrive history {answer.message} shows more"
 
 

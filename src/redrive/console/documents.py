@@ -21,7 +21,7 @@ import orjson
 from redrive.command.channel import channel_document
 from redrive.command.explain import explanation_document
 from redrive.command.failures import shows_mq
-from redrive.command.history import find_message, message_document
+from redrive.command.history import find_message, message_document, plain
 from redrive.command.ls import Acknowledgements, Groups, Letters
 from redrive.command.message_file import WrittenRecord, message_fields
 from redrive.command.opening import ask_inventory
@@ -42,11 +42,10 @@ from redrive.operations.put import NewMessage
 from redrive.operations.put_trace import assuming_tracer
 from redrive.operations.replay.progress import statuses
 from redrive.operations.states import read_states
-from redrive.outcomes.bodies import Lost
-from redrive.outcomes.history import History, last_of
+from redrive.outcomes.history import History, Lost
 from redrive.outcomes.inventory import Inventory, Selection, State, group_of
 from redrive.outcomes.open_letters import OPEN
-from redrive.outcomes.rows import Row
+from redrive.outcomes.rows import Values
 from redrive.settings import Settings, read_settings
 
 _BARS: Final = 48
@@ -125,12 +124,11 @@ class Documents:
         settings = self.settings()
         answer, record = find_message(settings, identity, of_handlers=True)
         document = message_document(settings, answer, record)
-        outcomes = document["outcomes"]
-        group = group_of(answer.last) if answer and answer.last["result"] in OPEN else ""
+        group = group_of(answer.last) if answer and answer.last.result in OPEN else ""
         return {
             "message": identity,
             **document,
-            "last": last_of(outcomes) if outcomes else None,
+            "last": plain(answer.last) if answer else None,
             "mq": shows_mq(settings.job, mq=False),
             "why": _why(settings, answer, record),
             "group": "" if MASK in group else group,
@@ -283,7 +281,7 @@ def _ways(settings: Settings) -> dict[str, Any]:
     return {"ways": ways, "notes": groups.answer.notes}
 
 
-def _curves(rates: Sequence[Row], now: datetime, span: timedelta) -> dict[str, Any]:
+def _curves(rates: Sequence[Values], now: datetime, span: timedelta) -> dict[str, Any]:
     """Outcomes of a time span by result, in ``_BARS`` equal parts.
 
     Each is the first outcome of a message, which ``came``, or one ``again``: of a further attempt
@@ -315,7 +313,7 @@ def _why(
     """What the handler's table does with a message, rule by rule; None without its fields."""
     if isinstance(stored, Lost):
         return None
-    job, name = settings.job, answer.last["handler"] if answer else ""
+    job, name = settings.job, answer.last.handler if answer else ""
     by_name = [handler for handler in job.handlers if handler.identity.name == name]
     by_topic = [handler for handler in job.handlers if handler.identity.topic == stored.lane.topic]
     handler = next(iter(by_name or by_topic), None)

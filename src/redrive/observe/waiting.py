@@ -23,7 +23,6 @@ separately, and pairs of handler and cause with a first time."""
 
 OTHER: Final = "other"
 """The label of everything above the maximum."""
-_NOTHING: Final = Standing(count=0, invalid=0, since=0.0)
 
 
 class Capped:
@@ -182,7 +181,7 @@ class WaitingMetrics:
                     each.remove(gone)
             self._shown[state] = names
             for handler in names:
-                figures = standing.get((handler, state), _NOTHING)
+                figures = standing.get((handler, state), Standing())
                 gauge.labels(handler).set(figures.count)
                 if state is State.PARKED:
                     self._held.labels(handler).set(figures.held)
@@ -191,8 +190,7 @@ class WaitingMetrics:
                     self._unacknowledged_oldest.labels(handler).set_function(
                         partial(_age, figures.unacknowledged_since)
                     )
-                since = None if figures is _NOTHING else figures.since
-                self._oldest[state].labels(handler).set_function(partial(_age, since))
+                self._oldest[state].labels(handler).set_function(partial(_age, figures.since))
 
 
 def _age(since: float | None) -> float:

@@ -1,7 +1,6 @@
 """Outcome records: the ledger made from them, and its queries."""
 
 __all__ = [
-    "acknowledgements", "bodies", "causes", "criteria", "followed", "history", "inventory",
-    "last_outcomes", "ledger", "open_letters", "progress", "row_messages", "rows", "selection",
-    "status", "storage", "table"
+    "acknowledgements", "causes", "followed", "history", "inventory", "ledger", "open_letters",
+    "row_messages", "rows", "selection", "status", "storage", "table"
 ]  # fmt: skip

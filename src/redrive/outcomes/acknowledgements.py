@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from redrive.engine.commands import ACKNOWLEDGED, Entry
 from redrive.engine.outcome import Result
 from redrive.masking import Mask
-from redrive.outcomes.criteria import time_from
-from redrive.outcomes.selection import Selection, State
+from redrive.outcomes.selection import Selection, State, time_from
 from redrive.outcomes.table import sql_text
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final, Self
 
 from redrive.messages import NO_VALID_SCHEME
 from redrive.messages.constants import reason_name
-from redrive.outcomes.criteria import time_from
 from redrive.outcomes.open_letters import newer_than
+from redrive.outcomes.selection import time_from
 from redrive.outcomes.table import sql_text
 
 if TYPE_CHECKING:
-    from redrive.outcomes.rows import Row
+    from redrive.outcomes.rows import Values
     from redrive.outcomes.table import LedgerTable
 
 _INVALID: Final = "no valid dead-letter header"
@@ -48,7 +48,7 @@ class Cause:
     """When the first of them was decided, in seconds since 1970."""
 
     @classmethod
-    def of(cls, row: Row) -> Self:
+    def of(cls, row: Values) -> Self:
         """A cause as the engine counted it."""
         reason = row["field_reason"]
         cause = row["error_class"] or (reason and reason_name(reason)) or str(reason or 0)

@@ -1,4 +1,4 @@
-"""The outcomes of one message, its next step, and why a message was not found."""
+"""The outcomes of one message, its next step, its record, and why one was not found."""
 
 from __future__ import annotations
 
@@ -19,32 +19,33 @@ from redrive.configuration.deciders import (
 )
 from redrive.engine.context import SliceContext
 from redrive.engine.facts import Facts
-from redrive.engine.outcome import FINAL, UNTOUCHED, Result
+from redrive.engine.ordering import position_of
+from redrive.engine.outcome import FINAL, LONGEST_KEY, UNTOUCHED, Result
 from redrive.engine.rules_decider import RulesDecider
 from redrive.errors import EnvironmentFault, TransientFault
-from redrive.kafka.cluster import Cluster
-from redrive.kafka.deadline import CONNECT, GLIMPSE, PATIENCE
+from redrive.kafka.cluster import Cluster, without_leader
+from redrive.kafka.deadline import BROWSING, CONNECT, GLIMPSE, PATIENCE
 from redrive.kafka.records import StoredRecord
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import TopicPartition
+from redrive.messages.own_headers import read_own
 from redrive.outcomes.acknowledgements import (
     Acknowledgement,
     ReadAcknowledgements,
     no_acknowledgements,
 )
-from redrive.outcomes.bodies import Lost, find_record
-from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
 from redrive.outcomes.rows import Row
+from redrive.outcomes.selection import Criteria
 from redrive.outcomes.storage import may_exist
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action
 from redrive.topology.layout import TopicRole, topics_of
 
 if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
+    from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.topology.layout import QueueTopic
 
 _MOST: Final = 10_000
@@ -102,13 +103,8 @@ class History:
     @property
     def last(self) -> Row:
         """The last outcome with an effect: a replay may have skipped the message."""
-        return last_of(self.outcomes)
-
-
-def last_of(outcomes: Sequence[Row]) -> Row:
-    """The last outcome that says where a message is."""
-    effective = (row for row in reversed(outcomes) if row["result"] not in UNTOUCHED)
-    return next(effective, outcomes[-1])
+        effective = (row for row in reversed(self.outcomes) if row.result not in UNTOUCHED)
+        return next(effective, self.outcomes[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,15 +115,6 @@ class NotFound:
     """The reason, if known."""
     hint: str
     """Similar identities, or what to do."""
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Outcomes that match criteria."""
-
-    outcomes: Sequence[Row]
-    """The newest ones, oldest first."""
     notes: tuple[str, ...]
 
 
@@ -158,9 +145,9 @@ class Archive:
         if not rows:
             copies = ledger.find(Criteria(record=text), limit=1)
             if copies:
-                return self._of_record(text, copies[0]["message"])
+                return self._of_record(text, copies[0].message)
             return self._not_found(text, ledger)
-        source = sources_of(self._configuration).get(rows[-1]["handler"])
+        source = sources_of(self._configuration).get(rows[-1].handler)
         if source is None:
             step = what_next(rows, _deciders(self._configuration))
             step = _while_inhibited(step, rows[-1], _inhibited(self._configuration))
@@ -226,16 +213,19 @@ class Archive:
             (
                 handler
                 for handler in self._configuration.handlers
-                if handler.identity.name == row["handler"]
+                if handler.identity.name == row.handler
             ),
             None,
         )
         return find_record(self._cluster, handler, row)
 
-    def find(self, criteria: Criteria, *, limit: int) -> Found:
-        """The newest outcomes that match criteria; raises ``EnvironmentFault``."""
+    def find(self, criteria: Criteria, *, limit: int) -> tuple[Sequence[Row], tuple[str, ...]]:
+        """The newest outcomes that match criteria, oldest first, and why some may be missing.
+
+        Raises ``EnvironmentFault``.
+        """
         ledger = self._open(b"")
-        return Found(ledger.find(criteria, limit=limit), self._all_notes(ledger))
+        return ledger.find(criteria, limit=limit), self._all_notes(ledger)
 
     def _of_record(self, text: str, message: str) -> History | NotFound:
         answer = self.history(message)
@@ -351,7 +341,7 @@ def next_steps(
 
     ``letters`` are the last outcomes of some dead letters; the inventory has all of them.
     """
-    parked = [row["message"] for row in letters if row["result"] == Result.PARKED]
+    parked = [row.message for row in letters if row.result == Result.PARKED]
     if not parked:
         return {}
     deciders = _deciders(configuration)
@@ -374,8 +364,8 @@ def _inhibited(configuration: JobConfiguration) -> Mapping[str, str]:
 
 
 def _while_inhibited(step: Next, row: Row, inhibited: Mapping[str, str]) -> Next:
-    queue = inhibited.get(row["handler"])
-    if queue is None or row["result"] in FINAL:
+    queue = inhibited.get(row.handler)
+    if queue is None or row.result in FINAL:
         return step
     return replace(step, text=f"{step.text}, but not while {queue} has GET(DISABLED)")
 
@@ -385,7 +375,7 @@ def _transmission(configuration: JobConfiguration, row: Row) -> QueueTopic | Non
     if not configuration.topology:
         return None
     topics = topics_of(topology_of(configuration.topology))
-    targets = (topic for topic in topics if topic.topic == row["target_topic"])
+    targets = (topic for topic in topics if topic.topic == row.target_topic)
     return next((topic for topic in targets if topic.role is TopicRole.TRANSMISSION), None)
 
 
@@ -403,23 +393,23 @@ def what_next(rows: Sequence[Row], deciders: Mapping[str, RulesDecider]) -> Next
 
     The deciders are the current ones, by handler.
     """
-    rows = [outcome for outcome in rows if outcome["result"] not in UNTOUCHED] or rows
+    rows = [outcome for outcome in rows if outcome.result not in UNTOUCHED] or rows
     row = rows[-1]
-    if row["result"] in FINAL:
-        return Next(text=f"nothing: it was {row['result']}")
-    if row["action"] == Action.QUARANTINE:
+    if row.result in FINAL:
+        return Next(text=f"nothing: it was {row.result}")
+    if row.action == Action.QUARANTINE:
         return Next(
             text="it is in quarantine: it stays under any table, until an operator handles it"
         )
-    decider = deciders.get(row["handler"])
+    decider = deciders.get(row.handler)
     if decider is None:
-        return Next(text=f"the handler {row['handler']} is no longer in these settings")
-    if not decider.table.hash.startswith(row["table_hash"] or "-"):
+        return Next(text=f"the handler {row.handler} is no longer in these settings")
+    if not decider.table.hash.startswith(row.table_hash or "-"):
         return Next(
             text="it is evaluated again, without earlier failures, once the job starts with the"
             " current rules table"
         )
-    if row["result"] != Result.PARKED:
+    if row.result != Result.PARKED:
         return Next(text="it stays until the rules table changes or an operator handles it")
     return _next_attempt(rows, decider)
 
@@ -429,7 +419,7 @@ def next_put(row: Row, source: QueueTopic, onward: QueueTopic | None = None) -> 
 
     ``onward`` is the transmission queue to which it was routed, if it is one.
     """
-    if onward is not None and row["result"] == Result.ROUTED:
+    if onward is not None and row.result == Result.ROUTED:
         manager, channel = onward.channel
         if onward.resting is not None:
             return Next(text=f"it waits on {onward.place}: {onward.resting.because}")
@@ -442,13 +432,13 @@ def next_put(row: Row, source: QueueTopic, onward: QueueTopic | None = None) -> 
             text=f"channel {channel} of {manager} moves it on from {onward.place}, if it runs"
             f" (redrive channel status {manager})"
         )
-    if row["result"] in FINAL:
-        return Next(text=f"nothing: it was {row['result']}")
-    if row["result"] == Result.PARKED:
+    if row.result in FINAL:
+        return Next(text=f"nothing: it was {row.result}")
+    if row.result == Result.PARKED:
         return Next(
-            text=f"try {row['attempt'] + 1} of {source.message_retries + 1} by the receiving end of"
+            text=f"try {row.attempt + 1} of {source.message_retries + 1} by the receiving end of"
             f" channel {source.channel[1]} (MRRTY); it waits on {source.place}",
-            due=row["time"] + timedelta(milliseconds=source.message_retry_interval),
+            due=row.time + timedelta(milliseconds=source.message_retry_interval),
         )
     return Next(
         text=f"it waits on {source.place} until definitions change, or until redrive channel start"
@@ -459,17 +449,17 @@ def next_put(row: Row, source: QueueTopic, onward: QueueTopic | None = None) -> 
 def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
     """The next attempt on a parked message, as the job will decide it from its outcomes."""
     row, table = rows[-1], decider.table
-    if not row["attempt"]:
+    if not row.attempt:
         return Next(text="the next attempt, once no earlier message of its key is waiting")
     message, attempts = message_of(row), attempts_of(rows, table)
-    facts = SliceContext(Facts(time.monotonic), "", int(row["time"].timestamp() * 1000))
+    facts = SliceContext(Facts(time.monotonic), "", int(row.time.timestamp() * 1000))
     decision = decider.decide(message, attempts, facts).decision
     missing = missing_fields(table)
-    tried = next((rule for rule in table.rules if rule.line == row["rule_line"]), None)
+    tried = next((rule for rule in table.rules if rule.line == row.rule_line), None)
     rule = tried if missing else decision.rule
     home = int(message.origin.split(":")[-2])
     place = decider.waiting_place(message, decider.park(message, rule, attempts), home)
-    due = row["time"] + timedelta(seconds=decider.interval(place))
+    due = row.time + timedelta(seconds=decider.interval(place))
     name = decider.attempts.next_attempt(rule, attempts)
     attempt = f"attempt {attempts.failures + 1}"
     if missing:
@@ -482,3 +472,72 @@ def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
     if decision.target.queue:
         text += f" to {decision.target}"
     return Next(text=text, due=due, rule_line=rule.line, attempt=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A message that was not found."""
+
+    reason: str
+    """The reason: deleted from its topics, or unreadable at present."""
+
+
+def find_record(
+    cluster: Cluster, handler: HandlerConfiguration | None, row: Row
+) -> StoredRecord | Lost:
+    """The record of a dead letter: the dead letter itself or its waiting copy, if found.
+
+    The dead letter is tried first, as its position is known; a copy must be searched. A record at
+    that position counts only if it has the size and the key from the ledger, as the topic may have
+    been recreated. The row is the last outcome; the settings may no longer have the handler.
+    """
+    waiting: dict[str, Sequence[str]] = {}
+    if handler is not None:
+        waiting[Result.PARKED] = handler.identity.waiting_topics
+        waiting[Result.REMAINS] = (handler.identity.remaining_topic,)
+    own = _origin(row)[0]
+    try:
+        lanes, silent = cluster.led([own.topic, *waiting.get(row.result, ())])
+        record = _original(cluster, row) if own in lanes else None
+        if record is None:
+            record = _copy(cluster, [lane for lane in lanes if lane.topic != own.topic], row)
+    except TransientFault as fault:
+        return Lost(f"it could not be read: {fault.message}")
+    if record is not None:
+        return record
+    # Only one partition of the dead-letter topic matters.
+    if missing := [lane for lane in silent if lane == own or lane.topic != own.topic]:
+        return Lost(f"it was not found; {without_leader(missing)[0]}")
+    if row.result in {Result.PARKED, Result.REMAINS}:
+        return Lost("it was deleted from its dead-letter topic and from the topic where it waits")
+    return Lost("it was deleted from its dead-letter topic")
+
+
+def _origin(row: Row) -> tuple[TopicPartition, int]:
+    place = position_of(row.origin)
+    return TopicPartition(place.topic, place.partition), place.offset
+
+
+def _original(cluster: Cluster, row: Row) -> StoredRecord | None:
+    lane, place = _origin(row)
+    extent = cluster.extents([lane])[lane]
+    if not extent.first <= place < extent.end:
+        return None
+    records = cluster.read({lane: place}, {lane: place + 1})
+    return next((record for record in records if _is_same(record, row)), None)
+
+
+def _is_same(record: StoredRecord, row: Row) -> bool:
+    key = None if record.key is None else record.key[:LONGEST_KEY]
+    is_copied = row.outcome != row.origin
+    has_size = is_copied or len(record.value or b"") == row.body_size
+    return has_size and bool(key == row.message_key)
+
+
+def _copy(cluster: Cluster, lanes: Sequence[TopicPartition], row: Row) -> StoredRecord | None:
+    last: StoredRecord | None = None
+    for record in cluster.read(dict.fromkeys(lanes, 0), seconds=BROWSING):
+        own = read_own(record.headers)
+        if row.origin == own.origin:
+            last = record
+    return last

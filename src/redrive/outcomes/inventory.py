@@ -14,17 +14,17 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 from redrive.configuration import LedgerFolder
-from redrive.engine.outcome import UNTOUCHED, Result
+from redrive.engine.outcome import FIELDS, UNTOUCHED, Result
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import NO_VALID_SCHEME
 from redrive.outcomes.acknowledgements import Acknowledgement, acknowledged
 from redrive.outcomes.conditions import condition_error
-from redrive.outcomes.criteria import time_from
 from redrive.outcomes.open_letters import (
     CHANGED,
     OPEN,
@@ -33,9 +33,16 @@ from redrive.outcomes.open_letters import (
     every_outcome,
     last_outcomes,
 )
-from redrive.outcomes.rows import FIELD_COLUMNS, Row
-from redrive.outcomes.selection import HELD, QUARANTINED, Selection, State
-from redrive.outcomes.table import LedgerTable, arrow_of, sql_text
+from redrive.outcomes.rows import FIELD_COLUMNS, Row, Values
+from redrive.outcomes.selection import HELD, QUARANTINED, Selection, State, time_from
+from redrive.outcomes.table import (
+    Columns,
+    LedgerTable,
+    arrow_of,
+    rows_of,
+    sql_text,
+    values_of,
+)
 from redrive.rules import Action
 
 if TYPE_CHECKING:
@@ -46,12 +53,13 @@ __all__ = [
     "state_of",
 ]  # fmt: skip
 
-Engine: TypeAlias = Callable[[str], Iterable[Row]]
+Engine: TypeAlias = Callable[[str], Iterable[Values]]
 """Answers a SQL query, row by row."""
 
 _REASON: Final = f"CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN NULL ELSE field_reason END"
 _CAUSES: Final = ("field_destq", "field_applname", "error_class", "consumer_group", "reason_name")
 _GROUPED: Final = ("handler", _REASON, *_CAUSES)
+_causes_of: Final = attrgetter(*_CAUSES)
 _REPEATED: Final = "count({0}) - count(DISTINCT {0})".format("failed_record || ' ' || hop")
 
 
@@ -75,15 +83,24 @@ class Listing:
     """Identities of acknowledged ones."""
 
 
+class Places(NamedTuple):
+    """The dead letters of a plan."""
+
+    rows: Sequence[Row]
+    """Their last outcomes by the columns ``PLACES``, the earliest failure first."""
+    replays: Mapping[str, int]
+    """The number of earlier replays by origin, for those that have some."""
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The dead letters of one handler in one state."""
 
-    count: int
-    invalid: int
+    count: int = 0
+    invalid: int = 0
     """Those without a valid dead-letter header."""
-    since: float
-    """Time of the earliest first decision among them, in seconds since 1970."""
+    since: float | None = None
+    """Time of the earliest first decision among them, in seconds since 1970; None if unknown."""
     held: int = 0
     """Parked ones that wait behind an earlier one of their key."""
     acknowledged: int = 0
@@ -94,11 +111,11 @@ class Standing:
 
 def state_of(row: Row) -> str:
     """The state of a dead letter after its last outcome."""
-    if row["result"] == Result.REMAINS and row["action"] == Action.QUARANTINE:
+    if row.result == Result.REMAINS and row.action == Action.QUARANTINE:
         return State.QUARANTINED
-    if row["result"] == Result.PARKED and not row["attempt"]:
+    if row.result == Result.PARKED and not row.attempt:
         return State.HELD
-    return str(row["result"])
+    return row.result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +156,7 @@ class Group:
         )  # fmt: skip
 
     @classmethod
-    def of(cls, row: Row) -> Self:
+    def of(cls, row: Values) -> Self:
         """A group from a row of the engine."""
         return cls(
             handler=row["handler"] or "",
@@ -224,18 +241,15 @@ class Inventory:
             return Listing((), self.count(selection) if skipped else 0)
         # Also from other partitions: planning a condition for each row takes longer than reading
         # them.
-        offsets = ", ".join({str(row["o"]) for row in places})
-        rows = self._engine.answer(
+        offsets = ", ".join({str(place["o"]) for place in places})
+        rows = self._engine.outcomes(
             f"{self._outcomes()} SELECT * FROM outcomes WHERE outcomes_offset IN ({offsets})"
         )
-        by_place = {(row["outcomes_partition"], row["outcomes_offset"]): row for row in rows}
-        return Listing(
-            [by_place[row["p"], row["o"]] for row in places],
-            places[0]["n"],
-            frozenset(
-                by_place[row["p"], row["o"]]["message"] for row in places if row["acknowledged"]
-            ),
-        )
+        by_place = {(row.outcomes_partition, row.outcomes_offset): row for row in rows}
+        letters = [by_place[place["p"], place["o"]] for place in places]
+        pairs = zip(letters, places, strict=True)
+        acknowledged_ones = {letter.message for letter, place in pairs if place["acknowledged"]}
+        return Listing(letters, places[0]["n"], frozenset(acknowledged_ones))
 
     def count(self, selection: Selection) -> int:
         """The number of dead letters; raises ``EnvironmentFault`` and ``UsageError``."""
@@ -248,27 +262,19 @@ class Inventory:
         numbers = ", ".join({message.rpartition(":")[2] for message in messages})
         names = ", ".join(map(sql_text, messages))
         stories: dict[str, list[Row]] = {}
-        for row in self._engine.answer(
+        for row in self._engine.outcomes(
             f"{self._outcomes()} SELECT * FROM outcomes WHERE message_offset IN ({numbers})"
             f" AND message IN ({names}) ORDER BY time, outcomes_offset"
         ):
-            stories.setdefault(row["message"], []).append(row)
+            stories.setdefault(row.message, []).append(row)
         return stories
 
-    def places(self, selection: Selection, *, limit: int | None) -> Sequence[Row]:
-        """The data of each dead letter for a plan, the earliest failure first.
-
-        Returns:
-            Rows with the columns ``PLACES`` and ``replays``, the number of earlier replays.
-
-        Raises:
-            UsageError: The engine does not understand ``where``.
-            EnvironmentFault: The ledger can't be read.
-        """
+    def places(self, selection: Selection, *, limit: int | None) -> Places:
+        """The dead letters of a plan; errors as for ``letters``."""
         columns = ", ".join(f"l.{name} {name}" for name in PLACES)
         most = "" if limit is None else f" LIMIT {limit}"
         untouched = ", ".join(sql_text(result.value) for result in sorted(UNTOUCHED))
-        return self._answer(
+        answer = self._columns_of(
             selection,
             lambda where: (
                 f", chosen AS (SELECT message_offset, {', '.join(PLACES)} FROM letters {where}),"
@@ -279,6 +285,9 @@ class Inventory:
                 f" LEFT JOIN tried t ON l.origin = t.origin ORDER BY l.time, l.message_offset{most}"
             ),
         )
+        rows = rows_of(answer)
+        replays = zip(answer["origin"], answer["replays"], strict=True)
+        return Places(rows, {origin: number for origin, number in replays if number})
 
     def replayed(self) -> dict[str, dict[str, int]]:
         """The number of messages by result of each replay; raises ``EnvironmentFault``.
@@ -295,7 +304,7 @@ class Inventory:
             counts.setdefault(row["replay"], {})[row["result"]] = row["n"]
         return counts
 
-    def applied(self, moved: Mapping[tuple[str, str], Sequence[datetime]]) -> Sequence[Row]:
+    def applied(self, moved: Mapping[tuple[str, str], Sequence[datetime]]) -> Sequence[Values]:
         """How often rules were applied; raises ``EnvironmentFault``.
 
         Args:
@@ -342,24 +351,28 @@ class Inventory:
         )
         return [*map(Group.of, rows)], rows[0]["total"] if rows else 0
 
-    def arrivals(self, selection: Selection, since: datetime, seconds: float) -> Sequence[Row]:
+    def arrivals(
+        self, selection: Selection, since: datetime, seconds: float
+    ) -> Iterator[tuple[str, int, int]]:
         """When the dead letters of each group were first decided; errors as for ``letters``.
 
         Time is divided into parts of ``seconds`` from ``since`` on; earlier ones count in the
         first.
 
-        Returns:
-            Rows with the columns of ``Group.of`` except its counts, ``part`` (from 0) and ``n``.
+        Yields:
+            The condition of a group, a part (from 0), and the number of dead letters.
         """
         part = f"floor((date_part('epoch', first_time) - {since.timestamp()}) / {seconds})"
-        return self._answer(
+        for row in self._answer(
             selection,
             lambda where: (
                 f"SELECT handler, {_REASON} cause,"
                 f" {', '.join(_CAUSES)}, greatest(0, CAST({part} AS BIGINT)) part, count(*) n"
                 f" FROM letters {where} GROUP BY {', '.join(_GROUPED)}, part"
             ),
-        )
+        ):
+            causes = (row[name] or "" for name in _CAUSES)
+            yield _in_group(row["handler"] or "", row["cause"], *causes), row["part"], row["n"]
 
     def values(self, selection: Selection, column: str, start: str, *, limit: int) -> list[str]:
         """The values of a column of the ledger that start with a text, the most frequent first.
@@ -376,7 +389,7 @@ class Inventory:
         )
         return [row["v"] for row in rows]
 
-    def rates(self, since: datetime, seconds: float) -> Sequence[Row]:
+    def rates(self, since: datetime, seconds: float) -> Sequence[Values]:
         """Outcomes by result, in parts of ``seconds`` from ``since`` on; errors as for ``places``.
 
         Returns:
@@ -423,26 +436,30 @@ class Inventory:
 
     def first_seen(
         self, handler: str, since: datetime | None, engine: Engine | None = None
-    ) -> Iterator[Row]:
+    ) -> Iterator[tuple[str, dict[str, str | int], str, int]]:
         """The dead letters of a handler since a time, grouped by equal match fields.
 
         The engine, such as Spark's SQL, answers the query over the tables ``ledger`` and ``tail``;
         by default it is the embedded one.
 
         Yields:
-            ``form`` and ``field_...``, with their count ``n`` and one ``example``.
+            The scheme, the pattern fields by keyword, the identity of one message, and how many
+            there are.
 
         Raises:
             EnvironmentFault: The ledger can't be read.
         """
         columns = ", ".join(["form", *FIELD_COLUMNS])
+        pairs = [*zip(FIELDS, FIELD_COLUMNS, strict=True)]
         conditions = [f"handler = {sql_text(handler)}", "outcome = origin", "malformed IS NULL"]
         if since is not None:
             conditions.append(time_from(since))
-        yield from (engine or self._engine.answer)(
+        for row in (engine or self._engine.answer)(
             f"{self._outcomes()} SELECT {columns}, count(*) n, max(message) example FROM outcomes"
             f" WHERE {' AND '.join(conditions)} GROUP BY {columns}"
-        )
+        ):
+            fields = {keyword: row[name] for keyword, name in pairs if row[name] is not None}
+            yield row["form"] or "", fields, row["example"], row["n"]
 
     def covered(self, acknowledgement: Acknowledgement) -> int:
         """How many remaining messages an acknowledgement covers; errors as for ``letters``."""
@@ -466,14 +483,17 @@ class Inventory:
             return not self._engine.problem_with(self._covered_query(acknowledgement))
         return False
 
-    def _answer(self, selection: Selection, query: Callable[[str], str]) -> list[Row]:
+    def _answer(self, selection: Selection, query: Callable[[str], str]) -> list[Values]:
+        return values_of(self._columns_of(selection, query))
+
+    def _columns_of(self, selection: Selection, query: Callable[[str], str]) -> Columns:
         def whole(selection: Selection) -> str:
             return self._over_letters(
                 selection, query(f"WHERE {' AND '.join(selection.conditions(self._mask))}")
             )
 
         try:
-            return self._engine.answer(whole(selection))
+            return self._engine.columns(whole(selection))
         except EnvironmentFault:
             # A condition may fail on single rows: CAST of text to a number, a division by zero.
             without = whole(replace(selection, where=""))
@@ -504,8 +524,8 @@ def _equals(column: str, value: str | int | None) -> str:
 
 def group_of(row: Row) -> str:
     """The condition in SQL of the group of a message, by its last outcome."""
-    reason = None if row["form"] == NO_VALID_SCHEME else row["field_reason"]
-    return _in_group(row["handler"] or "", reason, *(row[column] or "" for column in _CAUSES))
+    reason = None if row.form == NO_VALID_SCHEME else row.field_reason
+    return _in_group(row.handler, reason, *(cause or "" for cause in _causes_of(row)))
 
 
 def _in_group(*values: str | int | None) -> str:

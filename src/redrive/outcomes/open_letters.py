@@ -87,19 +87,15 @@ class OpenLetters:
 
 def counts_of(ledger: LedgerTable, known: OpenLetters | None) -> Counter[tuple[str, str]]:
     """The number of outcomes by handler and result; only newer ones than recorded are read."""
-    counts = Counter(counts_where(ledger, newer_than({} if known is None else known.positions)))
+    is_newer = newer_than({} if known is None else known.positions)
+    rows = ledger.rows(
+        f"WHERE malformed IS NULL AND {is_newer} GROUP BY 1, 2",
+        columns="coalesce(handler, '') handler, coalesce(result, '') result, count(*) n",
+    )
+    counts = Counter({(row["handler"], row["result"]): row["n"] for row in rows})
     for handler, result, number in () if known is None else known.counts:
         counts[handler, result] += number
     return counts
-
-
-def counts_where(ledger: LedgerTable, condition: str) -> dict[tuple[str, str], int]:
-    """The number of outcomes by handler and result that match a condition in SQL."""
-    rows = ledger.rows(
-        f"WHERE malformed IS NULL AND {condition} GROUP BY 1, 2",
-        columns="coalesce(handler, '') handler, coalesce(result, '') result, count(*) n",
-    )
-    return {(row["handler"], row["result"]): row["n"] for row in rows}
 
 
 def newer_than(positions: Mapping[int, int]) -> str:

@@ -12,7 +12,7 @@ from redrive.engine.outcome import FIELDS, Result
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
 from redrive.messages.schemes.known import CONNECT
 from redrive.messages.schemes.view import CONNECT_GROUP, DeadLetterView
-from redrive.outcomes.rows import Row, pattern_fields
+from redrive.outcomes.rows import Row
 from redrive.rules import Dialect
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ _KNOWN: Final = frozenset({*FIELDS, "SCHEME", "GROUP"})
 
 def message_of(row: Row) -> Message:
     """The message of an outcome; its body, key and headers are unknown."""
-    is_letter = row["form"] != NO_VALID_SCHEME
-    problem = "" if is_letter else row.get("detail") or "no valid dead-letter header"
-    group = row["consumer_group"]
-    is_connect = row["form"] == CONNECT.name  # it names the connector, and so the group
+    is_letter = row.form != NO_VALID_SCHEME
+    problem = "" if is_letter else row.detail or "no valid dead-letter header"
+    group = row.consumer_group
+    is_connect = row.form == CONNECT.name  # it names the connector, and so the group
     view = DeadLetterView(
-        scheme=row["form"] if is_letter else None,
-        error_class=row["error_class"],
+        scheme=row.form if is_letter else None,
+        error_class=row.error_class,
         group=None if is_connect else group,
         connector=group.removeprefix(CONNECT_GROUP) if is_connect and group else None,
     )
@@ -39,10 +39,10 @@ def message_of(row: Row) -> Message:
         value=None,
         headers=[],
         timestamp=-1,
-        identity=row["message"],
-        origin=row["origin"],
-        hops=row["hop"] or 0,
-        profile=DeadLetterProfile(row["form"], problem, pattern_fields(row), None, view),
+        identity=row.message,
+        origin=row.origin,
+        hops=row.hop or 0,
+        profile=DeadLetterProfile(row.form, problem, row.pattern_fields, None, view),
     )
 
 
@@ -57,12 +57,12 @@ def attempts_of(rows: Sequence[Row], table: RulesTable) -> Attempts:
     The outcomes are of one message, in order and at least one.
     """
     last = rows[-1]
-    if last["result"] != Result.PARKED or not table.hash.startswith(last["table_hash"] or "-"):
+    if last.result != Result.PARKED or not table.hash.startswith(last.table_hash or "-"):
         return NO_ATTEMPTS
     lines = Counter(
-        row["rule_line"]
+        row.rule_line
         for row in rows
-        if (row["handler"], row["table_hash"]) == (last["handler"], last["table_hash"])
+        if (row.handler, row.table_hash) == (last.handler, last.table_hash)
         and _has_failed(row, last, table)
     )
     by_rule = [
@@ -70,12 +70,12 @@ def attempts_of(rows: Sequence[Row], table: RulesTable) -> Attempts:
         for number, rule in enumerate(table.rules)
         if lines[rule.line]
     ]
-    return Attempts(last["attempt"] - is_wait(last), tuple(by_rule))
+    return Attempts(last.attempt - is_wait(last), tuple(by_rule))
 
 
 def is_wait(row: Row) -> bool:
     """Whether a message was parked before an attempt, and not because one had failed."""
-    return row["result"] == Result.PARKED and not row["reason"]
+    return row.result == Result.PARKED and not row.reason
 
 
 def _has_failed(row: Row, last: Row, table: RulesTable) -> bool:
@@ -84,8 +84,8 @@ def _has_failed(row: Row, last: Row, table: RulesTable) -> bool:
     Under DIALECT(KAFKA) a put has also failed, since the message came back. A probe of a breaker
     does not count.
     """
-    if row["result"] == Result.PARKED:
-        return row["origin"] == last["origin"] and not is_wait(row)
-    is_put = row["result"] in {Result.RETRIED, Result.FORWARDED}
-    is_probe = (row["detail"] or "").startswith(PROBE)
+    if row.result == Result.PARKED:
+        return row.origin == last.origin and not is_wait(row)
+    is_put = row.result in {Result.RETRIED, Result.FORWARDED}
+    is_probe = (row.detail or "").startswith(PROBE)
     return is_put and not is_probe and table.control.dialect is Dialect.KAFKA

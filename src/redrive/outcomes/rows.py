@@ -7,16 +7,93 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias
+from datetime import UTC, date, datetime, timedelta
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from redrive.engine.outcome import COLUMNS, Kind
+from redrive.engine.outcome import COLUMNS, FIELDS, Kind
+from redrive.masking import Mask
 from redrive.messages.own_headers import incarnation_of
 
-Row: TypeAlias = dict[str, Any]
-"""One row of the ledger by column name."""
+Values: TypeAlias = dict[str, Any]
+"""One row of the answer to a query, by column name."""
+
+
+class Row(NamedTuple):
+    """One outcome by the columns of the ledger, in their order; ``Outcome`` says what they mean.
+
+    What is None in no outcome of a job is None in the row of a record that is not an outcome, which
+    ``malformed`` shows, and where a query leaves columns out.
+    """
+
+    time: datetime
+    day: date
+    outcome: str
+    message: str
+    message_offset: int | None
+    origin: str
+    source_topic: str
+    source_partition: int
+    source_offset: int
+    handler: str
+    queue_manager: str
+    queue: str
+    table_hash: str
+    rule_line: int
+    action: str
+    authority: str
+    attempt: int
+    result: str
+    reason: int
+    reason_name: str
+    detail: str
+    target_queue_manager: str
+    target_queue: str
+    target_topic: str
+    form: str
+    hop: int | None
+    body_size: int | None
+    message_key: bytes | None
+    field_applidat: str | None
+    field_applname: str | None
+    field_appltype: int | None
+    field_destq: str | None
+    field_destqm: str | None
+    field_feedback: int | None
+    field_format: str | None
+    field_msgtype: int | None
+    field_persist: int | None
+    field_reason: int | None
+    field_replyq: str | None
+    field_replyqm: str | None
+    field_userid: str | None
+    job_version: str
+    outcomes_partition: int
+    outcomes_offset: int
+    malformed: str | None
+    replay: str | None
+    operator: str | None
+    purpose: str | None
+    traceparent: str | None
+    error_class: str | None
+    consumer_group: str | None
+    source_incarnation: int | None
+    edit: str | None
+    failed_record: str | None
+    error_message: str | None
+
+    @property
+    def pattern_fields(self) -> dict[str, str | int]:
+        """The pattern fields, by keyword, as rules match them."""
+        pairs = zip(FIELDS, _field_values(self), strict=True)
+        return {keyword: value for keyword, value in pairs if value is not None}
+
+    def masked(self, mask: Mask) -> Row:
+        """The same outcome without secrets."""
+        return Row(**mask.row(self._asdict()))
+
 
 INCARNATION: Final = (
     "coalesce(source_incarnation,"
@@ -56,10 +133,11 @@ def _members(prefix: str) -> tuple[tuple[str, str, int], ...]:
 
 _MEMBERS: Final = _members("")
 _FIELDS: Final = _members("fields")
-_EMPTY: Final[Row] = dict.fromkeys(column.name for column in COLUMNS)
+_EMPTY: Final[Values] = dict.fromkeys(Row._fields)
 
 FIELD_COLUMNS: Final = tuple(name for name, _, _ in _FIELDS)
 """The columns of the pattern fields, in their order."""
+_field_values: Final = attrgetter(*FIELD_COLUMNS)
 
 
 def row_of(value: bytes | None, timestamp: int, partition: int, offset: int) -> Row:
@@ -68,25 +146,20 @@ def row_of(value: bytes | None, timestamp: int, partition: int, offset: int) -> 
     A record that is not an outcome has its text in ``malformed``, and otherwise only its position
     and its timestamp in milliseconds.
     """
-    row = _EMPTY.copy()
+    values = _EMPTY.copy()
     record = _record(value)
     if record is None:
-        row["malformed"] = (value or b"").decode(errors="replace")[:TEXT_LIMIT]
-        row["time"], row["day"] = moment(timestamp), moment(timestamp).date()
+        values["malformed"] = (value or b"").decode(errors="replace")[:TEXT_LIMIT]
+        values["time"], values["day"] = moment(timestamp), moment(timestamp).date()
     else:
-        _fill(row, record)
-    row["outcomes_partition"], row["outcomes_offset"] = partition, offset
-    return row
+        _fill(values, record)
+    values["outcomes_partition"], values["outcomes_offset"] = partition, offset
+    return Row._make(values.values())
 
 
 def moment(milliseconds: int) -> datetime:
     """Milliseconds since the epoch as a time in UTC."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
-
-
-def pattern_fields(row: Row) -> dict[str, str | int]:
-    """The pattern fields of a row, by keyword, as rules match them."""
-    return {keyword: value for name, keyword, _ in _FIELDS if (value := row[name]) is not None}
 
 
 def _record(value: bytes | None) -> dict[str, Any] | None:
@@ -120,20 +193,20 @@ def _fit(columns: Iterable[tuple[str, str, int]], values: Mapping[str, Any]) -> 
     return True
 
 
-def _fill(row: Row, record: Mapping[str, Any]) -> None:
+def _fill(values: Values, record: Mapping[str, Any]) -> None:
     fields = record.get("fields") or {}
     for name, member, _ in _MEMBERS:
-        row[name] = record.get(member)
+        values[name] = record.get(member)
     for name, member, _ in _FIELDS:
-        row[name] = fields.get(member)
-    row["time"] = time = moment(record["time"])
-    row["day"] = time.date()
-    row["message_key"] = _key(record.get("key"))
-    if row["source_incarnation"] is None:  # an earlier version wrote it
-        row["source_incarnation"] = incarnation_of(record["outcome"])
+        values[name] = fields.get(member)
+    values["time"] = time = moment(record["time"])
+    values["day"] = time.date()
+    values["message_key"] = _key(record.get("key"))
+    if values["source_incarnation"] is None:  # an earlier version wrote it
+        values["source_incarnation"] = incarnation_of(record["outcome"])
     offset = record["message"].rpartition(":")[2]
     if offset.isascii() and offset.isdigit() and len(offset) < _DIGITS:
-        row["message_offset"] = int(offset)
+        values["message_offset"] = int(offset)
 
 
 def _key(text: object) -> bytes | None:

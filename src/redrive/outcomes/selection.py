@@ -1,20 +1,87 @@
-"""A selection of dead letters, by their state and their last outcome."""
+"""Selections of outcomes, and of dead letters by their last outcome, as SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from redrive.engine.outcome import Result
 from redrive.masking import NO_MASK, Mask
 from redrive.outcomes.conditions import engine_condition
-from redrive.outcomes.criteria import time_from
 from redrive.outcomes.open_letters import OPEN
+from redrive.outcomes.rows import Row
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action
+
+_Condition: TypeAlias = tuple[str, Callable[[Row], bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criteria:
+    """Criteria for outcomes; unset ones match everything."""
+
+    message: str = ""
+    """Identity of the message."""
+    record: str = ""
+    """``topic:partition:offset`` of the dead letter, or of the copy that was decided on."""
+    key: bytes | None = None
+    """The record's key."""
+    reason: int | None = None
+    """Reason code, of the failed attempt or in the dead-letter header."""
+    result: str = ""
+    """Result of the attempt."""
+    since: datetime | None = None
+    """The earliest time."""
+
+    def where(self) -> str:
+        """The criteria as the WHERE clause of a query on the ledger."""
+        return "WHERE " + " AND ".join(condition for condition, _ in self._conditions())
+
+    def matches(self, row: Row) -> bool:
+        """Whether a row matches the criteria."""
+        return all(holds(row) for _, holds in self._conditions())
+
+    def _conditions(self) -> Iterator[_Condition]:
+        yield "malformed IS NULL", lambda row: row.malformed is None
+        if self.message:
+            yield self._message()
+        if self.record:
+            record = sql_text(self.record)
+            yield (
+                f"(origin = {record} OR outcome = {record})",
+                lambda row: self.record in (row.origin, row.outcome),
+            )
+        if self.key is not None:
+            yield f"message_key = X'{self.key.hex()}'", lambda row: row.message_key == self.key
+        if self.reason is not None:
+            yield (
+                f"(reason = {self.reason} OR field_reason = {self.reason})",
+                lambda row: self.reason in (row.reason, row.field_reason),
+            )
+        if self.result:
+            yield f"result = {sql_text(self.result)}", lambda row: row.result == self.result
+        if (since := self.since) is not None:
+            # The day allows the reader to skip whole folders.
+            day = f"day >= DATE '{since.astimezone(UTC):%Y-%m-%d}'"
+            yield f"{day} AND {time_from(since)}", lambda row: row.time >= since
+
+    def _message(self) -> _Condition:
+        # The number allows the reader to skip files and pages, unlike the text.
+        offset = self.message.rpartition(":")[2]
+        quick = f"message_offset = {int(offset)} AND " if offset.isdecimal() else ""
+        return (
+            f"{quick}message = {sql_text(self.message)}",
+            lambda row: row.message == self.message,
+        )
+
+
+def time_from(earliest: datetime, column: str = "time") -> str:
+    """The condition, as SQL, that an outcome is not older than a time."""
+    return f"{column} >= TIMESTAMP '{earliest.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}Z'"
+
 
 QUARANTINED: Final = f"action = {sql_text(Action.QUARANTINE.value)}"
 """Whether a remaining message is quarantined: no table evaluates it again."""

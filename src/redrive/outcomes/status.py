@@ -27,9 +27,9 @@ from redrive.masking import NO_MASK, Mask
 from redrive.messages import DeadLetterDecoder, Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.outcomes.acknowledgements import ReadAcknowledgements, no_acknowledgements
-from redrive.outcomes.inventory import Inventory, State
+from redrive.outcomes.inventory import Inventory, Standing, State
 from redrive.outcomes.ledger import Batch, Flow, Ledger
-from redrive.outcomes.rows import Row, moment
+from redrive.outcomes.rows import Values, moment
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -44,7 +44,7 @@ _COUNTED: Final = 1_000
 _SHOWN: Final = 10
 """Maximum topics in a note."""
 
-AskRates: TypeAlias = Callable[[Inventory], Sequence[Row] | None]
+AskRates: TypeAlias = Callable[[Inventory], Sequence[Values] | None]
 """Reads the rates of outcomes from an inventory."""
 
 
@@ -145,7 +145,7 @@ class Status:
     """Outcomes that are not yet in the ledger."""
     notes: tuple[str, ...]
     """What is unknown, and why."""
-    rates: Sequence[Row] | None = None
+    rates: Sequence[Values] | None = None
     """The rates asked for in ``status_of``; None without, or if the outcomes are unknown."""
     hidden: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Records that an open transaction hides now, by partition of the handlers' topics."""
@@ -205,19 +205,14 @@ class _Outcomes:
     totals: Counter[Flow] = field(default_factory=Counter)
     hour: Counter[Flow] = field(default_factory=Counter)
     minute: Counter[Flow] = field(default_factory=Counter)
-    standing: Mapping[tuple[str, State], int] | None = None
+    standing: Mapping[tuple[str, State], Standing] | None = None
     """Messages by handler and state, without zeros; None if unknown."""
-    held: Mapping[str, int] | None = None
-    """Messages parked behind an earlier one of their key, by handler; None if unknown."""
-    invalid: Mapping[str, int] | None = None
-    """Remaining messages without a valid dead-letter header, likewise."""
-    acknowledged: Mapping[str, int] | None = None
-    """Acknowledged remaining messages, likewise."""
+    knows_acknowledged: bool = False
     precision: Precision = Precision.EXACT
     batches: tuple[Batch, ...] = ()
     unprojected: int = 0
     is_complete: bool = False
-    rates: Sequence[Row] | None = None
+    rates: Sequence[Values] | None = None
     notes: Sequence[str] = ()
     """Why some may be missing."""
 
@@ -246,24 +241,12 @@ class _Outcomes:
             known = None if cluster is None else acknowledgements(cluster)
             with Inventory(ledger, known or (), mask) as inventory:
                 standing, rates = inventory.standing(), ask_rates(inventory)
-            parked, remaining = (
-                {
-                    name: figures
-                    for (name, state_of_row), figures in standing.items()
-                    if state_of_row is state
-                }
-                for state in (State.PARKED, State.REMAINING)
-            )
             return cls(
                 totals=totals,
                 hour=hour,
                 minute=minute,
-                standing={key: figures.count for key, figures in standing.items()},
-                held={name: figures.held for name, figures in parked.items()},
-                invalid={name: figures.invalid for name, figures in remaining.items()},
-                acknowledged=None
-                if known is None
-                else {name: figures.acknowledged for name, figures in remaining.items()},
+                standing=standing,
+                knows_acknowledged=known is not None,
                 precision=Precision.EXACT if cluster else Precision.LAST_KNOWN,
                 batches=tuple(ledger.last_batches(_BATCHES)),
                 unprojected=len(ledger.tail),
@@ -287,7 +270,10 @@ class _Outcomes:
         if cluster is None:
             return cls(notes=notes)
         try:
-            return cls(standing=_count_on_topics(configuration, cluster), notes=notes)
+            counts = _count_on_topics(configuration, cluster)
+            return cls(
+                standing={key: Standing(number) for key, number in counts.items()}, notes=notes
+            )
         except TransientFault as fault:
             return cls(notes=[*notes, fault.message])
 
@@ -382,11 +368,15 @@ def _handler(
 ) -> HandlerStatus:
     identity = handler.identity
     name = identity.name
+    parked, remaining, quarantined = (
+        (outcomes.standing or {}).get((name, state), Standing())
+        for state in (State.PARKED, State.REMAINING, State.QUARANTINED)
+    )
 
-    def count(state: State) -> Count:
+    def count(figures: Standing) -> Count:
         if outcomes.standing is None:
             return Count(None, Precision.UNKNOWN)
-        return Count(outcomes.standing.get((name, state), 0), outcomes.precision)
+        return Count(figures.count, outcomes.precision)
 
     depth = queues.depth(identity.topic)
     return HandlerStatus(
@@ -395,13 +385,13 @@ def _handler(
         depth=depth and depth[0],
         is_exact=depth is not None and depth[1],
         inhibited=inhibited[identity.topic].place if identity.topic in inhibited else "",
-        parked=count(State.PARKED),
-        held=None if outcomes.held is None else outcomes.held.get(name, 0),
+        parked=count(parked),
+        held=parked.held if outcomes.is_complete else None,
         next_due=queues.next_due(handler),
-        remaining=count(State.REMAINING),
-        quarantined=count(State.QUARANTINED),
-        invalid=None if outcomes.invalid is None else outcomes.invalid.get(name, 0),
-        acknowledged=None if outcomes.acknowledged is None else outcomes.acknowledged.get(name, 0),
+        remaining=count(remaining),
+        quarantined=count(quarantined),
+        invalid=remaining.invalid if outcomes.is_complete else None,
+        acknowledged=remaining.acknowledged if outcomes.knows_acknowledged else None,
         oldest=queues.oldest(identity),
         totals=_by_result(outcomes.totals, [name]),
         last_hour=_by_result(outcomes.hour, [name]),
@@ -415,10 +405,10 @@ def _puts(configuration: JobConfiguration, outcomes: _Outcomes) -> PutsStatus | 
         return None
     undelivered: Counter[str] = Counter()
     retried: Counter[str] = Counter()
-    for (name, state), number in (outcomes.standing or {}).items():
+    for (name, state), figures in (outcomes.standing or {}).items():
         if name in sources:
             counts = retried if state is State.PARKED else undelivered
-            counts[sources[name].place] += number
+            counts[sources[name].place] += figures.count
     return PutsStatus(
         undelivered=+undelivered,
         retried=+retried,

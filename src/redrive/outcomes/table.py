@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Schema, write_deltalake
@@ -23,7 +23,7 @@ from deltalake.schema import PrimitiveType
 from redrive.configuration import LedgerFolder, RemoteFolder
 from redrive.engine.outcome import COLUMNS
 from redrive.errors import EnvironmentFault
-from redrive.outcomes.rows import Row, moment
+from redrive.outcomes.rows import Row, Values, moment
 from redrive.outcomes.storage import (
     arguments,
     explained,
@@ -83,6 +83,9 @@ _ONE_TRY: Final = CommitProperties(max_commit_retries=0)
 """The library must not commit after others have committed meanwhile."""
 _TRIES: Final = 20
 """Attempts of an append while others commit: at most a compaction, which makes a few versions."""
+
+Columns: TypeAlias = Mapping[str, list[Any]]
+"""The answer to a query: values by column name."""
 
 _NO_OTHERS: Final[Mapping[str, DeltaTable]] = {}
 _NEWEST: Final = 1_000
@@ -232,14 +235,27 @@ class LedgerTable:
         actions = self._table.get_add_actions(flatten=True)
         return pa.RecordBatchReader.from_stream(actions).read_all()
 
-    def rows(self, clauses: str, *, columns: str = "*") -> list[Row]:
+    def rows(self, clauses: str, *, columns: str) -> list[Values]:
         """Columns of rows by SQL; the clauses follow ``SELECT ... FROM ledger``."""
         return self.answer(f"SELECT {columns} FROM {_NAME} {clauses}")  # noqa: S608 - read only, and quoted by its callers
 
-    def answer(self, query: str) -> list[Row]:
+    def answer(self, query: str) -> list[Values]:
         """The answer to a whole query, in which the table is called ``ledger``."""
+        return values_of(self.columns(query))
+
+    def outcomes(self, query: str) -> list[Row]:
+        """The outcomes that a whole query selects; columns that it leaves out are None."""
+        return rows_of(self.columns(query))
+
+    def columns(self, query: str) -> Columns:
+        """The columns of the answer to a whole query.
+
+        Not by ``Table.to_pylist``, which imports pandas for times: that takes longer than any
+        query.
+        """
         with explained(self._path):
-            return _rows(self.stream(query).read_all())
+            answer = self.stream(query).read_all()
+            return dict(zip(answer.column_names, map(_values, answer.columns), strict=True))
 
     def stream(self, query: str) -> pa.RecordBatchReader:
         """Like ``answer``, in batches; errors of the engine are not translated."""
@@ -359,7 +375,9 @@ def arrow_of(rows: Sequence[Row]) -> pa.Table:
     if not rows:
         # Not SCHEMA.empty_table() or from_pylist, which import pandas.
         return pa.Table.from_batches([], SCHEMA)
-    return pa.Table.from_pylist(rows, SCHEMA)
+    columns = zip(zip(*rows, strict=True), SCHEMA, strict=True)
+    arrays = [pa.array(values, column.type) for values, column in columns]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
 def _create(
@@ -437,14 +455,17 @@ def _check_source(table: DeltaTable, path: LedgerFolder, source: str) -> None:
         )
 
 
-def _rows(answer: pa.Table) -> list[Row]:
-    """An answer as Python values.
+def values_of(columns: Columns) -> list[Values]:
+    """The rows of an answer."""
+    every = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, values, strict=True)) for values in every]
 
-    Not by ``Table.to_pylist``, which imports pandas for times: that takes longer than any query.
-    """
-    names = answer.column_names
-    columns = [_values(column) for column in answer.columns]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+def rows_of(columns: Columns) -> list[Row]:
+    """The outcomes of an answer; columns that it lacks are None."""
+    absent = [None] * len(next(iter(columns.values())))
+    every = zip(*(columns.get(name, absent) for name in Row._fields), strict=True)
+    return [*map(Row._make, every)]
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

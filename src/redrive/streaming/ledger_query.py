@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from redrive.configuration import JobConfiguration, LedgerFolder
 from redrive.errors import EnvironmentFault
 from redrive.outcomes.inventory import Engine
-from redrive.outcomes.rows import Row
+from redrive.outcomes.rows import Values
 from redrive.outcomes.storage import local_path
 from redrive.streaming.session import start_session
 
@@ -33,7 +33,7 @@ def spark_engine(
     from delta.tables import DeltaTable  # noqa: PLC0415 - imports pyspark
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
-    def answered(query: str) -> Iterator[Row]:
+    def answered(query: str) -> Iterator[Values]:
         for row in session.sql(query).toLocalIterator():
             yield row.asDict()
 

@@ -34,7 +34,7 @@ from redrive.errors import ConfigurationError, TransientFault
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.messages import TopicPartition
 from redrive.operations.states import read_states
-from redrive.outcomes.progress import positions_from_outcomes
+from redrive.outcomes.ledger import positions_from_outcomes
 from redrive.streaming.kept_lanes import (
     KeptLane,
     held_by_channels,

@@ -24,7 +24,6 @@ from redrive.messages import PATTERN_KEYWORDS
 from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Engine, Inventory
-from redrive.outcomes.rows import pattern_fields
 from redrive.outcomes.storage import is_remote
 from redrive.rules import Dialect, RulesTable
 from redrive.what_if.answer import WhatIf
@@ -137,8 +136,8 @@ def _try_waiting(question: Question, cluster: Cluster, tally: Tally) -> None:
 def _try_history(question: Question, tally: Tally) -> tuple[str, ...]:
     inventory, notes = Archive(question.old).inventory()
     with inventory, _engine(question, inventory) as engine:
-        for row in inventory.first_seen(question.handler, question.since, engine):
-            tally.add_known(row["form"] or "", pattern_fields(row), row["example"], row["n"])
+        for letters in inventory.first_seen(question.handler, question.since, engine):
+            tally.add_known(*letters)
     return notes
 
 

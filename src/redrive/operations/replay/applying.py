@@ -38,7 +38,7 @@ from redrive.messages import own_headers as own
 from redrive.operations.replay.plan import Plan, name_in_origins
 from redrive.operations.replay.progress import read_accepted
 from redrive.operations.states import ensure_topics
-from redrive.outcomes.last_outcomes import LastOutcomes
+from redrive.outcomes.ledger import LastOutcomes
 from redrive.rules.backoff import PARTITIONS
 
 _NONE: Final = -1

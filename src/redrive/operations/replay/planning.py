@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
+from redrive.collector import collector_paused
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.attempts import LOOP
@@ -42,7 +43,8 @@ from redrive.operations.replay.plan import (
 )
 from redrive.operations.restart import meaning_of
 from redrive.operations.tables import deciding_in
-from redrive.outcomes.bodies import Lost, find_record
+from redrive.outcomes.history import Lost, find_record
+from redrive.outcomes.inventory import Places
 from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
 from redrive.outcomes.rows import Row
 from redrive.printable import counted
@@ -98,7 +100,7 @@ class Payloads:
             for lane, those in self._by_lane(rows).items():
                 copies = following.on(lane) if self._cluster.partitions([lane.topic]) else {}
                 for row in those:
-                    place = copies.get(row["origin"].encode("ascii"))
+                    place = copies.get(row.origin.encode("ascii"))
                     if place is None:
                         lost.append(row)
                     elif place == TAKEN_AWAY:
@@ -116,7 +118,7 @@ class Payloads:
         extents = self._cluster.extents(there)
         for row, (lane, offset) in zip(rows, places, strict=True):
             yield (
-                row["origin"].rsplit(":", 2)[0] == name_in_origins(self._entries, lane.topic)
+                row.origin.rsplit(":", 2)[0] == name_in_origins(self._entries, lane.topic)
                 and lane in extents
                 and extents[lane].first <= offset < extents[lane].end
             )
@@ -144,15 +146,15 @@ class Payloads:
         return sum(bounds[lane] < 0 or offset < bounds[lane] for lane, offset in places)
 
     def _source_of(self, row: Row) -> tuple[TopicPartition, int]:
-        _, partition, offset = row["origin"].rsplit(":", 2)
-        topic = self._handlers[row["handler"]].identity.topic
+        _, partition, offset = row.origin.rsplit(":", 2)
+        topic = self._handlers[row.handler].identity.topic
         return TopicPartition(topic, int(partition)), int(offset)
 
     def _by_lane(self, rows: Sequence[Row]) -> dict[TopicPartition, list[Row]]:
         by_lane: defaultdict[TopicPartition, list[Row]] = defaultdict(list)
         for row in rows:
-            partition = int(row["origin"].rsplit(":", 2)[1])
-            topic = self._handlers[row["handler"]].identity.remaining_topic
+            partition = int(row.origin.rsplit(":", 2)[1])
+            topic = self._handlers[row.handler].identity.remaining_topic
             by_lane[TopicPartition(topic, partition)].append(row)
         return dict(sorted(by_lane.items()))
 
@@ -172,7 +174,7 @@ class Preview:
         content = self._put(row, self._record(row), replay, is_edited=False)
         if isinstance(content, str):
             raise RedriveError(
-                f"{row['message']} would not be put: {content}",
+                f"{row.message} would not be put: {content}",
                 hint="--to names another destination",
             )
         return content
@@ -186,14 +188,14 @@ class Preview:
                 before = self._put(row, record, replay, is_edited=False)
                 after = self._put(row, record, replay, is_edited=True)
             except RedriveError as error:
-                yield Change(row["message"], problem=mask.text(error.message))
+                yield Change(row.message, problem=mask.text(error.message))
                 continue
-            yield change_of(row["message"], before, after, mask)
+            yield change_of(row.message, before, after, mask)
 
     def _record(self, row: Row) -> StoredRecord:
-        record = find_record(self._cluster, self._handlers[row["handler"]], row)
+        record = find_record(self._cluster, self._handlers[row.handler], row)
         if isinstance(record, Lost):
-            raise RedriveError(f"{row['message']} can't be read: {record.reason}")
+            raise RedriveError(f"{row.message} can't be read: {record.reason}")
         return record
 
     def _put(
@@ -201,7 +203,7 @@ class Preview:
     ) -> Content | str:
         edit = replay.edit if is_edited else NO_EDIT
         tried = replace(replay, plan=str(is_edited), edit=edit)
-        _, decision, records = self._decide(row["handler"], record, tried)
+        _, decision, records = self._decide(row.handler, record, tried)
         if not records:
             reason = f"{reason_name(decision.reason)}: " if decision.reason else ""
             return f"{reason}{decision.detail or f'the rules say {decision.result}'}"
@@ -261,22 +263,21 @@ class Planner:
         """The preview, which decides single messages by the same deciders and facts."""
         return Preview(self._cluster, self._handlers, self._deciders, self._facts, self._answers)
 
+    @collector_paused()
     def plan(
         self,
-        rows: Sequence[Row],
+        places: Places,
         replay: Replay,
         *,
         notes: Sequence[str] = (),
         mask: Mask = NO_MASK,
     ) -> Plan:
-        """A plan for messages, as ``Inventory.places`` returns them.
-
-        ``notes`` say why messages may be missing.
-        """
-        own_rows = [row for row in rows if row["handler"] in self._handlers]
+        """A plan for messages; ``notes`` say why some may be missing."""
+        rows = places.rows
+        own_rows = [row for row in rows if row.handler in self._handlers]
         notes = [*notes]
         if len(own_rows) < len(rows):
-            others = sorted({row["handler"] for row in rows} - set(self._handlers))
+            others = sorted({row.handler for row in rows} - set(self._handlers))
             notes.append(
                 f"{left_out(len(rows) - len(own_rows))}: no handler of these settings has them"
                 f" ({', '.join(others[:3])}); `redrive queue release` retries undeliverable"
@@ -286,13 +287,11 @@ class Planner:
         missing_copies = (
             MissingCopies() if replay.to.is_about_parked else payloads.missing(own_rows)
         )
-        missing = {row["origin"] for row in (*missing_copies.taken_away, *missing_copies.gone)}
-        own_rows = [row for row in own_rows if row["origin"] not in missing]
+        missing = {row.origin for row in (*missing_copies.taken_away, *missing_copies.gone)}
+        own_rows = [row for row in own_rows if row.origin not in missing]
         notes += missing_copies.notes()
-        if replay.to is To.GROUP and (
-            without := sum(not row["consumer_group"] for row in own_rows)
-        ):
-            own_rows = [row for row in own_rows if row["consumer_group"]]
+        if replay.to is To.GROUP and (without := sum(not row.consumer_group for row in own_rows)):
+            own_rows = [row for row in own_rows if row.consumer_group]
             notes.append(f"{left_out(without)}: the consumer group is unknown")
         decisions = self.decisions(own_rows, replay)
         words = {decision: words_of(decision, replay) for decision in set(decisions)}
@@ -302,16 +301,16 @@ class Planner:
             cluster=self._cluster.identity,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             messages=_messages(own_rows),
-            size=sum(row["body_size"] or 0 for row in own_rows),
+            size=sum(row.body_size or 0 for row in own_rows),
             reasons=_parts(own_rows, [_reason_of(row) for row in own_rows]),
             exceptions=_column_parts(own_rows, "error_class"),
             groups=_column_parts(own_rows, "consumer_group"),
             targets=_parts(own_rows, [words[decision] for decision in decisions]),
-            handlers=_parts(own_rows, [str(row["handler"]) for row in own_rows]),
+            handlers=_parts(own_rows, [str(row.handler) for row in own_rows]),
             warnings=[
                 *self._about_targets(own_rows, decisions, replay),
                 *self._about_risks(own_rows, decisions),
-                *self._about_messages(own_rows, replay),
+                *self._about_messages(own_rows, places.replays, replay),
                 *payloads.warnings(missing_copies.lost),
             ],
             changes=[*self.preview.changes(own_rows, replay, mask)]
@@ -339,13 +338,13 @@ class Planner:
     def _decision(
         self, row: Row, replay: Replay, facts: SliceContext, known: dict[object, Decision | str]
     ) -> Decision | str:
-        decider = self._deciders[row["handler"]]
+        decider = self._deciders[row.handler]
         message = message_of(row)
         attempts = attempts_of([row], decider.table)
         profile = message.profile or NO_PROFILE
         fields = tuple(profile.fields.items())
         group = profile.view.consumer_group
-        key = row["handler"], profile.scheme, fields, group, attempts, message.hops
+        key = row.handler, profile.scheme, fields, group, attempts, message.hops
         if key not in known:
             if why := self._why_undecidable(replay, decider, attempts):
                 known[key] = f"depends on the rules: {why}"
@@ -373,7 +372,7 @@ class Planner:
         blank = 0
         for row, decision in zip(rows, decisions, strict=True):
             if isinstance(decision, Decision) and decision.target.queue:
-                by_target[row["handler"], decision.target].append(decision)
+                by_target[row.handler, decision.target].append(decision)
             else:
                 blank += replay.to is To.ORIGINAL
         if blank:
@@ -395,7 +394,7 @@ class Planner:
         risks: Counter[str] = Counter()
         for row, put in zip(rows, decisions, strict=True):
             if isinstance(put, Put):
-                message = message_of(row)._replace(timestamp=int(row["time"].timestamp() * 1000))
+                message = message_of(row)._replace(timestamp=int(row.time.timestamp() * 1000))
                 times = PutTimes.of(put, facts)
                 risks.update(risks_of(times.decided(message, put), facts))
         for risk, count in risks.most_common():
@@ -423,20 +422,22 @@ class Planner:
 
     # -- the messages themselves -----------------------------------------------------------------
 
-    def _about_messages(self, rows: Sequence[Row], replay: Replay) -> Iterator[Warned]:
+    def _about_messages(
+        self, rows: Sequence[Row], replays: Mapping[str, int], replay: Replay
+    ) -> Iterator[Warned]:
         moves = replay.to not in {To.DISCARD, To.REMAIN}
-        again = [row["replays"] for row in rows if row["replays"]]
+        again = [replays[row.origin] for row in rows if row.origin in replays]
         if again and moves:
             times = f"up to {max(again)} times" if max(again) > 1 else "once"
             text = f"replayed before ({times}), and remain again"
             yield Warned("replayed-before", text, len(again))
-        invalid = sum(row["form"] == NO_VALID_SCHEME for row in rows)
+        invalid = sum(row.form == NO_VALID_SCHEME for row in rows)
         if invalid and replay.to is To.RULES:
             yield Warned("no-header", "no dead-letter header, so no rule applies", invalid)
         if replay.to is To.RULES:
             yield from self._about_tables(rows)
         keys = Counter(
-            (row["handler"], row["message_key"]) for row in rows if row["message_key"] is not None
+            (row.handler, row.message_key) for row in rows if row.message_key is not None
         )
         several = sum(count for count in keys.values() if count > 1)
         if several and moves:
@@ -453,12 +454,11 @@ class Planner:
             if self._deciding.get(name)
             and meaning_of(handler, self._job) not in self._deciding[name]
         }
-        if other := sum(row["handler"] in others for row in rows):
+        if other := sum(row.handler in others for row in rows):
             text = "the job uses another table than the settings name: run redrive restart first"
             yield Warned("other-table", text, other)
         same = sum(
-            self._deciders[row["handler"]].table.hash.startswith(row["table_hash"] or "-")
-            for row in rows
+            self._deciders[row.handler].table.hash.startswith(row.table_hash or "-") for row in rows
         )
         if same:
             text = "left by the same table, which will decide the same unless the targets changed"
@@ -486,7 +486,7 @@ def words_of(decision: Decision | str, replay: Replay) -> str:
 def _messages(rows: Sequence[Row]) -> dict[str, dict[str, list[int]]]:
     origins: defaultdict[str, list[str]] = defaultdict(list)
     for row in rows:
-        origins[row["handler"]].append(row["origin"])
+        origins[row.handler].append(row.origin)
     return {
         handler: places_of(origins_of_handler)
         for handler, origins_of_handler in sorted(origins.items())
@@ -495,15 +495,14 @@ def _messages(rows: Sequence[Row]) -> dict[str, dict[str, list[int]]]:
 
 def _column_parts(rows: Sequence[Row], column: str) -> Sequence[Part]:
     """The parts by the value of a column; empty if no dead letter has one."""
-    if not any(row[column] for row in rows):
-        return ()
-    return _parts(rows, [str(row[column] or "unknown") for row in rows])
+    values = [getattr(row, column) for row in rows]
+    return _parts(rows, [value or "unknown" for value in values]) if any(values) else ()
 
 
 def _reason_of(row: Row) -> str:
-    if row["form"] == NO_VALID_SCHEME or row["field_reason"] is None:
+    if row.form == NO_VALID_SCHEME or row.field_reason is None:
         return "no dead-letter header"
-    return f"{row['field_reason']} {reason_name(row['field_reason'])}"
+    return f"{row.field_reason} {reason_name(row.field_reason)}"
 
 
 def _parts(rows: Sequence[Row], names: Sequence[str]) -> list[Part]:
@@ -511,7 +510,7 @@ def _parts(rows: Sequence[Row], names: Sequence[str]) -> list[Part]:
     counts = Counter(names)
     examples: dict[str, str] = {}
     for row, name in zip(rows, names, strict=True):
-        examples.setdefault(name, row["message"])
+        examples.setdefault(name, row.message)
     shown = [Part(name, count, examples[name]) for name, count in counts.most_common(_SHOWN)]
     rest = len(rows) - sum(part.count for part in shown)
     return [*shown, Part(f"{len(counts) - _SHOWN} others", rest, "")] if rest else shown
