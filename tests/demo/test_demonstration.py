@@ -20,7 +20,7 @@ from tests.commands import redrive
 from redrive.broker import EmbeddedBroker
 from redrive.broker.process import is_alive
 from redrive.demo.client import Outcome, Record, StoredRecord
-from redrive.demo.demonstration import Demonstration, Play, Report
+from redrive.demo.command import Demonstration, Play, Report
 from redrive.demo.mq import MqDeadLetters
 from redrive.demo.reconciliation import End, Message, Trace
 from redrive.errors import EnvironmentFault
@@ -118,7 +118,7 @@ def test_removed_demo_names_what_remains_of_it() -> None:
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     """A play for which every look takes a minute that nobody waits for."""
     now = [0.0]
-    clock = "redrive.demo.demonstration.time"
+    clock = "redrive.demo.command.time"
     monkeypatch.setattr(f"{clock}.monotonic", lambda: now[0])
     monkeypatch.setattr(f"{clock}.sleep", lambda _: now.__setitem__(0, now[0] + 60))
     script = MqDeadLetters(50, 1)

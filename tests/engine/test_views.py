@@ -42,7 +42,7 @@ from redrive.rules import RetryTo, Rule, explain, original_target
 from redrive.topology.layout import SourceText, TopicRole, topics_of
 from redrive.topology.names import Names, put_topic
 from redrive.topology.put import Refusal
-from redrive.what_if.tally import OnceDecoder, Trial
+from redrive.what_if.question import OnceDecoder, Trial
 from redrive.what_if.verdict import Disposition, Verdict
 
 # Networks

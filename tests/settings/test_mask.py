@@ -40,11 +40,11 @@ from redrive.operations.replay.plan import Order, ReplayPlan, Warned
 from redrive.operations.replay.plan import Part as PlanPart
 from redrive.operations.supervision import Activity, SupervisionState
 from redrive.settings import read_settings
-from redrive.settings.values import LogFormat, LogSettings
+from redrive.settings import LogFormat, LogSettings
 from redrive.streaming.emission import Emitted
 from redrive.what_if.answer import document_of_table
+from redrive.what_if.question import Tally
 from redrive.what_if.sources import Over, Part
-from redrive.what_if.tally import Tally
 from redrive.what_if.text import lines_of, lines_of_table
 
 SECRET = "4111111111111111"  # noqa: S105 - what must be shown nowhere

@@ -9,8 +9,7 @@ from kafka import TopicPartition
 from tests.conftest import eventually
 from tests.streaming.conftest import Jobs, letter
 
-from redrive.configuration import DataLoss
-from redrive.configuration.subscriptions import Subscription
+from redrive.configuration import DataLoss, Subscription
 from redrive.engine.commands import ResumeFrom
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.operations.handlers import read_topics, resume

@@ -28,8 +28,12 @@ from tests.conftest import KafkaClient, eventually
 from tests.engine.failed_processing import GROUPS, SCHEMES, dropping, envelope, nameless
 from tests.streaming.conftest import Jobs, RunningJob, configuration_of, letter
 
-from redrive.configuration import EmitterChoice, HandlerConfiguration, JobConfiguration
-from redrive.configuration.transforms import TransformConfiguration
+from redrive.configuration import (
+    EmitterChoice,
+    HandlerConfiguration,
+    JobConfiguration,
+    TransformConfiguration,
+)
 from redrive.engine.breaker import BreakerSettings
 from redrive.messages import OutputRecord
 from redrive.messages import own_headers as own

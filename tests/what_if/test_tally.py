@@ -18,8 +18,8 @@ from redrive.messages.schemes import OwnScheme, SchemeTable
 from redrive.rules import Matcher
 from redrive.rules.analysis import decide
 from redrive.what_if.answer import Cell, IdleRule, Loss, WhatIf
+from redrive.what_if.question import Tally
 from redrive.what_if.sources import Over, Part
-from redrive.what_if.tally import Tally
 from redrive.what_if.text import lines_of
 from redrive.what_if.verdict import Disposition
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from redrive.broker.embedded import EmbeddedBroker
-from redrive.class_archive import training_options
+from redrive.java import training_options
 
 _END: Final = 240.0
 """Seconds that Java may take to write the archive; it takes three on an idle machine."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import re2
 
 from redrive.checkpoints.instances import AUTO, Share
-from redrive.configuration.subscriptions import Subscription
-from redrive.configuration.transforms import TransformConfiguration
 from redrive.engine.breaker import BreakerSettings
+from redrive.engine.edits import Content
 from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic, tables_topic
+from redrive.engine.transforms import FunctionTransform, PatchTransform, Transform
+from redrive.entry_point import imported
 from redrive.kafka.connection import Connection, RegistryAccess
+from redrive.messages.json_patch import JsonPatch, read_json
 from redrive.messages.schemes import OwnScheme, SchemeTable, schemes_id
 from redrive.settings_file import (
     Conflict,
@@ -27,13 +32,41 @@ from redrive.settings_file import (
     SupervisionTable,
 )
 from redrive.topology.layout import SourceText
-from redrive.topology.put import QueueLimits
+from redrive.topology.names import MAX_TOPIC_NAME, is_reserved, unescape
+from redrive.topology.put import QueueLimits, Refusal
+
 
 __all__ = [
     "Conflict", "DataLoss", "EmitterChoice", "HandlerConfiguration", "JobConfiguration",
     "LedgerConfiguration", "LedgerFolder", "OnUndeliverable", "RegistryAccess", "RemoteFolder",
-    "deciders", "subscriptions", "transforms"
+    "TransformConfiguration", "deciders", "expression_of", "problem_with"
 ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TransformConfiguration:
+    """One ``[transforms.NAME]``, checked."""
+
+    name: str
+    patch: bytes = b""
+    """The text of a JSON Patch; empty if it is a function."""
+    function: str = ""
+    """``package.module:function``."""
+
+    def applied(self, content: Content) -> Content | Refusal:
+        """See ``Transform.applied``.
+
+        Raises:
+            ConfigurationError: The function cannot be imported in this process.
+        """
+        return _transform(self).applied(content)
+
+
+@lru_cache(maxsize=256)
+def _transform(settings: TransformConfiguration) -> Transform:
+    if settings.function:
+        return FunctionTransform(settings.name, imported(settings.function))
+    return PatchTransform(settings.name, JsonPatch.of(read_json(settings.patch)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,3 +240,78 @@ class JobConfiguration(StartTable, JobTable, RetryTable, SupervisionTable, Obser
     def tables_topic(self) -> str:
         """Compacted topic with every rules table that has run."""
         return tables_topic(self.application)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A handler for each topic that matches, now or later."""
+
+    expressions: tuple[str, ...]
+    """Expressions of RE2, one of which must match the whole name of a topic."""
+    exclude: tuple[str, ...] = ()
+    """Expressions of excluded topics."""
+    max_topics: int
+    handler: HandlerConfiguration
+    """The common settings of its handlers, with a placeholder identity."""
+
+    @property
+    def name(self) -> str:
+        """Its name for users: its expressions, as written in settings."""
+        return self.handler.identity.name
+
+    def handlers(
+        self, application: str, existing: Collection[str]
+    ) -> tuple[tuple[HandlerConfiguration, ...], tuple[str, ...]]:
+        """Its handlers, and matching topics beyond ``max_topics``.
+
+        A deleted topic keeps its handler while the handler's own topics exist, where messages may
+        wait. Topics handled before come first, so that a new topic never displaces them.
+        """
+        topics = [topic for _, topic in sorted(self._matching(application, existing))]
+        handlers = [
+            replace(self.handler, identity=HandlerIdentity.of(application, topic))
+            for topic in topics[: self.max_topics]
+        ]
+        return tuple(handlers), tuple(topics[self.max_topics :])
+
+    def _matching(self, application: str, existing: Collection[str]) -> Iterator[tuple[bool, str]]:
+        """The name of each matching topic, and whether it is new to the application."""
+        prefix = HandlerIdentity.of(application, "").remaining_topic.removesuffix("-remaining")
+        handled = {
+            unescape(name.removeprefix(prefix).removesuffix("-remaining"))
+            for name in existing
+            if name.startswith(prefix) and name.endswith("-remaining")
+        }
+        for topic in {*existing, *filter(None, handled)}:
+            if self._matches(topic) and not is_reserved(topic):
+                own = HandlerIdentity.of(application, topic).retry_topic
+                if len(own) <= MAX_TOPIC_NAME and is_reserved(own):
+                    yield topic not in handled, topic
+
+    def _matches(self, topic: str) -> bool:
+        return any(
+            _compiled(expression).fullmatch(topic) for expression in self.expressions
+        ) and not any(_compiled(expression).fullmatch(topic) for expression in self.exclude)
+
+
+def expression_of(written: str) -> str | None:
+    """The expression in ``/expression/``, as in settings; None if the text is a name."""
+    is_expression = len(written) > 1 and written.startswith("/") and written.endswith("/")
+    return written[1:-1] if is_expression else None
+
+
+def problem_with(expression: str) -> str:
+    """Why an expression cannot be used; empty if it can."""
+    try:
+        _compiled(expression)
+    except re2.error as error:
+        problem = error.args[0] if error.args else ""
+        return problem.decode("utf-8", "replace") if isinstance(problem, bytes) else str(problem)
+    return ""
+
+
+@lru_cache(maxsize=1_000)
+def _compiled(expression: str) -> Any:  # noqa: ANN401 - re2 has no types
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(expression, options)

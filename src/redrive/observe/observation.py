@@ -27,8 +27,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN, CLOSE, ONE_TRY, PAUSE, under_way, within
 from redrive.listener import Listener
 from redrive.masking import NO_MASK, Mask
-from redrive.observe.observer import Health, MetricsObserver
-from redrive.observe.waiting import WaitingMetrics
+from redrive.observe.observer import Health, MetricsObserver, WaitingMetrics
 from redrive.operations.durations import duration
 from redrive.operations.handler_states import HandlerState, HandlerWatch
 from redrive.operations.retention import Waiting, waiting_on_topics

@@ -8,8 +8,7 @@ from typing import Final
 
 import re2
 
-from redrive.configuration import HandlerConfiguration
-from redrive.configuration.subscriptions import Subscription, expression_of, problem_with
+from redrive.configuration import HandlerConfiguration, Subscription, expression_of, problem_with
 from redrive.diagnostics import did_you_mean
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.names import HandlerIdentity, retry_topic

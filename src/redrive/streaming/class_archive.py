@@ -11,10 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from redrive.class_archive import ClassArchive, training_options
 from redrive.configuration import JobConfiguration, LedgerConfiguration
-from redrive.jars import JarGroup, jar_files
-from redrive.java import Java
+from redrive.java import ClassArchive, JarGroup, Java, jar_files, training_options
 from redrive.kafka.connection import Connection
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from redrive.errors import (
     RedriveError,
     RestartRequired,
 )
-from redrive.jars import JarGroup, jar_files
-from redrive.java import find_java
+from redrive.java import JarGroup, find_java, jar_files
 from redrive.kafka.deadline import CLOSE, SILENCE, DeadlineThread, PendingCall, within
 from redrive.streaming.batch import LARGEST_RESULT
 from redrive.streaming.class_archive import spark_archive

@@ -9,7 +9,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.checks import check_network
+from redrive.topology.mqe.reader import check_network
 
 _D = TypeVar("_D", bound=mqe.Definition)
 MANAGERS = ("QM1", "QM2", "QM3")

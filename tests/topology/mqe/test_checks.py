@@ -8,8 +8,8 @@ import pytest
 from tests.topology.mqe.notation import read_topology
 from tests.topology.mqe.texts import network_of
 
-from redrive.topology.mqe.checks import check_network
 from redrive.topology.mqe.objects import QueueManager
+from redrive.topology.mqe.reader import check_network
 
 _, *FINDINGS = Path(__file__).with_name("findings.txt").read_text("utf-8").strip().split("\n\n")
 

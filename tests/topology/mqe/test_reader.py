@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tests.topology.mqe.networks import described_networks, networks
 from tests.topology.mqe.texts import network_text
 
-from redrive.topology.mqe.checks import check_network
 from redrive.topology.mqe.objects import Network
-from redrive.topology.mqe.reader import read_network
+from redrive.topology.mqe.reader import check_network, read_network
 
 EVERYTHING = """\
 kind: mqe

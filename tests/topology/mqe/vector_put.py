@@ -11,8 +11,8 @@ from tests.topology.mqe.notation import Topology, read_topology
 from tests.topology.mqe.wording import config_error_differs, differences
 
 from redrive.diagnostics import Severity
-from redrive.topology.mqe.checks import check_network
 from redrive.topology.mqe.objects import Discovered, Network, identity
+from redrive.topology.mqe.reader import check_network
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
 from redrive.topology.mqe.results import Conditions, Delivered, Message, Resolution, Stored
 from redrive.topology.names import Names

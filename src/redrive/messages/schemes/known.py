@@ -5,21 +5,16 @@ All values are text unless noted. Each scheme names its source.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from functools import lru_cache, partial
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
-from redrive.messages.schemes.embedded_headers import (
-    MARK,
-    embedded_number,
-    embedded_text,
-    has_embedded,
-    without_embedded,
-)
 from redrive.messages.schemes.encodings import (
+    BITS,
     Reader,
     class_name,
     decimal,
@@ -29,9 +24,178 @@ from redrive.messages.schemes.encodings import (
     root_cause,
     text,
     time,
+    varint,
 )
-from redrive.messages.schemes.scheme import LastHeaders, Newest, Part, Parts, Scheme, Stamp
-from redrive.messages.schemes.uforwarder import UFORWARDER
+from redrive.messages.schemes.scheme import LastHeaders, Newest, Part, Parts, Place, Scheme, Stamp
+
+# Headers that Spring Cloud Stream writes into a value with headerMode=embeddedHeaders
+# (EmbeddedHeaderUtils), as before Kafka had headers. The value begins with 0xff and the number of
+# headers. Each header has the length of its name in a byte, its name, the length of its value in
+# four bytes, and its value as JSON. The payload follows.
+
+MARK: Final = b"\xff"
+"""Prefix of a value with embedded headers."""
+_SIZE: Final = struct.Struct(">i")
+_LONG: Final = 2**63
+
+
+class _Embedded(NamedTuple):
+    headers: Mapping[bytes, bytes]
+    """JSON by name; the last of repeated names counts, as in Spring."""
+    payload: bytes
+
+
+@lru_cache(maxsize=2)
+def _parse_embedded(value: bytes) -> _Embedded | None:
+    """A value with the prefix, parsed; None if it has another form after all."""
+    headers: dict[bytes, bytes] = {}
+    at = len(MARK) + 1
+    try:
+        for _ in range(value[len(MARK)]):
+            end = at + 1 + value[at]
+            name = value[at + 1 : end]
+            (size,) = _SIZE.unpack_from(value, end)
+            at = end + _SIZE.size + size
+            if size < 0 or at > len(value):
+                return None
+            headers[name] = value[at - size : at]
+    except (IndexError, struct.error):
+        return None
+    return _Embedded(headers, value[at:])
+
+
+def _embedded(value: bytes) -> _Embedded | None:
+    return _parse_embedded(value) if value.startswith(MARK) else None
+
+
+def has_embedded(value: bytes, names: frozenset[str]) -> bool:
+    """Whether any of some headers is embedded in a value."""
+    embedded = _embedded(value)
+    return embedded is not None and any(name.encode() in embedded.headers for name in names)
+
+
+def embedded_text(name: str, read: Reader = text) -> Part:
+    """A part of a scheme in an embedded header with a JSON text."""
+
+    def read_value(value: bytes) -> str | int | None:
+        content = _embedded_content(value, name)
+        return read(content.encode()) if isinstance(content, str) else None
+
+    return Part("", read_value, Place.VALUE)
+
+
+def embedded_number(name: str) -> Part:
+    """A part of a scheme in an embedded header with a JSON number."""
+
+    def read_value(value: bytes) -> int | None:
+        number = _embedded_content(value, name)
+        is_number = isinstance(number, int) and not isinstance(number, bool)
+        return number if is_number and -_LONG <= number < _LONG else None
+
+    return Part("", read_value, Place.VALUE)
+
+
+def _embedded_content(value: bytes, name: str) -> Any:  # noqa: ANN401 - any JSON
+    embedded = _embedded(value)
+    raw = None if embedded is None else embedded.headers.get(name.encode())
+    try:
+        return None if raw is None else orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def without_embedded(value: bytes, names: frozenset[str]) -> bytes:
+    """A value without some of its embedded headers; the payload alone if none are left.
+
+    Raises:
+        LookupError: No header is embedded in it.
+    """
+    embedded = _embedded(value)
+    if embedded is None:
+        raise LookupError("the value has no embedded headers")
+    kept = [
+        (name, raw)
+        for name, raw in embedded.headers.items()
+        if name.decode(errors="replace") not in names
+    ]
+    if not kept:
+        return embedded.payload
+    written = [bytes([len(name)]) + name + _SIZE.pack(len(raw)) + raw for name, raw in kept]
+    return b"".join([MARK, bytes([len(kept)]), *written, embedded.payload])
+
+
+# uForwarder's dead-letter topics (dlq_metadata.proto): a protobuf message as the record's key. The
+# record's own key is a field of that message. Only the header original_cluster identifies such a
+# record, as nearly any bytes may be a key.
+
+_ATTEMPTS, _TOPIC, _PARTITION, _OFFSET, _NANOSECONDS, _KEY = range(1, 7)
+"""Numbers of the fields."""
+_VARINT, _BYTES = 0, 2
+"""Protobuf's wire types."""
+
+
+@lru_cache(maxsize=64)
+def _uforwarder_fields(key: bytes) -> dict[int, int | bytes] | None:
+    fields: dict[int, int | bytes] = {}
+    at = 0
+    try:
+        while at < len(key):
+            tag, at = varint(key, at)
+            number, at = varint(key, at)
+            if tag & 7 == _VARINT:
+                fields[tag >> 3] = number - (1 << BITS) if number >> (BITS - 1) else number
+            elif tag & 7 == _BYTES and at + number <= len(key):
+                fields[tag >> 3] = key[at : at + number]
+                at += number
+            else:
+                return None
+    except (IndexError, ValueError):
+        return None
+    return fields if isinstance(fields.get(_TOPIC), bytes) else None
+
+
+def _uforwarder_number(field: int) -> Reader:
+    # Protobuf leaves out fields with 0.
+    def read(key: bytes) -> int | None:
+        fields = _uforwarder_fields(key)
+        number = None if fields is None else fields.get(field, 0)
+        return number if isinstance(number, int) else None
+
+    return read
+
+
+def _uforwarder_topic(key: bytes) -> str | None:
+    topic = (_uforwarder_fields(key) or {}).get(_TOPIC)
+    return topic.decode("utf-8", "replace") if isinstance(topic, bytes) else None
+
+
+def _uforwarder_timestamp(key: bytes) -> int | None:
+    nanoseconds = (_uforwarder_fields(key) or {}).get(_NANOSECONDS)
+    return nanoseconds // 1_000_000 if isinstance(nanoseconds, int) else None
+
+
+def _uforwarder_key(key: bytes | None, _headers: LastHeaders) -> bytes | None:
+    fields = _uforwarder_fields(key) if key is not None else None
+    if fields is None:
+        return key
+    original = fields.get(_KEY)
+    return original if isinstance(original, bytes) and original else None
+
+
+UFORWARDER: Final = Scheme(
+    name="uforwarder",
+    leading=("original_cluster",),
+    names=frozenset({"original_cluster"}),
+    original_key=_uforwarder_key,
+    parts={
+        "origin.topic": (Part("", _uforwarder_topic, Place.KEY),),
+        "origin.partition": (Part("", _uforwarder_number(_PARTITION), Place.KEY),),
+        "origin.offset": (Part("", _uforwarder_number(_OFFSET), Place.KEY),),
+        "origin.timestamp": (Part("", _uforwarder_timestamp, Place.KEY),),
+        "attempts": (Part("", _uforwarder_number(_ATTEMPTS), Place.KEY),),
+    },
+)
+"""uForwarder."""
 
 
 def _parts(prefix: str, headers: Mapping[str, str]) -> dict[str, tuple[Part, ...]]:

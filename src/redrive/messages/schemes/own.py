@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from redrive.messages.json_paths import JsonPath
+from redrive.messages.json_patch import JsonPath
 from redrive.messages.schemes.encodings import ENCODINGS, Reader, decimal, text, time
 from redrive.messages.schemes.scheme import Part, Place, Scheme
 

@@ -15,10 +15,9 @@ from typing import Final, TypeAlias
 
 from redrive.rules.backoff import Backoff
 from redrive.rules.keywords import Dialect
-from redrive.rules.matcher import Matcher
 from redrive.rules.patterns import FieldValue
 from redrive.rules.rule import Action, Authority, RetryTo, Rule
-from redrive.rules.selection import FailedAttempts, attempts_left, select_rule
+from redrive.rules.selection import FailedAttempts, Matcher, attempts_left, select_rule
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import inserts, original_target, resolve_target
 

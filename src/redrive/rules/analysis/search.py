@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 from redrive.rules.analysis.decision import Message
 from redrive.rules.analysis.text_automata import Effort, Undecided, shortest_text
 from redrive.rules.keywords import Value, pattern_keyword
-from redrive.rules.matcher import IntervalIndex, Matcher
 from redrive.rules.patterns import (
     ABSENT,
     ComparisonPattern,
@@ -27,7 +26,7 @@ from redrive.rules.patterns import (
     members_of,
 )
 from redrive.rules.rule import Control, Rule
-from redrive.rules.selection import rules_of
+from redrive.rules.selection import IntervalIndex, Matcher, rules_of
 from redrive.rules.table import RulesTable
 
 _USUAL: Final[Mapping[str, Sequence[int]]] = {
