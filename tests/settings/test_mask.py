@@ -36,15 +36,14 @@ from redrive.observe.observer import MetricsObserver
 from redrive.operations.browse import BrowsedMessage
 from redrive.operations.identify import identified
 from redrive.operations.record_view import RecordView
+from redrive.operations.replay.plan import LaneRecords as PlanPart
 from redrive.operations.replay.plan import Order, ReplayPlan, Warned
-from redrive.operations.replay.plan import Part as PlanPart
 from redrive.operations.supervision import Activity, SupervisionState
-from redrive.settings import read_settings
-from redrive.settings import LogFormat, LogSettings
+from redrive.settings import LogFormat, LogSettings, read_settings
 from redrive.streaming.emission import Emitted
 from redrive.what_if.answer import document_of_table
 from redrive.what_if.question import Tally
-from redrive.what_if.sources import Over, Part
+from redrive.what_if.sources import LaneRecords, Over
 from redrive.what_if.text import lines_of, lines_of_table
 
 SECRET = "4111111111111111"  # noqa: S105 - what must be shown nowhere
@@ -247,7 +246,7 @@ def test_what_a_table_would_do_shows_no_secret() -> None:
     letters = [dead_letter(1, SECRET), dead_letter(2, f"{SECRET}.X")]
     records = Records([b"k"] * 2, [b"x"] * 2, letters, [0] * 2, [0, 1])
     lane = TopicPartition("dlq", 0)
-    tally.add(Part(Over.BACKLOG, lane, records))
+    tally.add(LaneRecords(Over.BACKLOG, lane, records))
     answer = tally.answer("dlq", ("old.rul", "new.rul"))
     shown = [
         "\n".join(lines_of(answer)),

@@ -32,7 +32,7 @@ from redrive.console.command import check_console
 from redrive.demo.client import Client, ClientError
 from redrive.demo.kafka import KafkaDeadLetters
 from redrive.demo.mq import MqDeadLetters
-from redrive.demo.reconciliation import Message, Reconciliation, Trace, trace
+from redrive.demo.reconciliation import DemoMessage, Reconciliation, Trace, trace
 from redrive.demo.script import SETTINGS, Script
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.java import fetch_jars
@@ -56,7 +56,7 @@ _VERDICT: Final = (
 )
 
 
-class Report:
+class DemoReport:
     """The result of a demo."""
 
     def __init__(self, script: Script, traces: Sequence[Trace]) -> None:
@@ -169,7 +169,7 @@ class Demonstration:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._began = self._last_line = time.monotonic()
 
-    def run(self) -> Report:
+    def run(self) -> DemoReport:
         """Run the demo.
 
         Raises:
@@ -196,7 +196,7 @@ class Demonstration:
                     signal.signal(number, signal.SIG_IGN)  # cleanup must not be interrupted
         return report
 
-    def _run(self, stack: ExitStack) -> Report:
+    def _run(self, stack: ExitStack) -> DemoReport:
         script = self._script
         self.say(f"redrive demo {script.title}")
         if self._directory is None:
@@ -226,7 +226,7 @@ class Demonstration:
                 {identity.retry_topic for identity in identities},
                 [identity.remaining_topic for identity in identities],
             )
-        return Report(script, trace(script.messages, observation, play.failed))
+        return DemoReport(script, trace(script.messages, observation, play.failed))
 
     def say(self, text: str) -> None:
         """Print a line with the seconds since the start of the demo."""
@@ -282,7 +282,7 @@ class Play:
             hint = f"run the demo again with --directory DIR and see DIR/{_JOB_LOG}"
             raise EnvironmentFault(f"the job ended with code {code}: {last_line}", hint=hint)
 
-    def _play(self, rest: Sequence[Message]) -> None:
+    def _play(self, rest: Sequence[DemoMessage]) -> None:
         late, messages = self._script.late.name, self._script.messages
         self._wait_until("were handled", lambda: [] if self._client.outcomes() else ["any"])
         self._put(rest)
@@ -304,7 +304,7 @@ class Play:
         self._wait_until("came to rest", lambda: list(self._moving()))
         self._teller.say("every message has come to rest")
 
-    def _put(self, messages: Sequence[Message]) -> None:
+    def _put(self, messages: Sequence[DemoMessage]) -> None:
         positions = self._client.put((message.topic, message.record) for message in messages)
         numbers = (message.number for message in messages)
         self._positions |= dict(zip(numbers, positions, strict=True))
@@ -346,7 +346,7 @@ class Play:
                     hint="--directory keeps the job's log, which may show the reason",
                 )
 
-    def _untried(self, messages: Sequence[Message]) -> Iterator[str]:
+    def _untried(self, messages: Sequence[DemoMessage]) -> Iterator[str]:
         """Messages of which no attempt has failed: a first delay may come before it."""
         outcomes = self._client.outcomes()
         for message in messages:

@@ -27,11 +27,11 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
-from redrive.messages.cuts import Content
+from redrive.messages.cuts import RecordContent
 from redrive.messages.dead_letters import read_view
 from redrive.messages.schemes import Scheme, SchemeTable
 from redrive.messages.schemes.encodings import Reader
-from redrive.messages.schemes.scheme import Newest, Place
+from redrive.messages.schemes.scheme import Newest, RecordPart
 from redrive.rules import is_topic_name
 
 NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
@@ -51,8 +51,8 @@ def restore_message(message: Message, facts: Facts) -> Message | Gone:
         return message
     if isinstance(record, Gone):
         return record
-    copy = Content(message.key, message.value, message.headers, message.cut)
-    whole = cuts.restored(copy, Content(record.key, record.value, record.headers))
+    copy = RecordContent(message.key, message.value, message.headers, message.cut)
+    whole = cuts.restored(copy, RecordContent(record.key, record.value, record.headers))
     if whole is None:
         return Gone(f"the original was deleted: {message.origin} now has another record")
     return message._replace(**whole._asdict())
@@ -233,7 +233,7 @@ def _scheme(profile: DeadLetterProfile) -> Scheme | None:
 def _column(scheme: Scheme, name: str, records: Records) -> _Column | None:
     """One part of a scheme in each record; None if no record has it."""
     parts, grid = scheme.parts.get(name, ()), records.grid
-    if grid is not None and all(part.place is Place.HEADER for part in parts):
+    if grid is not None and all(part.place is RecordPart.HEADER for part in parts):
         there = [part for part in parts if part.header in grid.layout]
         if not there:
             return None

@@ -32,7 +32,7 @@ class LiveOrder:
         """Follow a cluster; the offsets of the consumer group are the job's progress."""
         self._cluster = cluster
         self._group = group
-        self._followed: dict[WaitingQuestion, _Followed] = {}
+        self._followed: dict[WaitingQuestion, _FollowedKeys] = {}
         self._groups: set[str] = set()
         """Other known groups; each needs a client."""
         self._closed: set[str] = set()
@@ -40,7 +40,7 @@ class LiveOrder:
 
     def waiting(self, question: WaitingQuestion) -> WaitingKeys:
         """The waiting messages of a partition by key; the mapping changes with every question."""
-        followed = self._followed.setdefault(question, _Followed(question))
+        followed = self._followed.setdefault(question, _FollowedKeys(question))
         try:
             followed.follow(self._cluster, self._group)
         except TransientFault:
@@ -181,7 +181,7 @@ def _returned(open_round: Round, ends: _Offsets, passed: _Offsets) -> Round:
     )
 
 
-class _Followed:
+class _FollowedKeys:
     """The waiting messages by key of one partition of a dead-letter queue."""
 
     def __init__(self, question: WaitingQuestion) -> None:

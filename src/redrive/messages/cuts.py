@@ -78,7 +78,7 @@ _KEPT: Final = 4096
 _PREFIX: Final = "redrive."
 
 
-class Content(NamedTuple):
+class RecordContent(NamedTuple):
     """The content of a record."""
 
     key: bytes | None
@@ -88,7 +88,7 @@ class Content(NamedTuple):
     """What is cut from it, in the form ``CUT_FORM``; empty for a whole record."""
 
 
-def fitted(content: Content, most: int) -> Content:
+def fitted(content: RecordContent, most: int) -> RecordContent:
     """A record's content, cut so that a copy can be written.
 
     ``most`` is the maximum record size of the copy's topic in bytes; earlier cuts stay as they are.
@@ -108,7 +108,7 @@ def fitted(content: Content, most: int) -> Content:
     return shortened
 
 
-def restored(cut: Content, original: Content) -> Content | None:
+def restored(cut: RecordContent, original: RecordContent) -> RecordContent | None:
     """The content of a copy with its cut parts restored.
 
     ``original`` is the current record at the copy's origin. Returns None if that is another record.
@@ -124,17 +124,17 @@ def restored(cut: Content, original: Content) -> Content | None:
             key = original.key
         else:
             headers = [*_headers_of_others(original.headers), *headers]
-    return Content(key, value, headers)
+    return RecordContent(key, value, headers)
 
 
 def cut_sentence(cut: str, origin: str) -> str:
-    """What was cut from a copy, in the form of ``Content.cut``, for users."""
+    """What was cut from a copy, in the form of ``RecordContent.cut``, for users."""
     parts = (description.split(":") for description in cut.split(","))
     text = ", ".join(f"{part} ({length} bytes, SHA-256 {digest})" for part, length, digest in parts)
     return f"cut from the copy: {text}; the original is at {origin}"
 
 
-def _without(content: Content, parts: list[str]) -> Content:
+def _without(content: RecordContent, parts: list[str]) -> RecordContent:
     key, value, headers = content[:3]
     if "value" in parts:
         value = None if value is None else value[:_KEPT]
@@ -146,10 +146,10 @@ def _without(content: Content, parts: list[str]) -> Content:
         ]
     if "key" in parts:
         key = None
-    return Content(key, value, headers, ",".join(_describe(part, content) for part in parts))
+    return RecordContent(key, value, headers, ",".join(_describe(part, content) for part in parts))
 
 
-def _describe(part: str, content: Content) -> str:
+def _describe(part: str, content: RecordContent) -> str:
     raw = content.key if part == "key" else content.value
     if part == "headers":
         raw = b"".join(map(_encode_header, _headers_of_others(content.headers)))

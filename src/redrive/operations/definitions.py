@@ -12,7 +12,7 @@ from typing import Final
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, UsageError
-from redrive.topology.files import SUFFIXES, Source, named_sources, read_topology
+from redrive.topology.files import SUFFIXES, DefinitionFile, named_sources, read_topology
 from redrive.topology.layout import Topology
 
 _LINE_END: Final = re.compile("\r\n|[\r\n]")
@@ -47,7 +47,7 @@ def read_definitions(files: Sequence[str]) -> Topology:
     return result.topology
 
 
-def read_sources(text: str) -> Sequence[Source]:
+def read_sources(text: str) -> Sequence[DefinitionFile]:
     """The files of an argument: a file, ``QM=FILE``, or the files of a folder by name.
 
     Raises:

@@ -22,7 +22,15 @@ from redrive.printable import counted
 from redrive.rules.backoff import HOLDS, PARTITIONS, Backoff
 from redrive.rules.canonical import LINE_LENGTH, write_clause
 from redrive.rules.diagnosis import EntryDiagnostic, Reporter, without_allowed
-from redrive.rules.keywords import IBM, Dialect, Role, Value, Vocabulary, field_order, vocabulary_of
+from redrive.rules.keywords import (
+    IBM,
+    Dialect,
+    KeywordRole,
+    Value,
+    Vocabulary,
+    field_order,
+    vocabulary_of,
+)
 from redrive.rules.patterns import NotPattern, Pattern, StringPattern, members_of
 from redrive.rules.rule import (
     DEFAULT_RETRY_INTERVAL,
@@ -31,7 +39,7 @@ from redrive.rules.rule import (
     Control,
     RetryTo,
     Rule,
-    Wait,
+    WaitControl,
 )
 from redrive.rules.source import BLANKS, Entry, entries_of, is_comment_or_blank, physical_lines
 from redrive.rules.syntax import Clause, ClauseReader
@@ -151,7 +159,7 @@ class _TableReader:
                 about = f"{clause.name} is given twice", f"{clause.name} once", hint
                 self._conflict(entry, clause, *about, code="DUPLICATE")
         values = ValueReader(entry, self._report)
-        if {clause.keyword.role for clause in clauses} == {Role.CONTROL}:
+        if {clause.keyword.role for clause in clauses} == {KeywordRole.CONTROL}:
             self._read_control(entry, unique, values)
         else:
             self._read_rule(entry, unique, values, complete=not reader.lost)
@@ -199,7 +207,7 @@ class _TableReader:
         patterns: dict[str, Pattern] = {}
         settings: dict[str, Setting] = {}
         for name, clause in clauses.items():
-            if clause.keyword.role is Role.PATTERN:
+            if clause.keyword.role is KeywordRole.PATTERN:
                 pattern = values.pattern(clause)
                 patterns |= {} if pattern is None else {name: pattern}
             else:
@@ -223,7 +231,7 @@ class _TableReader:
         action is None if none could be read.
         """
         for name, clause in clauses.items():
-            if clause.keyword.role is Role.CONTROL:
+            if clause.keyword.role is KeywordRole.CONTROL:
                 message = f"{name} is control data and cannot stand in a rule"
                 expected = "control keywords in an entry of their own, before all rules"
                 hint = f"move {name} to the first entry of the table"
@@ -294,7 +302,7 @@ def _control(settings: Mapping[str, Setting], dialect: Dialect) -> Control:
         input_queue=str(settings.get("INPUTQ", "")),
         input_queue_manager=str(settings.get("INPUTQM", "")),
         written_interval=int(str(settings.get("RETRYINT", DEFAULT_RETRY_INTERVAL))),
-        wait=Wait(wait),
+        wait=WaitControl(wait),
         dialect=dialect,
         is_ordered="ORDER" in settings,
     )

@@ -399,7 +399,7 @@ class RuleVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class TableExplanation:
     """What a table does with one message."""
 
     verdicts: tuple[RuleVerdict, ...]
@@ -410,7 +410,7 @@ class Explanation:
     """What is odd about the order of the turns, one sentence each."""
 
 
-def explain(table: RulesTable, fields: Mapping[str, FieldValue]) -> Explanation:
+def explain(table: RulesTable, fields: Mapping[str, FieldValue]) -> TableExplanation:
     """Compare a message with every pattern of every rule; a missing field is blank or 0.
 
     The patterns are evaluated one by one, without the index of ``Matcher``.
@@ -425,7 +425,7 @@ def explain(table: RulesTable, fields: Mapping[str, FieldValue]) -> Explanation:
         for spent, following in pairwise(rules)
         if (puts := harsher_puts(spent, following, table.control))
     )
-    return Explanation(verdicts, course, tuple(warnings))
+    return TableExplanation(verdicts, course, tuple(warnings))
 
 
 def explain_rule(table: RulesTable, index: int, fields: Mapping[str, FieldValue]) -> RuleVerdict:

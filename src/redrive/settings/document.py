@@ -214,7 +214,7 @@ class _Lines:
         self._lines = text.split("\n")
         self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
-    def at(self, span: Span) -> SourceLocation:
+    def at(self, span: TextSpan) -> SourceLocation:
         line = bisect_right(self._starts, span.start)
         return self.location(line, span.start - self._starts[line - 1] + 1, span.end - span.start)
 
@@ -287,7 +287,7 @@ def _option_places(command: str, options: Sequence[Option]) -> dict[KeyPath, Sou
     }
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """Offsets of the first character and of the one after the last."""
 
     start: int
@@ -295,16 +295,16 @@ class Span(NamedTuple):
 
 
 @dataclass(slots=True)
-class Place:
+class KeyPlace:
     """The offsets of one key and its value."""
 
-    key: Span
+    key: TextSpan
     """The key itself, or the name in a table's header."""
-    value: Span
+    value: TextSpan
     """The value; for a table its header."""
 
 
-def find_places(text: str) -> dict[KeyPath, Place]:
+def find_places(text: str) -> dict[KeyPath, KeyPlace]:
     """The place of every key, table and list element of a text that ``tomllib.loads`` accepts.
 
     A table without its own header, such as ``a`` in ``[a.b]``, has the place of its name.
@@ -331,7 +331,7 @@ class _Scanner:
     """One pass over the text; every method starts at ``_at`` and leaves it after what it read."""
 
     def __init__(self, text: str) -> None:
-        self.places: dict[KeyPath, Place] = {}
+        self.places: dict[KeyPath, KeyPlace] = {}
         self._text = text
         self._at = 0
         self._lengths: dict[KeyPath, int] = {}  # of lists of tables
@@ -356,7 +356,7 @@ class _Scanner:
             self._note(path, span, span)
         name, span = names[-1]
         path = (*path, name)
-        header = Span(start, self._at)
+        header = TextSpan(start, self._at)
         self._note(path, span, header)
         if is_list:
             self._lengths[path] = self._lengths.get(path, -1) + 1
@@ -374,7 +374,7 @@ class _Scanner:
             self._note(path, span, span)
         self._value(path)
 
-    def _keys(self) -> list[tuple[str, Span]]:
+    def _keys(self) -> list[tuple[str, TextSpan]]:
         """A key with its dotted parts; stops before ``=`` or ``]``."""
         names = []
         while True:
@@ -384,7 +384,7 @@ class _Scanner:
                 return names
             self._at += 1
 
-    def _key(self, start: int) -> tuple[str, Span]:
+    def _key(self, start: int) -> tuple[str, TextSpan]:
         if self._text[start] in "\"'":
             self._skip(_STRING)
             # The quoted name in the form of a value, for the parser to undo the escapes.
@@ -392,7 +392,7 @@ class _Scanner:
         else:
             self._skip(_BARE_KEY)
             name = self._text[start : self._at]
-        return name, Span(start, self._at)
+        return name, TextSpan(start, self._at)
 
     def _value(self, path: KeyPath) -> None:
         start = self._skip(_BLANK_LINES)
@@ -405,13 +405,13 @@ class _Scanner:
                 self._skip(_STRING)
             case _:
                 self._skip(_SCALAR)
-        self.places[path].value = Span(start, self._at)
+        self.places[path].value = TextSpan(start, self._at)
 
     def _list(self, path: KeyPath) -> None:
         self._at += 1
         index = 0
         while self._text[self._skip(_BLANK_LINES)] != "]":
-            here = Span(self._at, self._at)
+            here = TextSpan(self._at, self._at)
             self._note((*path, index), here, here)
             self._value((*path, index))
             self.places[*path, index].key = self.places[*path, index].value
@@ -434,8 +434,8 @@ class _Scanner:
         """The path, with the current element's index if it is a list."""
         return (*path, self._lengths[path]) if path in self._lengths else path
 
-    def _note(self, path: KeyPath, key: Span, value: Span) -> None:
-        self.places.setdefault(path, Place(key, value))
+    def _note(self, path: KeyPath, key: TextSpan, value: TextSpan) -> None:
+        self.places.setdefault(path, KeyPlace(key, value))
 
     def _skip(self, pattern: re.Pattern[str]) -> int:
         match = pattern.match(self._text, self._at)

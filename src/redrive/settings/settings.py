@@ -32,7 +32,7 @@ from redrive.messages.json_patch import JsonPatch, read_json
 from redrive.messages.schemes import SCHEME_NAMES, OwnScheme, PartPlace, PlaceError, Scheme
 from redrive.messages.schemes.known import SCHEMES
 from redrive.messages.schemes.own import payload_reader
-from redrive.messages.schemes.scheme import Part
+from redrive.messages.schemes.scheme import SchemePart
 from redrive.settings.connection import read_clusters, read_connection, read_registry
 from redrive.settings.document import Document, Option, unknown_variables, with_environment
 from redrive.settings.findings import Section
@@ -490,7 +490,7 @@ def _parts(
             yield f"{prefix}{name}", value
 
 
-def _read_part(part: str, words: str) -> Part:
+def _read_part(part: str, words: str) -> SchemePart:
     return PartPlace.parse(words).part(part)
 
 

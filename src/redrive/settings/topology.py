@@ -12,11 +12,11 @@ from redrive.diagnostics import Severity, did_you_mean
 from redrive.forms import KeyPath
 from redrive.settings.findings import Findings, Section
 from redrive.settings_file import TopologyTable
-from redrive.topology.files import SUFFIXES, Source, named_sources
+from redrive.topology.files import SUFFIXES, DefinitionFile, named_sources
 from redrive.topology.files import read_topology as read_definitions
 from redrive.topology.layout import SourceText, Topology
 from redrive.topology.mq.objects import LocalQueue
-from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.objects import MqeLocalQueue, MqeQueue
 
 _EXAMPLE: Final = '["qm1.mqsc", "QM2=other.mqsc", "bindings.yaml"]'
 _OF_KAFKA: Final = ("queue_managers", "dead_letter_queue")
@@ -51,7 +51,7 @@ def local_queues(topology: Topology, queue_manager: str) -> list[str]:
     manager = topology.mq.queue_managers.get(queue_manager)
     if manager is None:
         queues = _queues_in_mqe(topology, queue_manager)
-        return [queue.name for queue in queues if isinstance(queue, mqe.LocalQueue)]
+        return [queue.name for queue in queues if isinstance(queue, MqeLocalQueue)]
     return [
         queue.name
         for queue in manager.every_queue.values()
@@ -59,7 +59,7 @@ def local_queues(topology: Topology, queue_manager: str) -> list[str]:
     ]
 
 
-def _queues_in_mqe(topology: Topology, queue_manager: str) -> Sequence[mqe.Queue]:
+def _queues_in_mqe(topology: Topology, queue_manager: str) -> Sequence[MqeQueue]:
     manager = topology.mqe.queue_manager(queue_manager) if topology.mqe else None
     return manager.queues if manager else ()
 
@@ -127,7 +127,7 @@ def _texts(section: Section[TopologyTable]) -> Iterator[SourceText]:
                 yield SourceText(str(source.path), data, source.queue_manager)
 
 
-def _sources(findings: Findings, path: KeyPath, written: str) -> Iterable[Source]:
+def _sources(findings: Findings, path: KeyPath, written: str) -> Iterable[DefinitionFile]:
     named = named_sources(written, partial(findings.document.path_of, path))
     if not named.path.exists():
         hint = similar_file(named.path)

@@ -15,15 +15,22 @@ from typing import Final, Protocol, TypeGuard
 from redrive.messages.reasons import Reason
 from redrive.topology.bindings import Bindings
 from redrive.topology.layout import QueueTopic, TopicRole, Topology
-from redrive.topology.mq.network import Link, Network
+from redrive.topology.mq.network import Link, MqNetwork
 from redrive.topology.mq.objects import LocalQueue, Queue
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolver import MqResolver, names_as_headers, reply_to_names
 from redrive.topology.mq.results import Resolution
-from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.objects import MqeQueue, MqeRemoteQueue, StoreAndForwardQueue
 from redrive.topology.mqe.resolver import MqeResolver
-from redrive.topology.mqe.results import Conditions, Delivered, End, Failed, Failure, Stored
-from redrive.topology.mqe.results import Resolution as MqeResolution
+from redrive.topology.mqe.results import (
+    Conditions,
+    Delivered,
+    End,
+    Failed,
+    MqeResolution,
+    PutFailure,
+    Stored,
+)
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
 
@@ -33,9 +40,9 @@ HEADERS: Final = "headers"
 """Dead letters are written with record headers ``mqdlh.*``."""
 
 _REASONS: Final = {
-    Failure.NO_QUEUE_ACCEPTS: Reason.UNKNOWN_OBJECT_NAME,
-    Failure.MESSAGE_TOO_BIG: Reason.MSG_TOO_BIG_FOR_Q,
-    Failure.QUEUE_FULL: Reason.Q_FULL,
+    PutFailure.NO_QUEUE_ACCEPTS: Reason.UNKNOWN_OBJECT_NAME,
+    PutFailure.MESSAGE_TOO_BIG: Reason.MSG_TOO_BIG_FOR_Q,
+    PutFailure.QUEUE_FULL: Reason.Q_FULL,
 }
 """The closest reason codes for failures of MQ Everyplace, which have no numbers; else 2087."""
 
@@ -186,7 +193,7 @@ def _limits_in_mq(queue: Queue | None, manager: QueueManager) -> QueueLimits:
     )
 
 
-def _link(network: Network, source: QueueTopic) -> Link:
+def _link(network: MqNetwork, source: QueueTopic) -> Link:
     if not source.is_of_cluster:
         link = network.link(queue=source.queue, queue_manager=source.queue_manager)
         if link is not None:
@@ -317,20 +324,20 @@ class MqeReceivingQueueManager:
 
 
 def _stores_for(
-    queue: mqe.Queue, source: QueueTopic
-) -> TypeGuard[mqe.RemoteQueue | mqe.StoreAndForwardQueue]:
+    queue: MqeQueue, source: QueueTopic
+) -> TypeGuard[MqeRemoteQueue | StoreAndForwardQueue]:
     if source.role is TopicRole.PUTS or queue.name != source.queue:
         return False
-    if isinstance(queue, mqe.StoreAndForwardQueue):
+    if isinstance(queue, StoreAndForwardQueue):
         return source.to in queue.targets
-    return isinstance(queue, mqe.RemoteQueue) and queue.queue_manager == source.to
+    return isinstance(queue, MqeRemoteQueue) and queue.queue_manager == source.to
 
 
-def _limits(queue: mqe.Queue) -> QueueLimits:
+def _limits(queue: MqeQueue) -> QueueLimits:
     return QueueLimits(
         max_message_length=queue.maximum_message_size, max_depth=queue.maximum_messages
     )
 
 
-def _reason(failure: Failure) -> int:
+def _reason(failure: PutFailure) -> int:
     return _REASONS.get(failure, Reason.UNKNOWN_REMOTE_Q_MGR)

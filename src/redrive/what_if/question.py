@@ -51,19 +51,19 @@ from redrive.rules import Dialect, FieldValue, RulesTable, write_rule
 from redrive.rules.analysis import control_changes, hidden_field, write_message
 from redrive.what_if.answer import (
     Cell,
-    Change,
+    ChangedMessages,
     IdleRule,
     Loss,
     NextAction,
-    Refused,
+    RefusedPuts,
     RuleCount,
     Sample,
+    TableActions,
     TargetCount,
-    TriedTable,
     WhatIf,
 )
-from redrive.what_if.sources import Over, Part, number_of_reads, parts_of, waiting_for
-from redrive.what_if.verdict import Disposition, Verdict, reasons
+from redrive.what_if.sources import LaneRecords, Over, number_of_reads, parts_of, waiting_for
+from redrive.what_if.verdict import Disposition, TableEffect, reasons
 
 SAMPLES: Final = 3
 """Maximum samples of each kind of change."""
@@ -176,7 +176,7 @@ class _Kind(NamedTuple):
     risks: tuple[str, ...]
 
     @classmethod
-    def of(cls, old: Verdict, new: Verdict) -> _Kind:
+    def of(cls, old: TableEffect, new: TableEffect) -> _Kind:
         loss = Loss.NONE
         if new.course.discarded and not old.course.discarded:
             loss = Loss.AT_ONCE if new.action is Disposition.DISCARD else Loss.IN_THE_END
@@ -235,7 +235,7 @@ class Tally:
         self._matched = 0
         """The rules of the new table that match any message, as bits."""
 
-    def add(self, part: Part) -> None:
+    def add(self, part: LaneRecords) -> None:
         """Try both tables on some messages."""
         lane, kind, records = part.lane, part.over.kind, part.records
         parts = (
@@ -287,10 +287,10 @@ class Tally:
         self._matched |= new.candidates
         return _Kind.of(old, new)
 
-    def _verdicts(self, *pair: Decision) -> list[Verdict]:
+    def _verdicts(self, *pair: Decision) -> list[TableEffect]:
         decided = zip(self._trials, pair, strict=True)
         return [
-            Verdict.of(trial.decider, trial.context, self._mask, decision)
+            TableEffect.of(trial.decider, trial.context, self._mask, decision)
             for trial, decision in decided
         ]
 
@@ -329,8 +329,8 @@ class Tally:
         places = [place for place in Over if place in over or place in self._messages]
         return WhatIf(
             handler=handler,
-            old=TriedTable(names[0], old.hash, dict(actions[0])),
-            new=TriedTable(names[1], new.hash, dict(actions[1])),
+            old=TableActions(names[0], old.hash, dict(actions[0])),
+            new=TableActions(names[1], new.hash, dict(actions[1])),
             messages={
                 **{place.value: self._messages[place] for place in places},
                 "total": self._messages.total(),
@@ -366,12 +366,12 @@ class Tally:
         sums = self._sums(lambda kind: [(kind.old.action, kind.new.action, kind.is_changed)])
         return [Cell(*cell, count) for cell, count in sorted(sums.items())]
 
-    def _changes(self) -> list[Change]:
+    def _changes(self) -> list[ChangedMessages]:
         sums = self._sums(lambda kind: [kind.change] if kind.is_changed else [])
         worst = [*Loss]
         order = sorted(sums.items(), key=lambda item: (worst.index(item[0][0]), -item[1], item[0]))
         return [
-            Change(loss, count, old, new, tuple(self._samples[loss, old, new]))
+            ChangedMessages(loss, count, old, new, tuple(self._samples[loss, old, new]))
             for (loss, old, new), count in order
         ]
 
@@ -392,12 +392,12 @@ class Tally:
         rows = [TargetCount(*key, old[key], new[key]) for key in {**old, **new} if key[1]]
         return sorted(rows, key=lambda row: (-max(row.old, row.new), row.action, row.target))
 
-    def _refused(self) -> Iterator[Refused]:
+    def _refused(self) -> Iterator[RefusedPuts]:
         """Puts of the new table that would fail now, the most frequent first."""
         sums = self._sums(lambda kind: [(kind.new_target, kind.reason, kind.detail)])
         for (target, reason, detail), count in sums.most_common():
             if reason:
-                yield Refused(target, reason, reason_name(reason), detail, count)
+                yield RefusedPuts(target, reason, reason_name(reason), detail, count)
 
 
 def _lines_by_text(table: RulesTable) -> dict[tuple[str, int], int]:

@@ -368,7 +368,7 @@ class Overlaps:
     def __init__(self, patterns: Sequence[Mapping[str, Pattern]]) -> None:
         self._patterns = patterns
         self._all = (1 << len(patterns)) - 1
-        self._fields: dict[str, _Field] = defaultdict(_Field)
+        self._fields: dict[str, _FieldPatterns] = defaultdict(_FieldPatterns)
         for index, of_rule in enumerate(patterns):
             for name, pattern in of_rule.items():
                 self._fields[name].add(1 << index, pattern)
@@ -404,7 +404,7 @@ class _Ends:
 
 
 @dataclass(slots=True)
-class _Field:
+class _FieldPatterns:
     """The patterns of one field."""
 
     rules: int = 0

@@ -44,7 +44,7 @@ class Link:
         )
 
 
-class Network:
+class MqNetwork:
     """Queue managers that know of each other."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Network:
         }
         self._links = links_by_queue | self._given_links
 
-    def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Network:
+    def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> MqNetwork:
         """The network with PUT of some queues changed, by manager and queue."""
         changed = []
         for (name, queue), put_enabled in changes.items():
@@ -86,7 +86,7 @@ class Network:
                 changed.append((name, replace(definition, put_enabled=put_enabled)))
         return self._with_queues(changed)
 
-    def with_dynamic_queues(self, opened: Iterable[DynamicQueue]) -> Network:
+    def with_dynamic_queues(self, opened: Iterable[DynamicQueue]) -> MqNetwork:
         """The network with dynamic queues that opens created.
 
         A queue whose model was deleted has the attributes of a new model queue. A definition of the
@@ -104,7 +104,7 @@ class Network:
             made.append((definition.queue_manager, queue))
         return self._with_queues(made)
 
-    def _with_queues(self, queues: Iterable[tuple[str, mq.Queue]]) -> Network:
+    def _with_queues(self, queues: Iterable[tuple[str, mq.Queue]]) -> MqNetwork:
         managers = dict(self.queue_managers)
         for name, queue in queues:
             group = managers[name].queue_sharing_group
@@ -115,7 +115,7 @@ class Network:
             else:
                 private = {**managers[name].queues, queue.name: queue}
                 managers[name] = replace(managers[name], queues=private)
-        return Network(managers.values(), links=self._given_links)
+        return MqNetwork(managers.values(), links=self._given_links)
 
     def __contains__(self, queue_manager: object) -> bool:
         return queue_manager in self.queue_managers
