@@ -15,7 +15,7 @@ _END: Final = 240.0
 
 
 def train(path: Path) -> None:
-    """Starts a broker and stops it, which writes the archive; the file does not exist yet."""
+    """Start a broker and stop it, which writes the archive; the file does not exist yet."""
     with tempfile.TemporaryDirectory(prefix="redrive-classes-") as folder:
         broker = EmbeddedBroker(Path(folder), java_options=training_options(path))
         try:

@@ -58,7 +58,7 @@ class TokenFunction:
     """
 
     def __init__(self, name: str) -> None:
-        """Name the function, as ``package.module:function``; nothing is called yet."""
+        """``name`` is ``package.module:function``; nothing is called yet."""
         self._name = name
         self._lock = Lock()
         self._token: Token | None = None

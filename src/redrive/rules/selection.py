@@ -155,7 +155,7 @@ class _Head:
     """The other patterns, with their rules."""
 
     def add(self, pattern: StringPattern, bit: int) -> None:
-        """Adds the pattern of a rule."""
+        """Add the pattern of a rule."""
         tail = pattern.tail
         if tail is None:
             self.patterns[pattern] = self.patterns.get(pattern, 0) | bit
@@ -179,7 +179,7 @@ class _Index:
     """The index of the first ``size`` rules of a table."""
 
     def __init__(self, patterns: Mapping[str, Mapping[int, Pattern]], size: int) -> None:
-        """Build it from the patterns of each field by the index of their rule."""
+        """``patterns`` has the patterns of each field by the index of their rule."""
         self.rules = (1 << size) - 1
         self.fields: list[tuple[str, _FieldIndex]] = []
         self.varied: list[tuple[str, _FieldIndex]] = []

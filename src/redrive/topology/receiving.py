@@ -62,7 +62,7 @@ class ReceivingQueueManager(Protocol):
     """Whether IBM MQ applications put here, so that MQPUT completes their messages."""
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
-        """See ``Resolver.resolve``; the names are those of the message."""
+        """Where the message with these names goes, or why it is refused."""
 
     def opened(
         self, *, queue: str, queue_manager: str, seed: int = 0
@@ -103,7 +103,7 @@ def resolver_of(
     *,
     stopped: frozenset[tuple[str, str]] = frozenset(),
 ) -> Resolver:
-    """Resolves puts on one manager; raises ``KeyError`` if it does not exist.
+    """The resolver of puts on one manager; raises ``KeyError`` if it does not exist.
 
     ``stopped`` is as for ``receiving_queue_managers``.
     """
@@ -155,11 +155,11 @@ class MqReceivingQueueManager(MqResolver):
         self.dead_letters = self._dead_letters(bindings)
 
     def reply_to(self, names: Names) -> Names:
-        """See ``ReceivingQueueManager``: only the first put replaces the names."""
+        """The names for a reply, which only the first put replaces."""
         return reply_to_names(self._manager, names) if self.takes_puts else names
 
     def is_lost(self, persistence: int) -> bool:
-        """See ``ReceivingQueueManager``: fast channels discard nonpersistent messages."""
+        """Whether a fast channel discards the message, as nonpersistent ones."""
         return self._link is not None and self._link.is_fast and persistence == 0
 
     def _dead_letters(self, bindings: Bindings) -> Destination | Refusal:
@@ -283,11 +283,11 @@ class MqeReceivingQueueManager:
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, str(end))
 
     def reply_to(self, names: Names) -> Names:
-        """See ``ReceivingQueueManager``: names are not replaced."""
+        """The names as they are."""
         return names
 
     def is_lost(self, persistence: int) -> bool:  # noqa: ARG002 - see ReceivingQueueManager
-        """See ``ReceivingQueueManager``: never."""
+        """Never."""
         return False
 
     def _delivery_destination(self, end: Delivered) -> Destination | Refusal:

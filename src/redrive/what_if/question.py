@@ -87,7 +87,7 @@ class OnceDecoder(DeadLetterDecoder):
     _last: tuple[Records, tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]] | None = None
 
     def decode(self, records: Records) -> tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]:
-        """See ``DeadLetterDecoder.decode``."""
+        """Decode records, unless they were decoded last."""
         if self._last is None or self._last[0] is not records:
             self._last = records, super().decode(records)
         return self._last[1]
@@ -428,7 +428,7 @@ _UNCHECKED: Final = "the broker cannot be reached: whether targets exist and acc
 
 
 def _no_progress(_done: int, _total: int) -> None:
-    """Ignores progress."""
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -240,10 +240,9 @@ def _in_front(first: int, appended: int) -> int:
 
 
 class SchemeTable:
-    """The schemes to look for."""
+    """The schemes to look for: the built-in ones and ``own``."""
 
     def __init__(self, own: Iterable[Scheme] = ()) -> None:
-        """Register the built-in schemes, and some more."""
         own = tuple(own)
         self._by_header = {
             name: scheme

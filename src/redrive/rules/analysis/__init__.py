@@ -24,7 +24,19 @@ from redrive.rules.analysis.text_automata import Undecided
 from redrive.rules.canonical import hidden_field, present_fields, write_field, write_message
 
 __all__ = [
-    "Comparison", "ControlChange", "TableDecision", "Message", "Search", "Undecided", "analyse",
-    "bits_of", "compare", "control_changes", "decide", "hidden_field", "present_fields",
-    "write_field", "write_message"
+    "Comparison",
+    "ControlChange",
+    "Message",
+    "Search",
+    "TableDecision",
+    "Undecided",
+    "analyse",
+    "bits_of",
+    "compare",
+    "control_changes",
+    "decide",
+    "hidden_field",
+    "present_fields",
+    "write_field",
+    "write_message"
 ]  # fmt: skip

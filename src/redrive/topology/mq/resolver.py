@@ -43,11 +43,11 @@ class MqResolver:
         self._from_cluster_channel = from_cluster_channel
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
-        """See ``Resolver``; the topic is that of the queue or of the transmission queue."""
+        """The topic of the queue or of the transmission queue that a put is for, or its refusal."""
         return self.destination(self.opened(queue=queue, queue_manager=queue_manager, seed=seed))
 
     def opened(self, *, queue: str, queue_manager: str, seed: int = 0) -> Resolution:
-        """The open of a put, step by step; arguments as for ``resolve``."""
+        """The open of a put, step by step."""
         from_cluster = self._from_cluster_channel
         request = job_request(queue, queue_manager, seed=seed, from_cluster_channel=from_cluster)
         return open_queue(self._network, self._manager.name, request)
