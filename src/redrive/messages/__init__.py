@@ -41,7 +41,7 @@ __all__ = [
     "Form", "Headers", "OffsetRange", "OutputRecord", "Records", "Refused", "Representation",
     "SchemeTable", "TopicPartition", "add_header", "body_length", "constant_value", "constants",
     "cuts", "dead_letter_header", "dead_letters", "decode_dead_letter", "encode_header", "fields",
-    "json_patch", "json_paths", "mqmd_headers", "new_header", "original_key", "own_headers",
+    "json_patch", "mqmd_headers", "new_header", "original_key", "own_headers",
     "packed_size", "read_view", "reason_name", "reasons", "remove_header", "reports", "schemes",
     "trace_context", "wire_size", "with_mqmd_headers", "with_original",
     "without_stacks"

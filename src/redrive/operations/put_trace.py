@@ -41,10 +41,10 @@ from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
 from redrive.topology.mq.queue_manager import ClusterRoute
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.resolver import BIND_HEADER, topic_of_put
-from redrive.topology.mq.results import MqeStep as MqStep
 from redrive.topology.mq.results import (
     OpenRequest,
     Resolution,
+    Step,
     TargetKind,
     job_request,
     location_of,
@@ -213,7 +213,7 @@ def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionT
     )
 
 
-def _mq_step(step: MqStep) -> TraceStep:
+def _mq_step(step: Step) -> TraceStep:
     definition = step.definition
     name = str(definition or "")
     if isinstance(definition, ClusterRoute):

@@ -287,7 +287,9 @@ def _password_from_file(section: Section[Any], key: str) -> str:
 _CERTIFICATE: Final = re.compile(
     "-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL
 )
-_PRIVATE_KEY: Final = re.compile(r"-----BEGIN (ENCRYPTED )?PRIVATE KEY-----(.*?)-----END", re.DOTALL)
+_PRIVATE_KEY: Final = re.compile(
+    r"-----BEGIN (ENCRYPTED )?PRIVATE KEY-----(.*?)-----END", re.DOTALL
+)
 """PKCS #8, the only form that all clients read."""
 _CONVERT: Final = "openssl pkcs8 -topk8 -v2 aes-256-cbc -in OLD -out NEW converts it"
 _PBKDF2: Final = bytes.fromhex("2a864886f70d01050c")

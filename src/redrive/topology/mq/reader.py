@@ -13,16 +13,13 @@ from typing import Any, Final
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, did_you_mean, in_order
 from redrive.topology.mq import objects as mq
+from redrive.topology.mq.forms import Form, ValueProblem, check_name, name_list
 from redrive.topology.mq.objects import (
     CHANNEL_TYPES,
     OPTIONS,
     RECORDED,
     SYNONYMS,
     TAKING_ANY_KEYWORD,
-    Form,
-    ValueProblem,
-    check_name,
-    name_list,
 )
 from redrive.topology.mq.queue_manager import (
     DEFAULT_CHANNELS,

@@ -11,8 +11,8 @@ from hashlib import blake2b
 
 from redrive.messages.reasons import ADVICE, Reason
 from redrive.topology.mq import objects as mq
+from redrive.topology.mq.forms import MAX_NAME_LENGTH, ValueProblem, check_name
 from redrive.topology.mq.network import MqNetwork
-from redrive.topology.mq.objects import MAX_NAME_LENGTH, ValueProblem, check_name
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
 from redrive.topology.mq.results import (
     NEEDS_LOCAL_QUEUE,

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, location_in
-from redrive.topology.mq.objects import QueueManagerAttributes, ValueProblem, check_name
+from redrive.topology.mq.forms import ValueProblem, check_name
+from redrive.topology.mq.objects import QueueManagerAttributes
 
 MAX_LINE_LENGTH = 2048
 """Longest physical line that ``runmqsc`` reads."""

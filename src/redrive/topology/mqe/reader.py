@@ -118,7 +118,10 @@ def _left_out(path: KeyPath) -> KeyPath:
 
 
 def _sound(
-    document: DefinitionDocument, data: Any, path: KeyPath, left_out: Collection[KeyPath]
+    document: DefinitionDocument,
+    data: Any,  # noqa: ANN401 - YAML
+    path: KeyPath,
+    left_out: Collection[KeyPath],
 ) -> Any:  # noqa: ANN401 - YAML
     """A copy without what is left out, in which each definition has its location."""
     match data:

@@ -436,8 +436,8 @@ class MqeResolver:
     """Resolves puts in an MQ Everyplace network.
 
     A resolver is immutable: definitions that a put discovers are part of its result, and
-    ``MqeNetwork.with_discovered`` makes a network with them. It terminates on every network; an error
-    that the check of the network reports is a failure here.
+    ``MqeNetwork.with_discovered`` makes a network with them. It terminates on every network; an
+    error that the check of the network reports is a failure here.
     """
 
     def __init__(self, network: MqeNetwork) -> None:

@@ -130,8 +130,8 @@ class PutFailure(StrEnum):
 _ADVICE: dict[PutFailure, str] = {
     PutFailure.NO_QUEUE_ACCEPTS: "define the queue, a remote queue definition for it, or a "
     "store-and-forward queue that lists its queue manager",
-    PutFailure.UNKNOWN_QUEUE_MANAGER: "add the queue manager to the network, or correct the name of "
-    "the connection",
+    PutFailure.UNKNOWN_QUEUE_MANAGER: "add the queue manager to the network, or correct the name "
+    "of the connection",
     PutFailure.NO_CONNECTION: "define a connection named after the queue manager",
     PutFailure.LINK_DOWN: "start the connection, or use an asynchronous remote queue definition",
     PutFailure.ALIAS_LOOP: "make one of the aliases name a real queue manager",
