@@ -355,7 +355,6 @@ class Play:
                 yield position
 
     def _moving(self) -> Iterator[str]:
-        """Messages that are not yet where they stay."""
         outcomes = self._client.outcomes()
         for message in self._script.messages:
             position = self._positions.get(message.number, "not put")

@@ -197,7 +197,10 @@ class _FollowedKeys:
         The job's positions are read first. A move of a message commits the new position and the new
         copy together, so a message is in what is read then, by its old copy or its new one.
         """
-        parked = self._lanes(cluster)
+        there = cluster.topics()  # do not miss a topic that was created meanwhile
+        backoff = self._question.backoff
+        waiting = [lane for lane in backoff if lane.partition < there.get(lane.topic, 0)]
+        parked = [self._question.retry, *waiting]
         committed = cluster.committed(group, parked, stable=True)
         remaining = self._question.remaining
         ends = settled_ends(cluster, [*parked, remaining])
@@ -208,12 +211,6 @@ class _FollowedKeys:
         self._read.update({lane: max(starts[lane], end) for lane, end in ends.items()})
         for lane in parked:
             self._pass(lane, committed[lane] or 0)
-
-    def _lanes(self, cluster: Cluster) -> list[TopicPartition]:
-        question = self._question
-        there = cluster.topics()  # do not miss a topic that was created meanwhile
-        waiting = [lane for lane in question.backoff if lane.partition < there.get(lane.topic, 0)]
-        return [question.retry, *waiting]
 
     def _take(self, record: StoredRecord) -> None:
         lane = record.lane

@@ -406,7 +406,8 @@ class StateMetrics:
     def show(self, state: SupervisionState, *, is_new: bool) -> None:
         """Show the state of the job; ``is_new`` if it changed.
 
-        A handler that had an open breaker is shown with 0 once it has none.
+        A handler that had an open breaker is shown with 0 once it has none, a topic that had hidden
+        records once it has none.
         """
         self._state.state(state.state.value)
         if is_new and state.state is Activity.STALLED:
@@ -417,17 +418,13 @@ class StateMetrics:
             self._breakers.labels(handler).set(breakers[handler])
         for cluster, count in state.forwards.items():
             self._forwards.labels(cluster).set(count)
-        self._show_hidden(state)
-        self._reported_at.set(state.time)
-
-    def _show_hidden(self, state: SupervisionState) -> None:
-        """Show hidden records by topic; a topic that had some is shown with 0 without any."""
         self._hiding |= {records.topic for records in state.hidden}
         for topic in self._hiding:
             hidden = [records for records in state.hidden if records.topic == topic]
             oldest = min((records.since for records in hidden), default=state.time)
             self._hidden.labels(topic).set(sum(records.records for records in hidden))
             self._hidden_seconds.labels(topic).set(state.time - oldest)
+        self._reported_at.set(state.time)
 
 
 class _OfApplication(Collector):

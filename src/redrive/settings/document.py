@@ -400,7 +400,11 @@ class _Scanner:
             case "[":
                 self._list(path)
             case "{":
-                self._inline_table(path)
+                self._at += 1
+                while self._text[self._skip(_BLANK_LINES)] != "}":
+                    self._entry(path)
+                    self._skip_comma()
+                self._at += 1
             case '"' | "'":
                 self._skip(_STRING)
             case _:
@@ -416,13 +420,6 @@ class _Scanner:
             self._value((*path, index))
             self.places[*path, index].key = self.places[*path, index].value
             index += 1
-            self._skip_comma()
-        self._at += 1
-
-    def _inline_table(self, path: KeyPath) -> None:
-        self._at += 1
-        while self._text[self._skip(_BLANK_LINES)] != "}":
-            self._entry(path)
             self._skip_comma()
         self._at += 1
 
@@ -494,17 +491,13 @@ def _settings(document: Document) -> Mapping[str, tuple[KeyPath, type]]:
     settings: dict[str, tuple[KeyPath, type]] = {}
     ambiguous = set()
     for path, kind in _scalars(FORM.root, document.data, ()):
-        name = _variable(path)
+        steps = (re.sub("[^A-Z0-9]", "_", str(step).upper()) for step in path)
+        name = _PREFIX + _SEPARATOR.join(steps)
         if name in settings:
             ambiguous.add(name)
         settings[name] = path, kind
     # Names of tables that differ only in case or punctuation have no variables.
     return {name: setting for name, setting in settings.items() if name not in ambiguous}
-
-
-def _variable(path: KeyPath) -> str:
-    steps = (re.sub("[^A-Z0-9]", "_", str(step).upper()) for step in path)
-    return _PREFIX + _SEPARATOR.join(steps)
 
 
 def _scalars(key: Key, value: object, path: KeyPath) -> Iterator[tuple[KeyPath, type]]:

@@ -431,7 +431,6 @@ def _patch(section: Section[TransformTable]) -> bytes:
 
 
 def _schemes(root: Section[SettingsFile]) -> tuple[OwnScheme, ...]:
-    """The schemes of the table ``[schemes]``; errors are reported in the section."""
     schemes = tuple(
         _scheme(root.inner(table, "schemes", name), name)
         for name, table in root.value.schemes.items()

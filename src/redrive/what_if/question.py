@@ -355,7 +355,6 @@ class Tally:
         )
 
     def _sums(self, keys: Callable[[_Kind], Iterable[_Key]]) -> Counter[_Key]:
-        """The number of messages by the keys of their kind."""
         sums: Counter[_Key] = Counter()
         for kind, count in self._kinds.items():
             for key in keys(kind):
@@ -386,7 +385,6 @@ class Tally:
             yield RuleCount(text[0], before, counts[0], after, counts[1])
 
     def _targets(self) -> list[TargetCount]:
-        """How many messages go where next, in descending order."""
         old = self._sums(lambda kind: [(kind.old.action, kind.old_target)])
         new = self._sums(lambda kind: [(kind.new.action, kind.new_target)])
         rows = [TargetCount(*key, old[key], new[key]) for key in {**old, **new} if key[1]]
@@ -538,7 +536,6 @@ def _engine(question: Question, inventory: Inventory) -> Iterator[Engine | None]
 
 
 def _check_fields(*tables: RulesTable) -> None:
-    """Check that the ledger has the fields that tables need."""
     for table in tables:
         unknown = sorted(table.asked - _KNOWN_OF_A_DIALECT)
         if table.control.dialect is Dialect.KAFKA and unknown:

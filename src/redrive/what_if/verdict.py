@@ -96,7 +96,6 @@ def _course(decider: RulesDecider, decision: Decision, candidates: int) -> Table
 
 
 def _failed_before(decider: RulesDecider, decision: Decision, candidates: int) -> dict[int, int]:
-    """The failed attempts of each rule before a decision."""
     rules, attempts = decider.table.rules, decision.attempts
     number = decision.attempt - 1 if decision.attempt else attempts.failures
     if decider.profiles.is_kafka:

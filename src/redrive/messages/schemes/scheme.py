@@ -159,15 +159,12 @@ class Scheme:
         for part in self.parts.get(name, ()):
             raw = {RecordPart.KEY: key, RecordPart.VALUE: value}.get(part.place)
             if part.place is RecordPart.HEADER:
-                raw = self._newest(part.header, headers)
+                newest_first = headers if self.newest is Newest.FIRST else reversed(headers)
+                raw = next((raw for there, raw in newest_first if there == part.header), None)
             content = None if raw is None else part.read(raw)
             if content is not None:
                 return content
         return None
-
-    def _newest(self, name: str, headers: Headers) -> bytes | None:
-        newest_first = headers if self.newest is Newest.FIRST else reversed(headers)
-        return next((raw for there, raw in newest_first if there == name), None)
 
     def lacks_payload(self, key: bytes | None, value: bytes | None) -> bool:
         """Whether a dead letter of the scheme lacks its payload."""

@@ -65,7 +65,12 @@ class MqNetwork:
         """Manager -> its clusters."""
         for manager in self.queue_managers.values():
             self._join_clusters(manager)
-        self._receivers = self._receivers_by_name()
+        self._receivers: dict[str, list[tuple[str, mq.Channel]]] = defaultdict(list)
+        """Managers and channels that receive, by the name of the channel."""
+        for name, manager in self.queue_managers.items():
+            for channel in manager.channels.values():
+                if channel.channel_type in _RECEIVERS:
+                    self._receivers[channel.name].append((name, channel))
         self._given_links = dict(links or {})
         links_by_queue = {
             Names(queue=channel.transmission_queue, queue_manager=name): link
@@ -243,14 +248,6 @@ class MqNetwork:
             for name, receiver in self._receivers.get(channel.name, ())
             if name != sender
         ]
-
-    def _receivers_by_name(self) -> Mapping[str, list[tuple[str, mq.Channel]]]:
-        receivers: dict[str, list[tuple[str, mq.Channel]]] = defaultdict(list)
-        for name, manager in self.queue_managers.items():
-            for channel in manager.channels.values():
-                if channel.channel_type in _RECEIVERS:
-                    receivers[channel.name].append((name, channel))
-        return receivers
 
     def _link_of(self, sender: str, channel: mq.Channel) -> Link | None:
         """Where a sender channel leads.

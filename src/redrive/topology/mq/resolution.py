@@ -473,7 +473,9 @@ class _Table(Opening):
         name = names.queue_manager
         match self.manager.queue(name):
             case None:
-                return self._unknown_queue_manager(names)
+                self.check_output(names)
+                way = carrier(self, name, "")
+                return self.carried("R14" if way.is_of_cluster else "R15", way, names)
             case mq.LocalQueue(is_transmission_queue=True) as queue:
                 self.check_output(names, queue)
                 return self.carried("R12", Carrier(queue, "named like the manager"), names)
@@ -486,11 +488,6 @@ class _Table(Opening):
                 detail = f"{queue} is neither a transmission queue nor a queue manager alias"
                 advice = "name the queue manager itself, or make the object a transmission queue"
                 raise OpenRefused(Reason.UNKNOWN_REMOTE_Q_MGR, detail, queue, advice=advice)
-
-    def _unknown_queue_manager(self, names: Names) -> Resolution:
-        self.check_output(names)
-        way = carrier(self, names.queue_manager, "")
-        return self.carried("R14" if way.is_of_cluster else "R15", way, names)
 
     def _queue_manager_alias(self, alias: mq.RemoteQueue, names: Names) -> Resolution:
         after = Names(queue=names.queue, queue_manager=alias.remote_queue_manager)
