@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -174,7 +175,8 @@ KINDS: Final = ("driver", "java", "worker", "emitting worker")
 def usage(leader: int) -> dict[str, dict[str, float]]:
     """Resident memory in MB, open files and threads of the job, by kind of process.
 
-    Of workers it is the largest of each kind: their number changes with the work.
+    Of workers it is the largest of each kind: their number changes with the work. The threads of
+    Spark's two bounded pools do not count.
 
     Args:
         leader: The driver.
@@ -191,8 +193,19 @@ def usage(leader: int) -> dict[str, dict[str, float]]:
 
 def has_producer(pid: int) -> bool:
     """Whether a process has a client of librdkafka, which names its threads."""
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    return any((thread / "comm").read_text().startswith("rdk:") for thread in threads)
+    return any(name.startswith("rdk:") for name in _thread_names(pid))
+
+
+_BOUNDED_POOL: Final = "block-manager-"
+"""Names of the threads of Spark's two pools for the block manager. Each task that they get starts a
+thread, until each pool has its 100: they fill in the course of hours and then stay as they are."""
+
+
+def _thread_names(pid: int) -> Iterator[str]:
+    """Names of a process's threads, which Linux cuts off after 15 characters."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it has ended
+            yield (thread / "comm").read_text().strip()
 
 
 def _usage(pid: int) -> tuple[float, float, float]:
@@ -201,5 +214,5 @@ def _usage(pid: int) -> tuple[float, float, float]:
     return (
         int((folder / "statm").read_text().split()[1]) * _PAGE / 1e6,
         sum(1 for _ in (folder / "fd").iterdir()),
-        sum(1 for _ in (folder / "task").iterdir()),
+        sum(1 for name in _thread_names(pid) if not name.startswith(_BOUNDED_POOL)),
     )
