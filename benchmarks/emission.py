@@ -29,7 +29,7 @@ from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import RunIdentity, begin_run, fencer_of
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import DeciderFactory
-from redrive.engine.commands import To
+from redrive.engine.commands import Replay, To
 from redrive.engine.facts import Facts
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords
@@ -37,10 +37,9 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import read_parts
 from redrive.messages import DeadLetterDecoder, OffsetRange, Records, TopicPartition
 from redrive.operations.replay.applying import accept
-from redrive.operations.replay.plan import Order, ReplayPlan, new_plan_id
+from redrive.operations.replay.plan import Plan, new_plan_id
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted, GroupCluster
 from redrive.streaming.rows import arrow_batch
-from redrive.topology.names import Names
 
 Stage: TypeAlias = Callable[[OffsetRange], object]
 
@@ -125,11 +124,10 @@ class Stages:
         """
         for number in range(PARTITIONS):
             self.emitted(OffsetRange("backlog", number, 0, count))
-        plan = ReplayPlan(
-            plan=new_plan_id(),
+        plan = Plan(
+            replay=Replay(plan=new_plan_id(), to=To.QUEUE, queue=TARGETS[0]),
             application=self._configuration.application,
             created="",
-            order=Order(to=To.QUEUE, target=Names(queue=TARGETS[0])),
             messages={
                 "b": {f"backlog:{partition}": range(count) for partition in range(PARTITIONS)}
             },

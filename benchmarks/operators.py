@@ -30,7 +30,7 @@ from redrive.engine.edits import Edit, SetHeader
 from redrive.errors import ProtocolError
 from redrive.kafka.cluster import Cluster
 from redrive.operations.replay.applying import accept
-from redrive.operations.replay.plan import ReplayPlan
+from redrive.operations.replay.plan import Plan
 from redrive.operations.replay.progress import cancel, statuses
 from redrive.settings import read_settings
 
@@ -118,10 +118,10 @@ class Operators:
 
     def _settle(self) -> None:
         """Applies once more what has a file, and cancels what cannot be applied again."""
-        files = [ReplayPlan.read(file) for file in self._files if file.exists()]
+        files = [Plan.read(file) for file in self._files if file.exists()]
         for plan in files:
             accept(self._job, self._cluster, plan, operator="crash", purpose="the end")
-        known = {plan.plan for plan in files}
+        known = {plan.id for plan in files}
         for status in statuses(self._job, self._cluster):
             if (
                 not status.is_done
@@ -209,7 +209,7 @@ class Operators:
     def cancelled(self) -> Sequence[str]:
         """A command that cancels a replay of one of the last files."""
         written = [file for file in self._files[-5:] if file.exists()]
-        plan = ReplayPlan.read(self._chance.choice(written)).plan if written else ""
+        plan = Plan.read(self._chance.choice(written)).id if written else ""
         return ("replay", "cancel", plan, *_WORDS) if plan else ()
 
     @staticmethod

@@ -23,12 +23,11 @@ from confluent_kafka import Consumer
 from kafka.admin import NewTopic
 
 from redrive.configuration import JobConfiguration
-from redrive.engine.commands import To
+from redrive.engine.commands import Replay, To
 from redrive.kafka.cluster import Cluster
 from redrive.operations.replay.applying import accept
-from redrive.operations.replay.plan import Order, ReplayPlan, new_plan_id
+from redrive.operations.replay.plan import Plan, new_plan_id
 from redrive.settings import read_settings
-from redrive.topology.names import Names
 
 GOAL: Final = 20_000
 """Messages a second."""
@@ -108,11 +107,10 @@ def await_handled(job: JobConfiguration, count: int) -> None:
 
 def replayed(job: JobConfiguration, offsets: range, *, rate: float | None) -> list[float]:
     """When each message of a plan arrived on the target."""
-    plan = ReplayPlan(
-        plan=new_plan_id(),
+    plan = Plan(
+        replay=Replay(plan=new_plan_id(), to=To.QUEUE, queue=TARGET, rate=rate),
         application=job.application,
         created="",
-        order=Order(to=To.QUEUE, target=Names(queue=TARGET), rate=rate),
         messages={QUEUE: {f"{QUEUE}:{number}": list(offsets) for number in range(PARTITIONS)}},
     )
     consumer = listener(job.connection.bootstrap_servers, [TARGET])

@@ -16,11 +16,10 @@ from redrive.command import replay
 from redrive.command.edits import edit_with, edited_file, read_edit, read_form, written_form
 from redrive.command.failures import why
 from redrive.command.replay_work import show_plan
-from redrive.engine.commands import To
+from redrive.engine.commands import Replay, To
 from redrive.engine.edits import NO_EDIT, Content, Edit, ReplaceContent, digest
 from redrive.errors import EnvironmentFault, UsageError
-from redrive.operations.replay.changes import Change, value_text
-from redrive.operations.replay.plan import Order, ReplayPlan
+from redrive.operations.replay.plan import Change, Plan, value_text
 
 ORDER = Content(b'{"amount":10.10,"id":7}', [("a", b"1"), ("b", b"\0"), ("a", None), ("c", b" x")])
 
@@ -159,13 +158,13 @@ def test_a_message_is_edited_and_sent_or_is_unchanged_and_stays(
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     sent: list[Edit] = []
 
-    def planned(settings: object, selection: Any, order: Order, **more: Any) -> ReplayPlan:
+    def planned(settings: object, selection: Any, wanted: Replay, **more: Any) -> Plan:
         assert selection.message == "dlq:0:1"
-        return plan_with(more["editor"](ORDER), order)
+        return plan_with(more["editor"](ORDER), wanted.to)
 
-    def applied(job: object, replay_plan: ReplayPlan, purpose: str, **_: object) -> None:
+    def applied(job: object, replay_plan: Plan, purpose: str, **_: object) -> None:
         assert purpose == "a ticket"
-        sent.append(replay_plan.order.edit)
+        sent.append(replay_plan.replay.edit)
 
     monkeypatch.setattr(replay, "planned", planned)
     monkeypatch.setattr(replay, "plan_and_apply", applied)
@@ -199,12 +198,10 @@ def test_a_history_says_what_was_changed(row: dict[str, Any], told: str) -> None
     assert why({**known, "reason_name": name, **row}, mq=False) == told
 
 
-def plan_with(edit: Edit, order: Order, *changes: Change) -> ReplayPlan:
-    order = Order(to=order.to, edit=edit)
+def plan_with(edit: Edit, to: To, *changes: Change) -> Plan:
+    wanted = Replay(plan="p", to=to, edit=edit)
     messages = {"dlq": {"dlq:0": [1]}}
-    return ReplayPlan(
-        plan="p", application="a", created="", order=order, messages=messages, changes=changes
-    )
+    return Plan(replay=wanted, application="a", created="", messages=messages, changes=changes)
 
 
 def test_a_plan_shows_what_changes_and_is_read_back_with_it(
@@ -213,11 +210,11 @@ def test_a_plan_shows_what_changes_and_is_read_back_with_it(
     changes = (
         Change("dlq:0:1", ("- a: 1", "+ a: 2")), Change("dlq:0:2", problem="why"), Change("dlq:0:3")
     )  # fmt: skip
-    plan = plan_with(read_edit(["a=2"], [], None), Order(to=To.ORIGINAL), *changes)
+    plan = plan_with(read_edit(["a=2"], [], None), To.ORIGINAL, *changes)
     plan.write(tmp_path / "plan.json")
-    assert ReplayPlan.read(tmp_path / "plan.json") == plan
+    assert Plan.read(tmp_path / "plan.json") == plan
     assert plan.document()["redrive_plan"] == 2
-    assert plan_with(NO_EDIT, Order(to=To.ORIGINAL)).document()["redrive_plan"] == 1
+    assert plan_with(NO_EDIT, To.ORIGINAL).document()["redrive_plan"] == 1
     show_plan(plan, mq=False)
     assert capsys.readouterr().out.splitlines() == [
         "Plan p: 1 message, 0 bytes, to their original destinations; header a set",

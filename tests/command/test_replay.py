@@ -17,15 +17,14 @@ from tests.configurations import write_settings
 from redrive.command import replay
 from redrive.command.replay_work import accepted_before, question, show_plan, show_status
 from redrive.engine.commands import Replay, To
-from redrive.operations.replay.plan import Order, ReplayPlan, Warned
+from redrive.operations.replay.plan import Plan, Warned
 from redrive.operations.replay.progress import ReplayStatus
-from redrive.topology.names import Names
 
 
-def plan(to: To, count: int = 2, **more: Any) -> ReplayPlan:
-    order = Order(to=to, target=Names(queue="Q") if to is To.QUEUE else Names())
+def plan(to: To, count: int = 2, **more: Any) -> Plan:
+    wanted = Replay(plan="p", to=to, queue="Q" if to is To.QUEUE else "")
     messages = {"dlq": {"dlq:0": list(range(count))}} if count else {}
-    return ReplayPlan(plan="p", application="a", created="", order=order, messages=messages, **more)
+    return Plan(replay=wanted, application="a", created="", messages=messages, **more)
 
 
 @pytest.mark.parametrize(

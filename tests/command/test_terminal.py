@@ -28,12 +28,11 @@ from redrive.engine.commands import Replay, To
 from redrive.kafka.records import StoredRecord
 from redrive.messages import Headers, TopicPartition
 from redrive.operations.browse import Browsed, BrowsedMessage
-from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned
+from redrive.operations.replay.plan import Part, Plan, Warned
 from redrive.operations.replay.progress import ReplayStatus
 from redrive.outcomes.history import Found, History, Next
 from redrive.outcomes.inventory import Group, Listing
 from redrive.text_log import TextFormatter
-from redrive.topology.names import Names
 
 EVIL = "a\x1b[2J\x1b]0;title\x07\r\x9b31m\u202eb\x00\x7f[/b]"
 """Clears the screen, sets the title, rings, overwrites the line, colours, turns the direction, and
@@ -73,12 +72,12 @@ def row() -> Any:
     return {**row, "message_key": EVIL.encode()}
 
 
-def shown_plan() -> ReplayPlan:
+def shown_plan() -> Plan:
     """A plan that a file may hold."""
     part = Part(EVIL, 1, EVIL)
-    return ReplayPlan(
-        plan="p", application="app", created="", messages={"dlq": {"dlq:0": [1]}},
-        order=Order(to=To.QUEUE, target=Names(queue=EVIL)), reasons=[part], targets=[part],
+    return Plan(
+        application="app", created="", messages={"dlq": {"dlq:0": [1]}},
+        replay=Replay(plan="p", to=To.QUEUE, queue=EVIL), reasons=[part], targets=[part],
         exceptions=[part], groups=[part],
         handlers=[part], warnings=[Warned("x", EVIL, 1)], notes=[EVIL],
     )  # fmt: skip

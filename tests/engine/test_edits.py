@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -26,6 +28,7 @@ from tests.engine.test_replays import ORIGINS, carried_out, instructions
 from redrive.engine.commands import Replay, To, read_replays
 from redrive.engine.context import Entry
 from redrive.engine.edits import (
+    Change,
     Content,
     DropHeader,
     Edit,
@@ -33,6 +36,7 @@ from redrive.engine.edits import (
     PatchValue,
     ReplaceContent,
     SetHeader,
+    call_function,
     changes,
     digest,
 )
@@ -40,18 +44,16 @@ from redrive.engine.facts import Facts, Original, RecordQuestion
 from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import SourceKind
-from redrive.engine.transforms import FunctionTransform, PatchTransform, Transform
 from redrive.kafka.records import StoredRecord
 from redrive.masking import Mask
 from redrive.messages import Headers, OutputRecord, Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.dead_letter_header import DeadLetterHeader, encode_header
 from redrive.messages.json_patch import JsonPatch
-from redrive.operations.replay import changes as previews
-from redrive.operations.replay.changes import Preview, change_of
-from redrive.operations.replay.plan import Order
+from redrive.operations.replay import planning
+from redrive.operations.replay.plan import change_of
+from redrive.operations.replay.planning import Preview
 from redrive.rules import parse
-from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
 
 names = st.sampled_from(["a", "b", "trace", "Currency"])
@@ -167,7 +169,7 @@ CLUSTER = KnownCluster(
 
 
 def preview_of(copy: StoredRecord, monkeypatch: pytest.MonkeyPatch) -> Preview:
-    monkeypatch.setattr(previews, "find_record", lambda *_: copy)
+    monkeypatch.setattr(planning, "find_record", lambda *_: copy)
     handlers: Any = {"dlq": None}
     known: Any = CLUSTER
     return Preview(known, handlers, {"dlq": handler_of()}, Facts(lambda: 0.0), CLUSTER.answers)
@@ -177,23 +179,20 @@ ROW = {"handler": "dlq", "message": "DLQ:3:0"}
 
 
 @pytest.mark.parametrize("name", LETTERS)
-@pytest.mark.parametrize(
-    "order", [Order(to=To.ORIGINAL), Order(to=To.QUEUE, target=Names(queue="R"))]
-)
+@pytest.mark.parametrize("wanted", [Replay(to=To.ORIGINAL), Replay(to=To.QUEUE, queue="R")])
 def test_what_the_job_puts_is_what_the_preview_showed(
-    name: str, order: Order, monkeypatch: pytest.MonkeyPatch
+    name: str, wanted: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = copy_of(LETTERS[name])
     preview = preview_of(copy, monkeypatch)
-    before = preview.content(ROW, order)
+    before = preview.content(ROW, wanted)
     typed = Content(b"typed", [("new", b"1"), *before.headers])
     fixed = FIX.applied(before)
     assert isinstance(fixed, Content)
     for edit, after in ((FIX, fixed), (Edit((ReplaceContent(digest(before), typed),)), typed)):
-        edited = Order(to=order.to, target=order.target, edit=edit)
-        (shown,) = preview.changes([ROW], edited, Mask())
+        replay = replace(wanted, plan="p", edit=edit)
+        (shown,) = preview.changes([ROW], replay, Mask())
         assert shown == change_of("DLQ:3:0", before, after)
-        replay = Replay(plan="p", to=order.to, queue=order.target.queue, edit=edit)
         cluster = KnownCluster(
             records=CLUSTER.records, copies=CLUSTER.copies, replays={"p": replay}
         )
@@ -201,7 +200,7 @@ def test_what_the_job_puts_is_what_the_preview_showed(
             [copy.key], [copy.value], [[*copy.headers, (own.REPLAY, b"p")]], [NOW], [0]
         )
         entries = cluster.decided(slice_of(records, handler_of(), kind=SourceKind.REPLAYS))
-        (put,) = written(entries, order.target.queue or "Q")
+        (put,) = written(entries, wanted.queue or "Q")
         kept = own.without_own(put.headers or [])
         assert Content(put.value, kept) == after
         assert own.read_own(put.headers or []).identity == "DLQ:3:0"
@@ -257,7 +256,7 @@ def test_an_outcome_has_no_value_of_what_was_edited() -> None:
 TRANSFORMED = "DIALECT(KAFKA)\nACTION({}) TRANSFORM(t)\n"
 
 
-def transformed(action: str, change: Transform | None) -> list[Entry]:
+def transformed(action: str, change: Change | None) -> list[Entry]:
     """What is written for a fresh dead letter of a table with one transformation."""
     decider = RulesDecider(
         identity_of("DLQ", name="dlq", queue="DLQ"),
@@ -274,8 +273,13 @@ def transformed(action: str, change: Transform | None) -> list[Entry]:
     return OPEN.decided(slice_of(letter, decider))
 
 
-def function(change: Any, seconds: float = 0.0) -> FunctionTransform:
-    return FunctionTransform("t", change, cycle([0.0, seconds]).__next__)
+def function(change: Any, seconds: float = 0.0) -> Change:
+    return partial(call_function, "t", change, clock=cycle([0.0, seconds]).__next__)
+
+
+def without(name: str) -> Change:
+    """A transform that removes a member of the value."""
+    return Edit((patch({"op": "remove", "path": f"/{name}"}),), "TRANSFORM(t)").applied
 
 
 def raised(error: BaseException) -> Any:
@@ -298,9 +302,7 @@ def test_a_rule_puts_what_its_transformation_made(action: str) -> None:
     assert retried.topic == ACTIONS[action]
     assert retried.value == BODY[::-1]
     assert own.without_own(retried.headers or []) == [("new", None)]
-    entries = transformed(
-        action, PatchTransform("t", JsonPatch.of([{"op": "remove", "path": "/amount"}]))
-    )
+    entries = transformed(action, without("amount"))
     (put,) = written(entries, ACTIONS[action])
     assert put.value == b'{"currency":"EU"}'
     (outcome,) = outcomes_in(entries)
@@ -311,11 +313,7 @@ def test_a_rule_puts_what_its_transformation_made(action: str) -> None:
     ("change", "reason", "detail"),
     [
         (None, 2110, "the settings have no [transforms.t]"),
-        (
-            PatchTransform("t", JsonPatch.of([{"op": "remove", "path": "/a"}])),
-            2110,
-            "there is no /a",
-        ),
+        (without("a"), 2110, "TRANSFORM(t) does not apply: operation 1, remove '/a': there is no"),
         (function(raised(ValueError("bad"))), 2374, "TRANSFORM(t) failed: ValueError: bad"),
         (function(raised(SystemExit(3))), 2374, "SystemExit: 3"),
         (function(lambda *_: b"x"), 2374, "not return a pair of value and headers"),
@@ -326,7 +324,7 @@ def test_a_rule_puts_what_its_transformation_made(action: str) -> None:
     ],
 )
 def test_a_transformation_that_fails_is_a_failed_attempt(
-    change: Transform | None, reason: int, detail: str
+    change: Change | None, reason: int, detail: str
 ) -> None:
     entries = transformed("RETRY", change)
     assert not written(entries, "Q")
@@ -345,7 +343,7 @@ def test_an_edit_has_the_last_word_behind_a_transformation() -> None:
         parse(TRANSFORMED.format("RETRY")).required(),
         Resolvers(lambda manager, queue, _: resolve_anything(manager, queue)),
         hop_limit=25,
-        transforms={"t": FunctionTransform("t", lambda *_: (b"1", [("a", b"1"), ("b", b"1")]))},
+        transforms={"t": function(lambda *_: (b"1", [("a", b"1"), ("b", b"1")]))},
     )
     entries = carried_out(instructions((ORIGINS[0], "p")), replay, handler=decider)
     (put,) = written(entries, "Q")

@@ -20,7 +20,7 @@ from tests.topology.mqe.texts import network_text
 from redrive.command.message_file import WrittenRecord, message_fields
 from redrive.configuration.deciders import topology_of
 from redrive.engine.attempts import LOOP
-from redrive.engine.commands import To
+from redrive.engine.commands import Replay, To
 from redrive.engine.decision import Decision, Discard, Keep, Put, Wait
 from redrive.engine.facts import TopicFacts
 from redrive.engine.outcome import Result
@@ -33,14 +33,13 @@ from redrive.messages.reasons import Reason
 from redrive.messages.schemes import KNOWN
 from redrive.operations.put import NewMessage
 from redrive.operations.put_trace import PutTracer
-from redrive.operations.replay.plan import Order
-from redrive.operations.replay.planning import Planner
+from redrive.operations.replay.planning import Planner, words_of
 from redrive.outcomes.history import what_next
 from redrive.outcomes.row_messages import missing_fields
 from redrive.outcomes.rows import Row
 from redrive.rules import RetryTo, Rule, explain, original_target
 from redrive.topology.layout import SourceText, TopicRole, topics_of
-from redrive.topology.names import Names, put_topic
+from redrive.topology.names import put_topic
 from redrive.topology.put import Refusal
 from redrive.what_if.question import OnceDecoder, Trial
 from redrive.what_if.verdict import Disposition, TableEffect
@@ -192,8 +191,8 @@ CLUSTERS: Final = st.dictionaries(
     st.sampled_from(TOPICS), st.sampled_from(TOPIC_FACTS), max_size=3
 ).map(lambda topics: KnownCluster(topics, {"QM1--FULL": 7}))
 ORDERS: Final = [
-    Order(to=To.RULES), Order(to=To.ORIGINAL), Order(to=To.GROUP), Order(to=To.DISCARD),
-    Order(to=To.QUEUE, target=Names(queue="A", queue_manager="QM2")),
+    Replay(to=To.RULES), Replay(to=To.ORIGINAL), Replay(to=To.GROUP), Replay(to=To.DISCARD),
+    Replay(to=To.QUEUE, queue="A", queue_manager="QM2"),
 ]  # fmt: skip
 NOT_PLANNED: Final = {
     Reason.MSG_TOO_BIG_FOR_Q, Reason.FORMAT_ERROR, Reason.RESOURCE_PROBLEM, Reason.Q_FULL,
@@ -233,18 +232,18 @@ def test_every_view_says_what_the_job_does(kind: str) -> None:
         cluster: KnownCluster,
         letters: list[int],
         puts: list[int],
-        order: Order,
+        wanted: Replay,
     ) -> None:
         job = MemoryJob(rules[0], definitions, cluster)
         changed = replace(job, rules=rules[1])
-        check_dead_letters(job, [LETTERS[letter] for letter in letters], order, changed)
+        check_dead_letters(job, [LETTERS[letter] for letter in letters], wanted, changed)
         check_puts(job, [PUTS[put] for put in puts])
 
     check()
 
 
 def check_dead_letters(
-    job: MemoryJob, letters: Sequence[OutputRecord], order: Order, changed: MemoryJob
+    job: MemoryJob, letters: Sequence[OutputRecord], wanted: Replay, changed: MemoryJob
 ) -> None:
     """All views of dead letters, until three attempts have failed, and under another table."""
     identity = job.configuration.handlers[0].identity
@@ -260,7 +259,7 @@ def check_dead_letters(
         check_history(job, rows, decided)
     remaining = copies_of(first, identity.remaining_topic)
     check_plan(changed, identity.remaining_topic, remaining)
-    check_replay_plan(changed, rows, remaining, order)
+    check_replay_plan(changed, rows, remaining, wanted)
 
 
 def copies_of(decided: Sequence[Decided], topic: str) -> list[OutputRecord]:
@@ -367,7 +366,7 @@ def check_history(
 
 
 def check_replay_plan(
-    job: MemoryJob, rows: Mapping[str, list[Row]], copies: Sequence[OutputRecord], order: Order
+    job: MemoryJob, rows: Mapping[str, list[Row]], copies: Sequence[OutputRecord], wanted: Replay
 ) -> None:
     """``replay plan`` names rule and target of what the job then does, if outcomes keep enough.
 
@@ -375,17 +374,18 @@ def check_replay_plan(
     """
     nowhere: Any = None
     planner = Planner(job.configuration, nowhere, job.cluster.answers, entries={})
-    planned = planner.puts([rows[(copy.key or b"").decode()][0] for copy in copies], order)
-    for decision, put in zip(job.replay(copies, order.replay("plan")), planned, strict=True):
-        said, done = put.decision, decision.decision
-        if said is not None:
-            assert (said.rule and said.rule.line, put.names) == (
+    planned = planner.decisions([rows[(copy.key or b"").decode()][0] for copy in copies], wanted)
+    replayed = job.replay(copies, replace(wanted, plan="plan"))
+    for decision, said in zip(replayed, planned, strict=True):
+        done = decision.decision
+        if not isinstance(said, str):
+            assert (said.rule and said.rule.line, said.target) == (
                 done.rule and done.rule.line,
                 done.target,
             )
             is_refused = isinstance(said, Put) and done.reason in NOT_PLANNED
             assert is_refused or type(said) is type(done)
-            assert put.text.startswith(str(done.target))
+            assert words_of(said, wanted).startswith(str(done.target))
 
 
 def check_puts(job: MemoryJob, puts: Sequence[tuple[str, NewMessage, bytes]]) -> None:

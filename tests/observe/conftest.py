@@ -23,7 +23,7 @@ from redrive.engine.statistics import (
     OutcomeKind,
 )
 from redrive.observe.observer import MetricsObserver
-from redrive.operations.handler_states import HandlerState
+from redrive.operations.handlers import HandlerState
 from redrive.operations.retention import Waiting
 from redrive.operations.supervision import Activity, HiddenRecords, SupervisionState
 from redrive.outcomes.causes import Cause

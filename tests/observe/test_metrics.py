@@ -19,7 +19,7 @@ from redrive.configuration import JobConfiguration
 from redrive.engine.statistics import Failure, OutcomeKind
 from redrive.messages.constants import reason_name
 from redrive.observe.observer import MOST_CAUSES, MOST_SERIES, MOST_TARGETS, OTHER, MetricsObserver
-from redrive.operations.handler_states import HandlerState
+from redrive.operations.handlers import HandlerState
 from redrive.operations.supervision import Activity
 from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State

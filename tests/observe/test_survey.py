@@ -22,7 +22,7 @@ from redrive.engine.commands import NO_STATES, states_of
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.observe.observation import Survey
 from redrive.observe.observer import MetricsObserver
-from redrive.operations.handler_states import HandlerState
+from redrive.operations.handlers import HandlerState
 from redrive.operations.retention import Waiting
 from redrive.operations.supervision import Activity
 from redrive.outcomes.acknowledgements import Acknowledgement

@@ -1,7 +1,7 @@
 """A change of files is one request to restart, once it is complete."""
 
 from redrive.errors import EnvironmentFault
-from redrive.operations.file_watch import FileWatch
+from redrive.operations.restart import FileWatch
 
 
 class Files:

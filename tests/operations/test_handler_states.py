@@ -8,7 +8,7 @@ from tests.configurations import handled, job_of
 from tests.kafka.known_topics import KnownTopics
 
 from redrive.messages import TopicPartition
-from redrive.operations.handler_states import HandlerState, HandlerWatch
+from redrive.operations.handlers import HandlerState, HandlerWatch
 
 NOW = 1_800_000_000.0
 ORDERS, BILLS = TopicPartition("orders.dlq", 0), TopicPartition("bills.dlq", 0)

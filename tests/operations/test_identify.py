@@ -27,8 +27,15 @@ from redrive.messages import (
     read_view,
 )
 from redrive.messages.schemes import KNOWN, SCHEME_NAMES
-from redrive.operations.first_table import PASSING, STAYING, Outlook, first_table, outlook_of
-from redrive.operations.identify import drafted_scheme, identified
+from redrive.operations.identify import (
+    PASSING,
+    STAYING,
+    Outlook,
+    drafted_scheme,
+    first_table,
+    identified,
+    outlook_of,
+)
 from redrive.rules import parse
 from redrive.rules.backoff import JITTER
 from redrive.settings import read_settings

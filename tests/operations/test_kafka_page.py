@@ -11,7 +11,7 @@ from tests.settings.conftest import RULES
 from redrive.engine.edits import Content, Edit, PatchValue, SetHeader
 from redrive.messages import Headers, SchemeTable, decode_dead_letter, read_view, remove_header
 from redrive.messages.json_patch import JsonPatch
-from redrive.operations.replay.changes import change_of
+from redrive.operations.replay.plan import change_of
 from redrive.rules import parse
 from redrive.settings import read_settings
 from redrive.topology.put import Refusal

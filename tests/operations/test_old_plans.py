@@ -40,8 +40,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.operations.replay import applying
 from redrive.operations.replay.applying import Instructions
-from redrive.operations.replay.plan import Order, ReplayPlan
-from redrive.topology.names import Names
+from redrive.operations.replay.plan import Plan
 
 KEEPS = "REASON(2053) ACTION(RETRY)\n"
 """A table under which everything here remains."""
@@ -100,14 +99,14 @@ class Old:
         for *_, entry, _ in list(self.cluster.visible(REMAINING)):
             entry.record = None
 
-    def plan(self, name: str, offsets: Iterator[int] | range | list[int]) -> ReplayPlan:
-        return ReplayPlan(
-            plan=name, application=APPLICATION, created="",
-            order=Order(to=To.QUEUE, target=Names(queue="Q1")),
+    def plan(self, name: str, offsets: Iterator[int] | range | list[int]) -> Plan:
+        return Plan(
+            application=APPLICATION, created="",
+            replay=Replay(plan=name, to=To.QUEUE, queue="Q1"),
             messages={"dlq": {f"{DEAD_LETTERS}:0": list(offsets)}},
         )  # fmt: skip
 
-    def apply(self, plan: ReplayPlan) -> Replay:
+    def apply(self, plan: Plan) -> Replay:
         """What ``redrive replay apply`` does."""
         with simulated_clients(), simulated_clock(self.scheduler):
             job = self.settings()

@@ -15,18 +15,17 @@ from tests.configurations import handled, job_of
 from tests.kafka.known_topics import KnownTopics
 
 from redrive.configuration import JobConfiguration
-from redrive.engine.commands import To
+from redrive.engine.commands import Replay, To
 from redrive.engine.decision import TimestampMode
 from redrive.engine.facts import NO_LIMIT, TAKEN_AWAY, Answers, Copies, Questions, TopicFacts
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.messages import PATTERN_KEYWORDS, TopicPartition
-from redrive.operations.replay import payloads
-from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned, parse_rate, parse_target
+from redrive.operations.replay import planning
+from redrive.operations.replay.plan import Part, Plan, Warned, parse_rate, parse_target
 from redrive.operations.replay.planning import Planner
 from redrive.operations.restart import meaning_of
 from redrive.outcomes.rows import Row
 from redrive.rules import parse
-from redrive.topology.names import Names
 from redrive.topology.put import QueueLimits
 
 NOW = datetime.now(UTC)
@@ -104,30 +103,30 @@ def live(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, int]:
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(payloads, "LiveCopies", Known)
+    monkeypatch.setattr(planning, "LiveCopies", Known)
     return copies
 
 
 def planned(
     rows: list[Row],
-    order: Order,
+    replay: Replay,
     queues: Queues = OPEN,
     entries: Mapping[str, Mapping[str, Any]] | None = None,
-) -> ReplayPlan:
+) -> Plan:
     limits = dict.fromkeys(("ORDERS", "BILLS"), queues.limits)
     handlers = tuple(replace(handler, timestamp=TimestampMode.KEEP) for handler in job().handlers)
     settings = replace(job(), limits=limits, handlers=handlers)
     known: Any = cluster()
     planner = Planner(settings, known, queues.answers, entries=entries or {})
-    return planner.plan(rows, order)
+    return planner.plan(rows, replay)
 
 
-def codes(plan: ReplayPlan) -> dict[str, int]:
+def codes(plan: Plan) -> dict[str, int]:
     """What a plan warns of, with the number of messages."""
     return {warning.code: warning.count for warning in plan.warnings}
 
 
-ORIGINAL = Order(to=To.ORIGINAL)
+ORIGINAL = Replay(to=To.ORIGINAL)
 pytestmark = pytest.mark.usefixtures("live")
 
 
@@ -156,7 +155,7 @@ def test_a_plan_for_groups_names_their_topics_and_leaves_out_the_others() -> Non
         row(2, consumer_group="connect-sink", form="connect"),
         row(3),
     ]
-    plan = planned(rows, Order(to=To.GROUP))
+    plan = planned(rows, Replay(to=To.GROUP))
     assert plan.messages == {"dlq": {"dlq:0": [1, 2]}}
     assert {part.name for part in plan.targets} == {
         "ORDERS.billing.retry", "ORDERS.connect-sink.retry"
@@ -189,13 +188,13 @@ def test_a_plan_warns_of_what_would_go_wrong(
 @pytest.mark.parametrize("to", [To.DISCARD, To.REMAIN])
 def test_what_is_put_nowhere_is_not_put_twice_nor_out_of_order(to: To) -> None:
     assert (
-        codes(planned([row(n, replays=2, message_key=b"k") for n in range(3)], Order(to=to))) == {}
+        codes(planned([row(n, replays=2, message_key=b"k") for n in range(3)], Replay(to=to))) == {}
     )
 
 
 def test_a_plan_by_the_rules_tells_which_rule_decides() -> None:
     rows = [row(1), row(2, field_reason=2051), row(3, field_reason=9)]
-    plan = planned(rows, Order(to=To.RULES))
+    plan = planned(rows, Replay(to=To.RULES))
     assert {part.name for part in plan.targets} == {
         "ORDERS by the rule at line 1", "discarded by the rule at line 2",
         "remains: no rule matches",
@@ -215,21 +214,21 @@ def test_a_plan_to_try_parked_messages_tells_where_their_next_attempt_goes(
         row(3, field_reason=2051, attempt=0, **columns),
     ]
     full = Queues(QueueLimits(max_depth=4, consumer_group="g"), 4)
-    plan = planned(rows, Order(to=To.ATTEMPT), full)
+    plan = planned(rows, Replay(to=To.ATTEMPT), full)
     assert {part.name for part in plan.targets} == {
         "ORDERS by the rule at line 1", "remains: the only attempt failed",
         "discarded by the rule at line 2",
     }  # fmt: skip
     assert codes(plan) == {"target-full": 1}
-    assert codes(planned(rows, Order(to=To.REMAIN), full)) == {}
+    assert codes(planned(rows, Replay(to=To.REMAIN), full)) == {}
 
 
 def test_a_plan_by_the_rules_warns_if_the_job_decides_by_another_table() -> None:
-    rows, order = [row(1), row(2)], Order(to=To.RULES)
+    rows, replay = [row(1), row(2)], Replay(to=To.RULES)
     same = meaning_of(job().handlers[0], job())
-    assert codes(planned(rows, order, entries={"table/dlq/0": {"table": same}})) == {}
-    assert codes(planned(rows, order)) == {}
-    other = planned(rows, order, entries={"table/dlq/0": {"table": "f" * 64}})
+    assert codes(planned(rows, replay, entries={"table/dlq/0": {"table": same}})) == {}
+    assert codes(planned(rows, replay)) == {}
+    other = planned(rows, replay, entries={"table/dlq/0": {"table": "f" * 64}})
     assert codes(other) == {"other-table": 2}
     assert "redrive restart" in other.warnings[0].text
 
@@ -290,17 +289,17 @@ def test_a_plan_is_read_as_it_was_written(
     rate: float | None,
 ) -> None:
     path = tmp_path_factory.mktemp("plan") / "plan.json"
-    order = Order(to=to, target=Names(queue="Q", queue_manager="M"), rate=rate)
+    replay = Replay(plan="p", to=to, queue="Q", queue_manager="M", rate=rate)
     messages = {"dlq": {place: sorted(offsets) for place, offsets in places.items()}}
     part = (Part("2053 MQRC_Q_FULL", 2, "dlq:0:1"),)
-    plan = ReplayPlan(
-        plan="p", application="a", created="", order=order, messages=messages, size=7,
+    plan = Plan(
+        replay=replay, application="a", created="", messages=messages, size=7,
         reasons=part, exceptions=part, groups=part, targets=part, handlers=part,
         warnings=(Warned("order", "keys", 2),),
         notes=("some were left out",),
     )  # fmt: skip
     plan.write(path)
-    assert ReplayPlan.read(path) == plan
+    assert Plan.read(path) == plan
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"redrive_plan": 2}'])
@@ -308,20 +307,20 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
     with pytest.raises(UsageError, match="is not a replay plan") as refused:
-        ReplayPlan.read(path)
+        Plan.read(path)
     assert "redrive replay plan" in str(refused.value.hint)
     with pytest.raises(UsageError, match="there is no plan"):
-        ReplayPlan.read(tmp_path / "missing.json")
+        Plan.read(tmp_path / "missing.json")
     with pytest.raises(EnvironmentFault, match="cannot be read"):
-        ReplayPlan.read(tmp_path)
+        Plan.read(tmp_path)
 
 
 def test_targets_and_rates_are_read_as_people_write_them() -> None:
-    assert parse_target("original")[0] is To.ORIGINAL
-    assert parse_target("group")[0] is To.GROUP
-    assert parse_target("rules")[0] is To.RULES
-    assert parse_target("Q@QM") == (To.QUEUE, Names(queue="Q", queue_manager="QM"))
-    assert parse_target("Q") == (To.QUEUE, Names(queue="Q"))
+    assert parse_target("original") == Replay(to=To.ORIGINAL)
+    assert parse_target("group") == Replay(to=To.GROUP)
+    assert parse_target("rules") == Replay(to=To.RULES)
+    assert parse_target("Q@QM") == Replay(to=To.QUEUE, queue="Q", queue_manager="QM")
+    assert parse_target("Q") == Replay(to=To.QUEUE, queue="Q")
     assert [parse_rate(text) for text in ("50/s", "0.5/s", "7")] == [50, 0.5, 7]
     for text in ("0", "-1/s", "fast", "5/min"):
         with pytest.raises(UsageError):

@@ -24,7 +24,7 @@ from tests.settings.conftest import GOOD, Check
 from tests.what_if.test_tally import best_case
 
 from redrive.command import record
-from redrive.engine.commands import To
+from redrive.engine.commands import Replay, To
 from redrive.engine.facts import Facts
 from redrive.engine.statistics import Failure
 from redrive.kafka.records import StoredRecord
@@ -36,8 +36,8 @@ from redrive.observe.observer import MetricsObserver
 from redrive.operations.browse import BrowsedMessage
 from redrive.operations.identify import identified
 from redrive.operations.record_view import RecordView
-from redrive.operations.replay.plan import Order, ReplayPlan, Warned
 from redrive.operations.replay.plan import Part as PlanPart
+from redrive.operations.replay.plan import Plan, Warned
 from redrive.operations.supervision import Activity, SupervisionState
 from redrive.settings import LogFormat, LogSettings, read_settings
 from redrive.streaming.emission import Emitted
@@ -127,11 +127,10 @@ def test_what_is_told_of_a_hidden_header_is_hidden_too() -> None:
 
 
 def test_a_plan_of_a_replay_shows_no_secret_and_does_the_same(tmp_path: Path) -> None:
-    plan = ReplayPlan(
-        plan="a1",
+    plan = Plan(
+        replay=Replay(plan="a1", to=To.ORIGINAL),
         application="shop",
         created="2026-01-01T00:00:00+00:00",
-        order=Order(to=To.ORIGINAL),
         messages={"orders": {"orders.dlq:0": [7]}},
         targets=[PlanPart(f"Q.{SECRET}", 1, "orders.dlq:0:7")],
         warnings=[Warned("target-missing", f"puts to Q.{SECRET} fail", 1)],
@@ -140,8 +139,8 @@ def test_a_plan_of_a_replay_shows_no_secret_and_does_the_same(tmp_path: Path) ->
     shown = plan.masked(HIDDEN)
     shown.write(tmp_path / "plan.json")
     assert SECRET not in (tmp_path / "plan.json").read_text()
-    again = ReplayPlan.read(tmp_path / "plan.json")
-    assert (again.plan, again.order, again.messages) == (plan.plan, plan.order, plan.messages)
+    again = Plan.read(tmp_path / "plan.json")
+    assert (again.replay, again.messages) == (plan.replay, plan.messages)
 
 
 def test_neither_metrics_nor_health_tell_a_secret(folder: Path) -> None:

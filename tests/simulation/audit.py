@@ -223,6 +223,7 @@ class Audit:
         """
         waiting: defaultdict[tuple[int, str], dict[tuple[int, int], float]] = defaultdict(dict)
         homes: dict[tuple[int, int], int] = {}
+        decided: dict[tuple[int, int], dict[str, Any]] = {}
         # What one transaction wrote at once it decided in the order of the messages.
         for outcome in sorted(outcomes, key=lambda outcome: (outcome["written"], _place(outcome))):
             key = outcome["key"]
@@ -234,8 +235,12 @@ class Audit:
             earlier = [
                 other
                 for other, until in line.items()
-                if other < place and until > outcome["written"]
+                if other < place
+                and until > outcome["written"]
+                # A round that came back later on this partition is read after this message.
+                and not _is_read_before(outcome, decided[other])
             ]
+            decided[place] = outcome
             if earlier and "replay" not in outcome and not _is_held(outcome):
                 self.findings.append(
                     f"{outcome['message']} was {outcome['result']}, and {earlier} of its key waited"
@@ -479,6 +484,13 @@ def _place(outcome: dict[str, Any]) -> tuple[int, int]:
     """Partition and offset where a message was seen first."""
     partition, offset = map(int, outcome["message"].rsplit(":", 2)[1:])
     return partition, offset
+
+
+def _is_read_before(outcome: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether one transaction decided two records of one partition in this order."""
+    at, other_at = ((each["topic"], each["partition"]) for each in (outcome, other))
+    is_same = outcome["transaction"] is other["transaction"] and at == other_at
+    return is_same and outcome["offset"] < other["offset"]
 
 
 def _home(outcome: dict[str, Any]) -> int:

@@ -1092,7 +1092,6 @@ _CLOCKS: Final = (
     "redrive.kafka.producer",
     "redrive.kafka.records",
     "redrive.kafka.waiting_keys",
-    "redrive.operations.replay.entries",
     "redrive.operations.replay.applying",
     "redrive.streaming.batch",
     "redrive.streaming.emission",

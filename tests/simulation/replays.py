@@ -22,8 +22,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.operations.replay.applying import accept
-from redrive.operations.replay.plan import Order, ReplayPlan, places_of
-from redrive.topology.names import Names
+from redrive.operations.replay.plan import Plan, places_of
 
 _TARGET = "ELSEWHERE"
 _BEHIND = 0.8
@@ -107,7 +106,7 @@ def write_order(cluster: SimulatedCluster, chance: random.Random, plan: str) -> 
     return order
 
 
-def plan_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) -> ReplayPlan | None:
+def plan_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) -> Plan | None:
     """A plan about some messages that remain or are parked, or did once; None if there is none."""
     is_about_parked = chance.random() < 0.4
     if is_about_parked:
@@ -120,17 +119,16 @@ def plan_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) -> 
         return None
     about = _ABOUT_PARKED if is_about_parked else _ABOUT_REMAINING
     chosen = chance.sample(origins, chance.randint(1, len(origins)))
-    order = Order(to=chance.choice(about), target=Names(queue=_TARGET))
-    return ReplayPlan(
-        plan=plan,
+    replay = Replay(plan=plan, to=chance.choice(about), queue=_TARGET)
+    return Plan(
+        replay=replay,
         application=APPLICATION,
         created="",
-        order=order,
         messages={"dlq": places_of(chosen)},
     )
 
 
-def apply(job: JobConfiguration, plan: ReplayPlan) -> None:
+def apply(job: JobConfiguration, plan: Plan) -> None:
     """The body of a process that applies a plan; it gives up when nothing answers for long."""
     cluster = Cluster(job.connection)
     with contextlib.suppress(ProtocolError):

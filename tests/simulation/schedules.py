@@ -44,7 +44,7 @@ from redrive.errors import ConfigurationError, RedriveError, SupersededFault
 from redrive.messages import Headers, OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.reasons import Reason
-from redrive.operations.replay.plan import ReplayPlan
+from redrive.operations.replay.plan import Plan as ReplayPlan
 from redrive.rules import parse
 from redrive.topology.put import QueueLimits
 
@@ -890,7 +890,7 @@ class _World:
         if self.planned is None:
             return
         if chance.random() < _LATER:
-            self._tell(f"{self.planned.plan} is made, and kept for another day")
+            self._tell(f"{self.planned.id} is made, and kept for another day")
             self.kept_plan = self.planned
         else:
             self._apply_plan(self.planned)
@@ -899,7 +899,7 @@ class _World:
         chance = self.scheduler.random
         settings = configuration(self.network, self.table, Share(1, 1))
         name = f"apply{len(self.every_apply)}.w"  # by its name it is killed now and then
-        self._tell(f"{plan.plan} is accepted, and applied by {name}")
+        self._tell(f"{plan.id} is accepted, and applied by {name}")
         process = self.scheduler.spawn(name, lambda: apply(settings, plan))
         self.unfinished = None
         if chance.random() < _DYING:
@@ -909,7 +909,7 @@ class _World:
                 process.stops_after, self.dies_amid = None, process
                 self.transactions_left = chance.randint(1, _TRANSACTIONS)
         elif chance.random() < _BESIDE:
-            self.to_be_hidden = f"{tables_topic(APPLICATION)}-replay-{plan.plan}"
+            self.to_be_hidden = f"{tables_topic(APPLICATION)}-replay-{plan.id}"
         self.every_apply.append(process)
 
     def _stop_amid(self, process: Process) -> None:

@@ -14,11 +14,9 @@ from tests.streaming.conftest import Jobs, letter
 from tests.streaming.test_replays import accepted, commands, plan_of, wait_for
 
 from redrive.configuration import JobConfiguration
-from redrive.engine.commands import To
+from redrive.engine.commands import Replay, To
 from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
-from redrive.operations.replay.plan import Order
-from redrive.topology.names import Names
 
 KEEPS = "REASON(2053) ACTION(RETRY)\n"
 """A table under which everything here remains."""
@@ -79,7 +77,7 @@ def test_a_plan_whose_messages_a_table_placed_long_ago_puts_none_of_them_again(
     assert sorted(jobs.values(orders)) == expected
     cleaner = Cleaner(configuration, jobs)
     cleaner.wait_for([f"{dlq}:0:{number}" for number in range(COUNT)])
-    order = Order(to=To.QUEUE, target=Names(queue=orders))
+    order = Replay(to=To.QUEUE, queue=orders)
     plan_of(configuration, "old", range(COUNT), order).write(tmp_path / "plan.json")
     redrive = commands(configuration, dlq, KEEPS, tmp_path)
     done = redrive("replay", "apply", str(tmp_path / "plan.json"), "--because", "late", "--yes")
@@ -99,9 +97,7 @@ def test_a_plan_whose_apply_died_is_applied_again_when_its_instructions_are_purg
     configuration = jobs.configure({dlq: KEEPS})
     job = jobs.start(configuration)
     job.wait_for_records(COUNT)
-    plan = plan_of(
-        configuration, "dead", range(COUNT), Order(to=To.QUEUE, target=Names(queue=orders))
-    )
+    plan = plan_of(configuration, "dead", range(COUNT), Replay(to=To.QUEUE, queue=orders))
     with pytest.raises(KeyboardInterrupt), dying_after(2):
         accepted(configuration, plan)
     job.wait_for_records(COUNT + 2)

@@ -20,26 +20,24 @@ from redrive.configuration import JobConfiguration
 from redrive.engine.commands import Replay, To
 from redrive.kafka.cluster import Cluster
 from redrive.operations.replay.applying import Instructions
-from redrive.operations.replay.plan import Order, ReplayPlan
+from redrive.operations.replay.plan import Plan
 from redrive.operations.replay.progress import cancel, statuses
-from redrive.topology.names import Names
 
 
 def plan_of(
-    job: JobConfiguration, plan: str, offsets: range, order: Order, *, partition: int = 0
-) -> ReplayPlan:
+    job: JobConfiguration, plan: str, offsets: range, replay: Replay, *, partition: int = 0
+) -> Plan:
     """A plan about messages of the first handler."""
     queue = job.handlers[0].identity.name
-    return ReplayPlan(
-        plan=plan,
+    return Plan(
+        replay=replace(replay, plan=plan),
         application=job.application,
         created="",
-        order=order,
         messages={queue: {f"{queue}:{partition}": list(offsets)}},
     )
 
 
-def accepted(job: JobConfiguration, plan: ReplayPlan) -> Replay:
+def accepted(job: JobConfiguration, plan: Plan) -> Replay:
     """Applies a plan."""
     cluster = Cluster(job.connection)
     return Instructions(job, cluster, plan, operator="ann", purpose="a test").write()
@@ -85,10 +83,10 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -
     job = jobs.start(configuration)
     job.wait_for_records(20)
     jobs.create(missing)
-    elsewhere = Order(to=To.QUEUE, target=Names(queue=repair), keeps_header=True)
+    elsewhere = Replay(to=To.QUEUE, queue=repair, keeps_header=True)
     plans = [
-        plan_of(configuration, "back", range(12), Order(to=To.ORIGINAL)),
-        plan_of(configuration, "back", range(12), Order(to=To.ORIGINAL)),
+        plan_of(configuration, "back", range(12), Replay(to=To.ORIGINAL)),
+        plan_of(configuration, "back", range(12), Replay(to=To.ORIGINAL)),
         plan_of(configuration, "elsewhere", range(8, 18), elsewhere),
     ]
     threads = [threading.Thread(target=accepted, args=(configuration, plan)) for plan in plans]
@@ -99,7 +97,7 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -
     wait_for(configuration, "back")
     wait_for(configuration, "elsewhere")
     assert accepted(configuration, plans[0]).instructed == 12, "accepted once"
-    accepted(configuration, plan_of(configuration, "rest", range(20), Order(to=To.DISCARD)))
+    accepted(configuration, plan_of(configuration, "rest", range(20), Replay(to=To.DISCARD)))
     wait_for(configuration, "rest")
     job.stop()
     put, sent = jobs.read(missing), jobs.read(repair)
@@ -156,7 +154,7 @@ def test_what_was_replayed_is_not_looked_at_by_a_new_table(jobs: Jobs) -> None:
     configuration = jobs.configure({dlq: "REASON(2053) ACTION(RETRY)\n"})
     job = jobs.start(configuration)
     job.wait_for_records(10)
-    order = Order(to=To.QUEUE, target=Names(queue=repair))
+    order = Replay(to=To.QUEUE, queue=repair)
     accepted(configuration, plan_of(configuration, "p", range(0, 10, 2), order))
     wait_for(configuration, "p")
     job.stop()
@@ -178,7 +176,7 @@ def test_a_rate_is_kept_and_the_rest_can_be_cancelled(jobs: Jobs) -> None:
     job.wait_for_records(count)
     job.stop()
     jobs.produce(dlq, [letter(1, "x", b"new")])
-    order = Order(to=To.QUEUE, target=Names(queue=repair), rate=40)
+    order = Replay(to=To.QUEUE, queue=repair, rate=40)
     accepted(configuration, plan_of(configuration, "slow", range(count), order))
     only = jobs.start(replace(configuration, only_replays=True))
     eventually(lambda: only.records >= 20 or only.error, "some are put")

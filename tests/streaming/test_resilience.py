@@ -42,14 +42,14 @@ from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.instances import Share
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration, LedgerConfiguration
-from redrive.engine.commands import ResumeFrom, To
+from redrive.engine.commands import Replay, ResumeFrom, To
 from redrive.engine.decision import TimestampMode
 from redrive.errors import ConfigurationError, FatalFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import TRANSACTION
 from redrive.messages import OutputRecord
 from redrive.operations.handlers import read_topics, resume
-from redrive.operations.replay.plan import Order, ReplayPlan, places_of
+from redrive.operations.replay.plan import Plan, places_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -312,11 +312,10 @@ accept(job, Cluster(job.connection), plan, operator="ann", purpose="dies")
 
 def die_in_transaction(job: JobConfiguration, folder: Path) -> None:
     """Kills a command that applies a plan, between its records and its commit."""
-    plan = ReplayPlan(
-        plan="0123456789ab",
+    plan = Plan(
+        replay=Replay(plan="0123456789ab", to=To.ATTEMPT),
         application=job.application,
         created="",
-        order=Order(to=To.ATTEMPT),
         messages={job.handlers[0].identity.name: places_of([f"{Traffic.DEAD_LETTERS}:0:0"])},
     )
     argument = folder / "plan"

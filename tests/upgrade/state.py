@@ -36,14 +36,16 @@ def read(text: str) -> SimulatedCluster:
     """A simulated cluster that holds a state."""
     state = json.loads(text)
     cluster = SimulatedCluster()
-    for one in state["topics"]:
+    for described in state["topics"]:
         # The job refuses to start where these are not compacted.
-        is_compacted = one["topic"].endswith(_COMPACTED)
-        topic = cluster.create(one["topic"], len(one["partitions"]), wants_keys=is_compacted)
-        topic.identity = one["id"]
-        for number, entries in enumerate(one["partitions"]):
-            log = cluster.logs[TopicPartition(one["topic"], number)]
-            log += [_entry_of(one["topic"], number, entry) for entry in entries]
+        is_compacted = described["topic"].endswith(_COMPACTED)
+        topic = cluster.create(
+            described["topic"], len(described["partitions"]), wants_keys=is_compacted
+        )
+        topic.identity = described["id"]
+        for number, entries in enumerate(described["partitions"]):
+            log = cluster.logs[TopicPartition(described["topic"], number)]
+            log += [_entry_of(described["topic"], number, entry) for entry in entries]
             # Clocks were right when it was written: a copy was parked when its timestamp says.
             cluster.attempted |= {entry["time"]: entry["time"] / 1000 for entry in entries if entry}
     for group, topic_name, number, offset in state["offsets"]:

@@ -33,7 +33,7 @@ from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.reasons import Reason
 from redrive.operations.replay.applying import Instructions
-from redrive.operations.replay.plan import ReplayPlan
+from redrive.operations.replay.plan import Plan
 from redrive.outcomes.rows import INCARNATION
 from redrive.outcomes.table import LedgerTable
 from redrive.rules import parse
@@ -112,7 +112,7 @@ def test_a_changed_table_decides_about_what_an_earlier_version_kept(folder: Path
 @VERSIONS
 def test_a_plan_of_an_earlier_version_is_applied(folder: Path) -> None:
     job = Upgraded(folder)
-    plan = ReplayPlan.read(folder / "plan.json")
+    plan = Plan.read(folder / "plan.json")
     with simulated_clients(), simulated_clock(job.scheduler):
         for _ in range(2):
             cluster = Cluster(job.settings().connection)

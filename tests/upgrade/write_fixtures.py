@@ -21,11 +21,10 @@ from tests.upgrade.state import written
 
 import redrive
 from redrive.checkpoints.instances import Share
-from redrive.engine.commands import To
+from redrive.engine.commands import Replay, To
 from redrive.engine.names import control_topic, outcomes_topic, tables_topic
 from redrive.messages import OutputRecord
-from redrive.operations.replay.plan import Order, ReplayPlan, places_of
-from redrive.topology.names import Names
+from redrive.operations.replay.plan import Plan, places_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TABLE = """RETRYINT(10)
@@ -73,12 +72,11 @@ def state() -> str:
     return written(cluster)
 
 
-def plan() -> ReplayPlan:
-    return ReplayPlan(
-        plan="0123456789ab",
+def plan() -> Plan:
+    return Plan(
+        replay=Replay(plan="0123456789ab", to=To.QUEUE, queue="Q1", keeps_header=True),
         application=APPLICATION,
         created="2026-01-01T00:00:00Z",
-        order=Order(to=To.QUEUE, target=Names(queue="Q1"), keeps_header=True),
         messages={"dlq": places_of([f"{DEAD_LETTERS}:0:4"])},
     )
 

@@ -34,7 +34,7 @@ from redrive.errors import ConfigurationError, EnvironmentFault, ProtocolError, 
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CONNECT
 from redrive.kafka.facts import ClusterFacts
-from redrive.operations.definitions import read_sources, with_source_lines
+from redrive.operations.network import read_sources, with_source_lines
 from redrive.operations.put_trace import assuming_tracer
 from redrive.operations.rule_targets import check_lives, check_targets, known_topics
 from redrive.printable import counted, printable

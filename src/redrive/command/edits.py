@@ -30,7 +30,7 @@ from redrive.engine.edits import (
 )
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.messages.json_patch import JsonPatch, read_json, write_json
-from redrive.operations.replay.changes import header_text, value_text
+from redrive.operations.replay.plan import header_text, value_text
 
 _HEAD: Final = """\
 # {message} as the replay puts it. Lines up to the empty one that begin with # are ignored.

@@ -23,8 +23,7 @@ from redrive.command.output import print_json, print_lines, print_notes
 from redrive.errors import UsageError
 from redrive.kafka.cluster import without_leader
 from redrive.messages import NO_VALID_SCHEME, DeadLetterView
-from redrive.operations.first_table import first_table
-from redrive.operations.identify import Identification, SchemeFound, identified, sample
+from redrive.operations.identify import Identification, SchemeFound, first_table, identified, sample
 from redrive.operations.network import open_cluster
 from redrive.operations.record_view import RecordView, read_record, record_place
 from redrive.printable import counted

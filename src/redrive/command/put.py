@@ -23,8 +23,7 @@ from redrive.command.options import (
 from redrive.diagnostics import did_you_mean
 from redrive.errors import EnvironmentFault, RedriveError, UsageError
 from redrive.messages.reports import REPORT_OPTIONS
-from redrive.operations.definitions import read_definitions
-from redrive.operations.network import Network, read_network
+from redrive.operations.network import Network, read_definitions, read_network
 from redrive.operations.put import NewMessage, checked_put_topic, putting_user
 from redrive.operations.put import put as put_message
 from redrive.operations.put_trace import (

@@ -38,18 +38,16 @@ from redrive.command.replay_work import (
     status_with_results,
 )
 from redrive.command.selection import selection_options
-from redrive.engine.commands import To
+from redrive.engine.commands import Replay, To
 from redrive.engine.edits import NO_EDIT, Edit
 from redrive.errors import UsageError
 from redrive.operations.network import open_cluster
 from redrive.operations.process import this_user
-from redrive.operations.replay.entries import read_accepted
-from redrive.operations.replay.plan import Order, ReplayPlan, parse_rate, parse_target
-from redrive.operations.replay.progress import cancel, find_replay, statuses
+from redrive.operations.replay.plan import Plan, parse_rate, parse_target
+from redrive.operations.replay.progress import cancel, find_replay, read_accepted, statuses
 from redrive.outcomes.inventory import Selection
 from redrive.printable import counted, printable
 from redrive.settings import read_settings
-from redrive.topology.names import NO_NAMES
 
 _limit = number_option("--limit", "Maximum messages, oldest failure first.")
 _rate = click.option("--rate", metavar="N/s", help="Messages a second, such as 50/s.")
@@ -114,11 +112,10 @@ def _acting(
                 "--edit cannot be combined with --set-header, --drop-header or --json-patch",
                 hint="make these changes in the editor",
             )
-        kind, queue = (to, NO_NAMES) if to is not None else parse_target(target["to"])
-        order = Order(
-            to=kind,
-            target=queue,
-            keeps_header=kind is To.QUEUE and target["header"] == "keep",
+        wanted = Replay(to=to) if to is not None else parse_target(target["to"])
+        wanted = replace(
+            wanted,
+            keeps_header=wanted.to is To.QUEUE and target["header"] == "keep",
             rate=None if rate is None else parse_rate(rate),
             edit=edit,
         )
@@ -127,8 +124,8 @@ def _acting(
         selection = replace(selection or Selection(), message=identity)
         with edited_file(identity) if is_edited else nullcontext() as file:
             editor = None if file is None else partial(edit_with, file, identity)
-            plan = planned(settings, selection, order, limit=limit, editor=editor)
-            if is_edited and plan.count and not plan.order.edit:
+            plan = planned(settings, selection, wanted, limit=limit, editor=editor)
+            if is_edited and plan.count and not plan.replay.edit:
                 click.echo(f"{identity} is unchanged: nothing is sent")
             elif only_plans or output is not None:
                 output_plan(plan, output, mq=mq, as_json=as_json)
@@ -247,9 +244,9 @@ def apply(
 
     Exit codes: 0 done, 1 cancelled or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    job, plan = read_settings(config).job, ReplayPlan.read(file)
+    job, plan = read_settings(config).job, Plan.read(file)
     with open_cluster(job.connection) as cluster:
-        before = read_accepted(job, cluster).get(plan.plan)
+        before = read_accepted(job, cluster).get(plan.id)
     if before is not None:
         click.echo(accepted_before(before), err=True)
     elif not yes and not as_json:

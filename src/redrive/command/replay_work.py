@@ -45,17 +45,15 @@ from redrive.operations.durations import clock, duration
 from redrive.operations.network import open_cluster
 from redrive.operations.process import PidFile, check_directory, handling_signals, this_user
 from redrive.operations.replay.applying import accept
-from redrive.operations.replay.changes import Change
-from redrive.operations.replay.plan import Order, ReplayPlan
+from redrive.operations.replay.plan import Change, Plan
 from redrive.operations.replay.planning import Planner
-from redrive.operations.replay.progress import ReplayStatus, statuses, target_of
+from redrive.operations.replay.progress import ReplayStatus, statuses
 from redrive.operations.states import read_control, read_states
 from redrive.outcomes.history import Archive, NotFound
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.printable import counted, printable
 from redrive.settings import Settings
 from redrive.streaming.lifecycle import JobControl
-from redrive.topology.names import Names
 
 _ABOUT_OTHERS: Final = {
     State.PARKED: "parked messages are retried automatically; `redrive parked now` retries"
@@ -81,11 +79,11 @@ _MOST_WARNINGS = 20
 def planned(
     settings: Settings,
     selection: Selection,
-    order: Order,
+    replay: Replay,
     *,
     limit: int | None = None,
     editor: Callable[[Content], Edit] | None = None,
-) -> ReplayPlan:
+) -> Plan:
     """A plan for the selected messages that remain, or are parked.
 
     ``editor`` edits the content of the only message. If nothing is to be done with a message that
@@ -95,7 +93,7 @@ def planned(
         UsageError: The command does not act on messages in the selected state.
         NotFoundError: The message that the selection names is unknown.
     """
-    is_about_parked = order.to.is_about_parked
+    is_about_parked = replay.to.is_about_parked
     state = State.PARKED if is_about_parked else State.REMAINING
     possible = {State.OPEN, state} if is_about_parked else {State.OPEN, state, State.QUARANTINED}
     if selection.state not in possible:
@@ -122,8 +120,9 @@ def planned(
             states=read_states(job, cluster),
         )
         if editor is not None and rows:
-            order = replace(order, edit=editor(planner.preview.content(rows[0], order)))
-        plan = planner.plan(rows, order, notes=notes, mask=settings.mask).masked(settings.mask)
+            edit = editor(planner.preview.content(rows[0], replay))
+            replay = replace(replay, edit=edit)
+        plan = planner.plan(rows, replay, notes=notes, mask=settings.mask).masked(settings.mask)
     if plan.count or not selection.message:
         return plan
     return replace(plan, notes=[*plan.notes, _note_about(job, selection.message)])
@@ -149,15 +148,15 @@ def _note_about(job: JobConfiguration, message: str) -> str:
     return f"{known}; redrive history {answer.message} shows more"
 
 
-def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
+def show_plan(plan: Plan, *, mq: bool) -> None:
     """Print what a plan will do, and its warnings."""
     if not plan.count:
-        state = "is parked" if plan.order.to.is_about_parked else "remains"
+        state = "is parked" if plan.replay.to.is_about_parked else "remains"
         click.echo(f"Nothing to do: no such message {state}.")
         print_notes(plan.notes)
         return
     count = counted(plan.count, "message")
-    click.echo(f"Plan {plan.plan}: {count}, {_size(plan.size)}, {_order(plan)}")
+    click.echo(f"Plan {plan.id}: {count}, {_size(plan.size)}, {_what(plan)}")
     for title, parts in (
         ("reason", plan.reasons if mq else ()),
         ("exception", plan.exceptions),
@@ -182,10 +181,10 @@ def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
     print_notes(plan.notes)
 
 
-def question(plan: ReplayPlan) -> str:
+def question(plan: Plan) -> str:
     """The question before a plan is applied."""
     messages = counted(plan.count, "message")
-    match plan.order.to:
+    match plan.replay.to:
         case To.DISCARD:
             return f"Discard {messages}?"
         case To.ATTEMPT:
@@ -193,7 +192,7 @@ def question(plan: ReplayPlan) -> str:
         case To.REMAIN:
             return f"End the retries of {messages}?"
         case _:
-            return f"Replay {messages} {plan.order}?"
+            return f"Replay {messages} {plan.replay}?"
 
 
 def accepted_before(replay: Replay) -> str:
@@ -207,9 +206,7 @@ def show_status(status: ReplayStatus) -> None:
     """Print the progress of one replay."""
     replay = status.replay
     rate = f", {replay.rate:g} a second" if replay.rate else ""
-    target = Names(queue=replay.queue, queue_manager=replay.queue_manager)
-    order = Order(to=replay.to, target=target, keeps_header=replay.keeps_header, edit=replay.edit)
-    click.echo(f"replay {replay.plan}: {status.state}, {printable(str(order))}{rate}")
+    click.echo(f"replay {replay.plan}: {status.state}, {printable(str(replay))}{rate}")
     click.echo(f"  accepted {_when(replay.accepted)} from {printable(replay.operator)}")
     if replay.purpose:
         click.echo(f"  because: {printable(replay.purpose)}")
@@ -245,7 +242,7 @@ def show_statuses(statuses: Sequence[ReplayStatus]) -> None:
             "state": status.state,
             "accepted": _when(status.replay.accepted),
             "by": status.replay.operator,
-            "to": target_of(status.replay),
+            "to": str(status.replay.target) or status.replay.to.value,
             "messages": status.replay.planned,
             "to do": status.waiting,
             "results": ", ".join(_results(status)),
@@ -274,11 +271,11 @@ def _show_change(lines: Console, change: Change) -> None:
         lines.print(Text("  nothing"))
 
 
-def _order(plan: ReplayPlan) -> str:
-    order = printable(str(plan.order))
-    if plan.order.rate is None or plan.seconds is None:
-        return order
-    return f"{order}, {plan.order.rate:g} a second: {duration(plan.seconds)}"
+def _what(plan: Plan) -> str:
+    replay = printable(str(plan.replay))
+    if plan.replay.rate is None or plan.seconds is None:
+        return replay
+    return f"{replay}, {plan.replay.rate:g} a second: {duration(plan.seconds)}"
 
 
 def _when(seconds: float) -> str:
@@ -296,7 +293,7 @@ def _size(count: int) -> str:
 
 
 def plan_and_apply(
-    job: JobConfiguration, plan: ReplayPlan, purpose: str, *, mq: bool, yes: bool, as_json: bool
+    job: JobConfiguration, plan: Plan, purpose: str, *, mq: bool, yes: bool, as_json: bool
 ) -> None:
     """Show a plan, ask, and apply it; errors as for ``accept``."""
     if not as_json:
@@ -307,7 +304,7 @@ def plan_and_apply(
         print_json(plan.document())
 
 
-def output_plan(plan: ReplayPlan, output: Path | None, *, mq: bool, as_json: bool) -> None:
+def output_plan(plan: Plan, output: Path | None, *, mq: bool, as_json: bool) -> None:
     """Print a plan, and write it to ``output`` if that is named and the plan is not empty."""
     if output is not None and plan.count:
         plan.write(output)
@@ -322,7 +319,7 @@ def output_plan(plan: ReplayPlan, output: Path | None, *, mq: bool, as_json: boo
 
 
 def apply_plan(
-    job: JobConfiguration, plan: ReplayPlan, purpose: str, *, wait: bool, yes: bool, as_json: bool
+    job: JobConfiguration, plan: Plan, purpose: str, *, wait: bool, yes: bool, as_json: bool
 ) -> None:
     """Ask, hand a plan to the job, and wait for it if asked to; errors as for ``accept``."""
     ask(question(plan), yes=yes)
@@ -337,12 +334,12 @@ def apply_plan(
                 written=lambda done: show(done, plan.count),
             )
         if not accepted.cancelled_by and (wait or not runs(cluster, job)):
-            wait_for_completion(cluster, job, plan.plan)
-        status_now = status_with_results(job, cluster, plan.plan)
+            wait_for_completion(cluster, job, plan.id)
+        status_now = status_with_results(job, cluster, plan.id)
     print_json(status_now.document()) if as_json else show_status(status_now)
     if by := status_now.replay.cancelled_by:
         raise RedriveError(
-            f"the plan {plan.plan} was cancelled by {by}",
+            f"the plan {plan.id} was cancelled by {by}",
             hint="make another plan for the rest",
         )
 

@@ -21,9 +21,8 @@ from redrive.configuration import Conflict, JobConfiguration
 from redrive.diagnostics import Severity, SourceLocation
 from redrive.errors import ConfigurationError, RedriveError, UsageError
 from redrive.logs import LogObserver, configure_logging, log_all_output, log_findings
-from redrive.operations.file_watch import FileWatch
 from redrive.operations.process import PidFile, check_directory, handling_signals
-from redrive.operations.restart import RestartRecord, changed_tables
+from redrive.operations.restart import FileWatch, RestartRecord, changed_tables
 from redrive.operations.rights import check_start
 from redrive.settings import (
     Document,

@@ -24,9 +24,8 @@ from redrive.command.options import (
 from redrive.command.output import ask, print_json, print_notes, print_table
 from redrive.configuration import JobConfiguration
 from redrive.errors import EnvironmentFault, TransientFault, UsageError
-from redrive.operations.definitions import read_definitions
 from redrive.operations.depths import NO_DEPTH, Depth, depths_of
-from redrive.operations.network import Network, read_network
+from redrive.operations.network import Network, read_definitions, read_network
 from redrive.operations.states import with_states
 from redrive.operations.topics import PlannedTopic, TopicCreation, TopicPlan, TopicState
 from redrive.printable import counted

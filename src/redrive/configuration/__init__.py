@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,9 +12,8 @@ import re2
 
 from redrive.checkpoints.instances import AUTO, Share
 from redrive.engine.breaker import BreakerSettings
-from redrive.engine.edits import Content
+from redrive.engine.edits import Change, Content, Edit, PatchValue, call_function
 from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic, tables_topic
-from redrive.engine.transforms import FunctionTransform, PatchTransform, Transform
 from redrive.entry_point import imported
 from redrive.kafka.connection import Connection, RegistryAccess
 from redrive.messages.json_patch import JsonPatch, read_json
@@ -40,32 +39,6 @@ __all__ = [
     "LedgerConfiguration", "LedgerFolder", "OnUndeliverable", "RegistryAccess", "RemoteFolder",
     "Subscription", "TransformConfiguration", "deciders", "expression_of", "problem_with"
 ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class TransformConfiguration:
-    """One ``[transforms.NAME]``, checked."""
-
-    name: str
-    patch: bytes = b""
-    """The text of a JSON Patch; empty if it is a function."""
-    function: str = ""
-    """``package.module:function``."""
-
-    def applied(self, content: Content) -> Content | Refusal:
-        """The content with the change, or why it cannot be changed.
-
-        Raises:
-            ConfigurationError: The function cannot be imported in this process.
-        """
-        return _transform(self).applied(content)
-
-
-@lru_cache(maxsize=256)
-def _transform(settings: TransformConfiguration) -> Transform:
-    if settings.function:
-        return FunctionTransform(settings.name, imported(settings.function))
-    return PatchTransform(settings.name, JsonPatch.of(read_json(settings.patch)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +90,33 @@ class LedgerConfiguration:
     path: LedgerFolder
     interval: float = 20.0
     """Seconds between two appends."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransformConfiguration:
+    """One ``[transforms.NAME]``, checked."""
+
+    name: str
+    patch: bytes = b""
+    """The text of a JSON Patch; empty if it is a function."""
+    function: str = ""
+    """``package.module:function``."""
+
+    def applied(self, content: Content) -> Content | Refusal:
+        """The changed content, or why the attempt fails.
+
+        Raises:
+            ConfigurationError: The function cannot be imported in this process.
+        """
+        return _change(self)(content)
+
+
+@lru_cache(maxsize=256)
+def _change(transform: TransformConfiguration) -> Change:
+    if transform.function:
+        return partial(call_function, transform.name, imported(transform.function))
+    patch = JsonPatch.of(read_json(transform.patch))
+    return Edit((PatchValue(patch),), f"TRANSFORM({transform.name})").applied
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -241,7 +241,9 @@ class DeciderFactory:
             resolvers,
             hop_limit=self._configuration.hop_limit,
             schemes=self._configuration.scheme_table,
-            transforms={transform.name: transform for transform in self._configuration.transforms},
+            transforms={
+                transform.name: transform.applied for transform in self._configuration.transforms
+            },
             breaker=settings.breaker,
             timestamps=settings.timestamp,
             puts=self._puts_at(settings.identity.queue_manager, states),

@@ -6,12 +6,10 @@ import logging
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-
-import orjson
 
 from redrive.command.edits import replacement, written_form
 from redrive.command.ls import NothingRemains, acknowledge, take_back
@@ -19,16 +17,15 @@ from redrive.command.replay_work import planned, runs
 from redrive.configuration import JobConfiguration
 from redrive.console.access import RefusedError, Role, Scope, User
 from redrive.console.documents import Documents
-from redrive.engine.commands import To
+from redrive.engine.commands import Replay, To
 from redrive.engine.edits import NO_EDIT, Content, Edit
 from redrive.errors import EnvironmentFault, RedriveError, TransientFault, UsageError
 from redrive.masking import Mask
 from redrive.operations.channel import set_channels
 from redrive.operations.network import network_of_settings, open_cluster
 from redrive.operations.replay.applying import accept
-from redrive.operations.replay.entries import read_accepted
-from redrive.operations.replay.plan import Order, ReplayPlan
-from redrive.operations.replay.progress import cancel
+from redrive.operations.replay.plan import Plan
+from redrive.operations.replay.progress import cancel, read_accepted
 from redrive.operations.states import set_put_enabled
 from redrive.outcomes.inventory import Selection
 from redrive.printable import counted
@@ -37,25 +34,7 @@ from redrive.settings import Settings
 _log: Final = logging.getLogger(__name__)
 
 _FOLDER: Final = "plans"
-_PLANNED_BY: Final = "planned_by"
-"""The maker of a plan: a key that the command line ignores."""
 _ID: Final = re.compile(r"[0-9a-f]{12}")
-
-
-@dataclass(frozen=True, slots=True)
-class SavedPlan:
-    """A plan that is not applied yet."""
-
-    plan: ReplayPlan
-    planned_by: str
-    """Who made it; empty for a file of the command line."""
-
-    def document(self) -> dict[str, Any]:
-        """The plan as a JSON object, without its messages and the values of its edit."""
-        content = self.plan.document()
-        del content["messages"]
-        content.pop("edit", None)
-        return {**content, "description": str(self.plan.order), _PLANNED_BY: self.planned_by}
 
 
 class SavedPlans:
@@ -70,12 +49,12 @@ class SavedPlans:
         self._application = job.application
         self._only = job.only_handlers
 
-    def save(self, plan: ReplayPlan, planned_by: str) -> Path:
+    def save(self, plan: Plan) -> Path:
         """Write a plan; raises ``EnvironmentFault`` if the folder cannot be written."""
-        path = self.folder / f"{plan.plan}.json"
+        path = self.folder / f"{plan.id}.json"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            plan.write(path, **{_PLANNED_BY: planned_by})
+            plan.write(path)
         except OSError as error:
             raise EnvironmentFault(
                 f"the plan cannot be saved in {self.folder}: {error.strerror}",
@@ -83,22 +62,22 @@ class SavedPlans:
             ) from error
         return path
 
-    def find(self, plan: str) -> SavedPlan | None:
+    def find(self, plan: str) -> Plan | None:
         """A plan by its id; None if unknown, or about handlers out of scope."""
         if not _ID.fullmatch(plan):
             return None
         path = self.folder / f"{plan}.json"
-        saved = self._read(path) if path.is_file() else None
+        saved = Plan.read(path) if path.is_file() else None
         return saved if saved is not None and self._shows(saved) else None
 
-    def required(self, plan: str) -> SavedPlan:
+    def required(self, plan: str) -> Plan:
         """Like ``find``; raises ``UsageError`` if there is none."""
         saved = self.find(plan)
         if saved is None:
             raise UsageError(f"there is no plan {plan}", hint="it may have been discarded")
         return saved
 
-    def every(self) -> Iterator[SavedPlan]:
+    def every(self) -> Iterator[Plan]:
         """All plans that can be read, the newest first."""
         try:
             files = sorted(self.folder.glob("*.json"), key=lambda path: -path.stat().st_mtime)
@@ -106,10 +85,10 @@ class SavedPlans:
             return
         for path in files:
             try:
-                saved = self._read(path)
+                saved = Plan.read(path)
             except (UsageError, EnvironmentFault):
                 continue  # another kind of file
-            if saved.plan.application == self._application and self._shows(saved):
+            if saved.application == self._application and self._shows(saved):
                 yield saved
 
     def forget(self, plan: str) -> None:
@@ -117,14 +96,15 @@ class SavedPlans:
         self.required(plan)
         (self.folder / f"{plan}.json").unlink(missing_ok=True)
 
-    def _shows(self, saved: SavedPlan) -> bool:
-        return self._only is None or saved.plan.messages.keys() <= self._only
+    def _shows(self, plan: Plan) -> bool:
+        return self._only is None or plan.messages.keys() <= self._only
 
-    @staticmethod
-    def _read(path: Path) -> SavedPlan:
-        plan = ReplayPlan.read(path)
-        maker = orjson.loads(path.read_bytes()).get(_PLANNED_BY, "")
-        return SavedPlan(plan, str(maker))
+
+def _shown(plan: Plan) -> dict[str, Any]:
+    """A plan as a JSON object, without its messages and the values of its edit."""
+    hidden = {"messages", "edit", "planned_by"}
+    content = {name: value for name, value in plan.document().items() if name not in hidden}
+    return {**content, "description": str(plan.replay), "planned_by": plan.planned_by}
 
 
 def _has_secrets(mask: Mask, content: Content) -> bool:
@@ -148,7 +128,7 @@ class Actions:
         """Plans that are being handed to the job."""
 
     def make_plan(
-        self, user: User, selection: Selection, order: Order, edited: str = ""
+        self, user: User, selection: Selection, replay: Replay, edited: str = ""
     ) -> dict[str, Any]:
         """Make and save a plan, which may be empty.
 
@@ -160,21 +140,22 @@ class Actions:
             RedriveError: As for ``redrive replay plan``, but an empty plan is no error.
         """
         scope = user.scope(Role.OPERATOR)
-        if not _may_send(scope, order):
+        if not _may_send(scope, replay):
             raise RefusedError(
-                f"{user.name} may not send messages to {order.target}",
+                f"{user.name} may not send messages to {replay.target}",
                 hint=f"topics of this user: {', '.join(sorted(scope.patterns or ()))}",
             )
         settings = self._settings(user, Role.OPERATOR)
         editor = partial(replacement, edited.encode()) if edited and selection.message else None
-        made = planned(settings, selection, order, editor=editor)
-        if editor is not None and made.count and not made.order.edit:
+        plan = planned(settings, selection, replay, editor=editor)
+        if editor is not None and plan.count and not plan.replay.edit:
             raise UsageError(f"{selection.message} is unchanged", hint="change it, or replay it")
-        if made.count:
-            SavedPlans(settings.job).save(made, user.name)
-        return self._document(SavedPlan(made, user.name), user, settings.job)
+        plan = replace(plan, planned_by=user.name)
+        if plan.count:
+            SavedPlans(settings.job).save(plan)
+        return self._document(plan, user, settings.job)
 
-    def text(self, user: User, selection: Selection, order: Order) -> dict[str, Any]:
+    def text(self, user: User, selection: Selection, replay: Replay) -> dict[str, Any]:
         """A message as text to edit, as a replay would put it.
 
         Raises:
@@ -192,7 +173,7 @@ class Actions:
             texts.append(written_form(selection.message, content))
             return NO_EDIT
 
-        empty_plan = planned(settings, selection, order, editor=show)
+        empty_plan = planned(settings, selection, replay, editor=show)
         if not texts:
             raise UsageError(
                 f"{selection.message} does not remain", hint="; ".join(empty_plan.notes)
@@ -213,7 +194,7 @@ class Actions:
         plans = SavedPlans(job)
         if is_accepted:
             saved = plans.find(plan)
-            return {"replay": seen.replay(plan), "plan": saved and saved.document()}
+            return {"replay": seen.replay(plan), "plan": saved and _shown(saved)}
         return {"replay": None, "plan": self._document(plans.required(plan), user, job)}
 
     def waiting_plans(self, user: User) -> list[dict[str, Any]]:
@@ -222,9 +203,7 @@ class Actions:
         with open_cluster(job.connection) as cluster:
             accepted = read_accepted(job, cluster)
         every = SavedPlans(job).every()
-        return [
-            self._document(saved, user, job) for saved in every if saved.plan.plan not in accepted
-        ]
+        return [self._document(saved, user, job) for saved in every if saved.id not in accepted]
 
     def apply_plan(self, plan: str, user: User, purpose: str) -> dict[str, Any]:
         """Hand a plan to the job; a thread finishes that, and ``plan`` shows the progress.
@@ -242,7 +221,7 @@ class Actions:
         self._failures.pop(plan, None)
         with open_cluster(job.connection) as cluster:
             is_running = runs(cluster, job)
-        _log.info("%s applies the plan %s, %d messages", user.name, plan, saved.plan.count)
+        _log.info("%s applies the plan %s, %d messages", user.name, plan, saved.count)
         self._applying.add(plan)
         threading.Thread(
             target=self._accept, args=(job, saved, user, purpose), name=f"apply {plan}", daemon=True
@@ -305,54 +284,54 @@ class Actions:
         verb = "enables" if put_enabled else "disables"
         _log.info("%s %s puts to %s of %s", user.name, verb, queue, queue_manager)
 
-    def _accept(self, job: JobConfiguration, saved: SavedPlan, user: User, purpose: str) -> None:
+    def _accept(self, job: JobConfiguration, plan: Plan, user: User, purpose: str) -> None:
         try:
             with open_cluster(job.connection) as cluster:
-                accept(job, cluster, saved.plan, operator=user.name, purpose=purpose)
+                accept(job, cluster, plan, operator=user.name, purpose=purpose)
         except (RedriveError, TransientFault) as error:
-            _log.warning("the plan %s was not handed over: %s", saved.plan.plan, error.message)
-            self._failures[saved.plan.plan] = error.message
+            _log.warning("the plan %s was not handed over: %s", plan.id, error.message)
+            self._failures[plan.id] = error.message
         finally:
-            self._applying.discard(saved.plan.plan)
+            self._applying.discard(plan.id)
 
     def _settings(self, user: User, role: Role) -> Settings:
         return self._documents.within(user.scope(role)).settings()
 
-    def _document(self, saved: SavedPlan, user: User, job: JobConfiguration) -> dict[str, Any]:
+    def _document(self, plan: Plan, user: User, job: JobConfiguration) -> dict[str, Any]:
         return {
-            **saved.document(),
-            "refusal": self._refusal(saved, user, job),
-            "is_applying": saved.plan.plan in self._applying,
-            "failure": self._failures.get(saved.plan.plan, ""),
+            **_shown(plan),
+            "refusal": self._refusal(plan, user, job),
+            "is_applying": plan.id in self._applying,
+            "failure": self._failures.get(plan.id, ""),
         }
 
-    def _refusal(self, saved: SavedPlan, user: User, job: JobConfiguration) -> str:
-        role = _role(user, saved, job)
+    def _refusal(self, plan: Plan, user: User, job: JobConfiguration) -> str:
+        role = _role(user, plan, job)
         if role < Role.OPERATOR <= user.role:
             return f"{user.name} is not an operator of all topics of this plan"
         if role < Role.OPERATOR:
             return f"{user.name} may only view plans"
-        if self._four_eyes_above is None or saved.plan.count <= self._four_eyes_above:
+        if self._four_eyes_above is None or plan.count <= self._four_eyes_above:
             return ""
         most = f"a plan for more than {counted(self._four_eyes_above, 'message')}"
         if role < Role.APPROVER:
             return f"{most} needs an approver to apply it"
-        if saved.planned_by == user.name:
+        if plan.planned_by == user.name:
             return f"{most} needs another user than {user.name}, who made it, to apply it"
         return ""
 
 
-def _may_send(scope: Scope, order: Order) -> bool:
-    if scope.is_everything or order.to is not To.QUEUE:
+def _may_send(scope: Scope, replay: Replay) -> bool:
+    if scope.is_everything or replay.to is not To.QUEUE:
         return True
-    return not order.target.queue_manager and scope.has(order.target.queue)
+    return not replay.queue_manager and scope.has(replay.queue)
 
 
-def _role(user: User, saved: SavedPlan, job: JobConfiguration) -> Role:
+def _role(user: User, plan: Plan, job: JobConfiguration) -> Role:
     def covers(scope: Scope) -> bool:
         only = scope.restrict(job).only_handlers
-        names = saved.plan.messages.keys()
-        return (only is None or names <= only) and _may_send(scope, saved.plan.order)
+        names = plan.messages.keys()
+        return (only is None or names <= only) and _may_send(scope, plan.replay)
 
     return max((role for role in Role if covers(user.scope(role))), default=Role.NOBODY)
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
@@ -38,8 +39,9 @@ from redrive.console.logins import LIVE
 from redrive.console.rendering import Pages, link
 from redrive.console.security import refuse_forgery
 from redrive.console.tables import RulesTables
+from redrive.engine.commands import Replay
 from redrive.errors import UsageError
-from redrive.operations.replay.plan import Order, parse_rate, parse_target
+from redrive.operations.replay.plan import parse_rate, parse_target
 from redrive.outcomes.inventory import Selection, State
 from redrive.printable import printable
 
@@ -184,9 +186,9 @@ class Planned(Chosen):
         """The selection; raises ``UsageError``."""
         return Selection(message=self.message) if self.message else super().selection()
 
-    def order(self) -> Order:
+    def replay(self) -> Replay:
         """What to do with the messages; raises ``UsageError``."""
-        to, target = parse_target(self.queue if self.to == "queue" else self.to)
+        wanted = parse_target(self.queue if self.to == "queue" else self.to)
         rate = parse_rate(self.rate) if self.rate else None
         lines = (text.splitlines() for text in (self.set_headers, self.drop_headers))
         headers, dropped = ([name.strip() for name in line if name.strip()] for line in lines)
@@ -195,7 +197,7 @@ class Planned(Chosen):
         edit = read_edit(headers, dropped, read)
         if edit and self.edited:
             raise UsageError("the message is already edited", hint="change headers there too")
-        return Order(to=to, target=target, keeps_header=self.keeps_header, rate=rate, edit=edit)
+        return replace(wanted, keeps_header=self.keeps_header, rate=rate, edit=edit)
 
 
 class OneMessage(Planned):
@@ -446,7 +448,7 @@ def _add_plan_actions(app: FastAPI, console: Console) -> None:
     def make_plan(request: Request, form: Annotated[Planned, Form()]) -> Response:
         """Make a plan; nothing is done with the messages yet."""
         edited = unix(form.edited)
-        plan = actions.make_plan(current_user(request), form.selection(), form.order(), edited)
+        plan = actions.make_plan(current_user(request), form.selection(), form.replay(), edited)
         if plan["count"] or not wants_page(request):
             return done(request, plan, f"/plans/{plan['plan']}")
         return console.page(request, "plan.html", {"plan": plan, "replay": None})
@@ -455,7 +457,7 @@ def _add_plan_actions(app: FastAPI, console: Console) -> None:
     def text(request: Request, form: Annotated[OneMessage, Form()]) -> Response:
         """One message as text to edit, for a plan."""
         console.audit.write(current_user(request), "look at a message", form.message)
-        content = actions.text(current_user(request), form.selection(), form.order())
+        content = actions.text(current_user(request), form.selection(), form.replay())
         if not wants_page(request):
             return as_json(content)
         kept = form.model_dump(exclude_defaults=True, exclude={"edited"})

@@ -21,6 +21,7 @@ from typing import Any, Final
 from redrive.engine.edits import NO_EDIT, Edit
 from redrive.messages import TopicPartition
 from redrive.rules import Action, RetryTo, Rule
+from redrive.topology.names import Names
 from redrive.topology.put import DynamicQueue
 
 REPLAY: Final = "replay/"
@@ -56,6 +57,16 @@ class To(StrEnum):
         return self in {To.ATTEMPT, To.REMAIN}
 
 
+_IN_WORDS: Final = {
+    To.ORIGINAL: "to their original destinations",
+    To.GROUP: "to the topics of the groups that failed",
+    To.RULES: "through the rules tables again",
+    To.DISCARD: "to be discarded",
+    To.ATTEMPT: "to their next attempt, now",
+    To.REMAIN: "to the remaining messages, without another attempt",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """The instructions of one replay on one partition of a replay topic."""
@@ -80,10 +91,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """An accepted plan."""
+    """What a plan does with its messages and, once it is accepted, by whom and how far."""
 
-    plan: str
-    """The id of the plan."""
+    plan: str = ""
+    """The id of the plan; empty before it is made."""
     to: To = To.ORIGINAL
     queue: str = ""
     """The queue of ``To.QUEUE``."""
@@ -111,6 +122,18 @@ class Replay:
     cancelled_by: str = ""
     """The operator who cancelled it; empty if nobody did."""
     spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Where the messages go and what changes in them."""
+        where = _IN_WORDS.get(self.to, f"to {self.target}")
+        if self.to is To.QUEUE and self.keeps_header:
+            where += " with the dead-letter header"
+        return f"{where}; {self.edit}" if self.edit else where
+
+    @property
+    def target(self) -> Names:
+        """The queue that the operator named."""
+        return Names(queue=self.queue, queue_manager=self.queue_manager)
 
     @property
     def rule(self) -> Rule | None:

@@ -1,25 +1,34 @@
-"""Changes of a message by an operator before a replay puts it.
+"""Changes of a message before its put: an operator's edit, or TRANSFORM(name) of a rule.
 
-An edit is part of its replay: preview and job apply the same operations to the record of the put,
-after the dead-letter header is removed. An edit that cannot be applied is a failed attempt.
+Preview and job apply the same change to the record of the put, after the dead-letter header is
+removed. A change that cannot be applied is a failed attempt.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from redrive.messages import Headers
 from redrive.messages import own_headers as own
+from redrive.messages.constants import constant_value
 from redrive.messages.json_patch import JsonPatch
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Refusal
 
 MAX_EDIT_BYTES: Final = 1024 * 1024
 """Maximum bytes of an edit as JSON, which every process of the job keeps."""
+FUNCTION_FAILED: Final = constant_value("MQRC_API_EXIT_ERROR") or 0
+"""Reason of an attempt whose function failed."""
+FUNCTION_SECONDS: Final = 1.0
+"""Seconds that a function may take for one message."""
+_SHOWN: Final = 300
+"""Maximum characters of an exception in an outcome."""
+_PAIR: Final = 2
 
 
 class Content(NamedTuple):
@@ -117,6 +126,8 @@ class ReplaceContent(NamedTuple):
 
 
 Operation: TypeAlias = SetHeader | DropHeader | PatchValue | ReplaceContent
+Change: TypeAlias = Callable[[Content], Content | Refusal]
+"""The changed content, or why the attempt fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +135,8 @@ class Edit:
     """Operations on a message, in order; empty for no change."""
 
     operations: tuple[Operation, ...] = ()
+    name: str = "the edit"
+    """What a refusal calls it."""
 
     def __bool__(self) -> bool:
         return bool(self.operations)
@@ -137,7 +150,7 @@ class Edit:
             for operation in self.operations:
                 content = operation.applied(content)
         except ValueError as error:
-            return Refusal(Reason.FORMAT_ERROR, f"the edit does not apply: {error}")
+            return Refusal(Reason.FORMAT_ERROR, f"{self.name} does not apply: {error}")
         return content
 
     def document(self) -> list[dict[str, Any]]:
@@ -169,6 +182,56 @@ def _operation(document: Mapping[str, Any]) -> Operation:
             read: Headers = [(checked_name(str(name)), _bytes(raw)) for name, raw in headers]
             return ReplaceContent(edited, Content(_bytes(value), read))
     raise ValueError("the edit has an operation unknown to this version")
+
+
+def call_function(
+    name: str,
+    function: Callable[[bytes | None, Headers], Any],
+    content: Content,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> Content | Refusal:
+    """What a user's function makes of a content; a function that fails is a failed attempt.
+
+    Args:
+        name: The name of the transform.
+        function: From value and headers to value and headers; it may raise anything.
+        content: The content before.
+        clock: Seconds.
+    """
+    began = clock()
+    try:
+        changed = _content(function(content.value, list(content.headers)))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's function does
+        why = f"{type(error).__name__}: {str(error)[:_SHOWN]}"
+    else:
+        seconds = clock() - began
+        if seconds <= FUNCTION_SECONDS:
+            return changed
+        why = f"it took {seconds:.1f} s, more than {FUNCTION_SECONDS:g} s"
+    return Refusal(FUNCTION_FAILED, f"TRANSFORM({name}) failed: {why}")
+
+
+def _content(returned: object) -> Content:
+    """The checked result of a function.
+
+    Raises:
+        TypeError: It is not a value and headers.
+        ValueError: A header is Redrive's own.
+    """
+    if not isinstance(returned, tuple) or len(returned) != _PAIR:
+        raise TypeError("it did not return a pair of value and headers")
+    value, headers = returned
+    if not isinstance(value, bytes | None) or not isinstance(headers, Sequence):
+        raise TypeError("it did not return a pair of bytes and a list of headers")
+    checked: list[tuple[str, bytes | None]] = []
+    for header in headers:
+        match header:
+            case (str(name), bytes() | None as raw):
+                checked.append((checked_name(name), raw))
+            case _:
+                raise TypeError("it returned a header that is not a pair of text and bytes")
+    return Content(value, checked)
 
 
 def checked_name(name: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from redrive.engine.decision import Decision, Put, TimestampMode, Wait, with_detail
-from redrive.engine.edits import NO_EDIT, Content, Edit, changes
+from redrive.engine.edits import NO_EDIT, Change, Content, Edit, changes
 from redrive.engine.facts import NO_LIMIT
 from redrive.engine.put_descriptor import (
     LEFT_TO_QUEUE,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from redrive.engine.context import SliceContext
     from redrive.engine.facts import TopicFacts
     from redrive.engine.message import Message
-    from redrive.engine.transforms import Transform
     from redrive.messages import DeadLetterProfile, Headers
     from redrive.messages.schemes.encodings import Reader
 
@@ -59,7 +58,7 @@ def record_of(
     put: Put,
     partition: int | None,
     facts: SliceContext,
-    transforms: Mapping[str, Transform],
+    transforms: Mapping[str, Change],
 ) -> tuple[OutputRecord | Refusal, str]:
     """The record of one message's put, or why there is none; and what changed in it.
 
@@ -239,7 +238,7 @@ def _short_lived(put: Put, why: str) -> Put:
 
 
 def _change(
-    content: Content, transform: str, edit: Edit, transforms: Mapping[str, Transform]
+    content: Content, transform: str, edit: Edit, transforms: Mapping[str, Change]
 ) -> Content | Refusal:
     """The content after the transform and the operator's edit, which is last, as in the preview."""
     if transform:
@@ -247,7 +246,7 @@ def _change(
         if known is None:
             detail = f"the settings have no [transforms.{transform}]"
             return Refusal(Reason.FORMAT_ERROR, detail)
-        changed = known.applied(content)
+        changed = known(content)
         if isinstance(changed, Refusal):
             return changed
         content = changed

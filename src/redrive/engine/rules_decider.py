@@ -29,6 +29,7 @@ from redrive.engine.decision import (
     with_edit,
     with_own_headers,
 )
+from redrive.engine.edits import Change
 from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
@@ -46,7 +47,6 @@ from redrive.engine.pointers import (
 from redrive.engine.profiles import ProfileMatcher
 from redrive.engine.put_record import PutTimes, persistence_of, record_of
 from redrive.engine.rule_targets import Resolvers, RuleTargets, failed_group
-from redrive.engine.transforms import Transform
 from redrive.messages import DeadLetterProfile, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import origin_partition
@@ -207,7 +207,7 @@ class BreakerGuard:
         return with_detail(replace(put, rounds=rounds), f"{PROBE}: {why}")
 
 
-NO_TRANSFORMS: Final[Mapping[str, Transform]] = MappingProxyType({})
+NO_TRANSFORMS: Final[Mapping[str, Change]] = MappingProxyType({})
 
 
 class _Case(NamedTuple):
@@ -239,7 +239,7 @@ class RulesDecider:
         *,
         hop_limit: int,
         schemes: SchemeTable = KNOWN,
-        transforms: Mapping[str, Transform] = NO_TRANSFORMS,
+        transforms: Mapping[str, Change] = NO_TRANSFORMS,
         breaker: BreakerSettings | None = None,
         timestamps: TimestampMode = TimestampMode.AUTO,
         puts: PutDecider | None = None,

@@ -29,7 +29,7 @@ from redrive.listener import Listener
 from redrive.masking import NO_MASK, Mask
 from redrive.observe.observer import Health, MetricsObserver, WaitingMetrics
 from redrive.operations.durations import duration
-from redrive.operations.handler_states import HandlerState, HandlerWatch
+from redrive.operations.handlers import HandlerState, HandlerWatch
 from redrive.operations.retention import Waiting, waiting_on_topics
 from redrive.operations.supervision import SupervisionState
 from redrive.outcomes.acknowledgements import Acknowledgement, acknowledgements_of

@@ -24,7 +24,7 @@ from redrive.engine.statistics import Ages, Distribution
 from redrive.errors import RedriveError
 from redrive.masking import NO_MASK, Mask
 from redrive.messages.constants import reason_name
-from redrive.operations.handler_states import HandlerState
+from redrive.operations.handlers import HandlerState
 from redrive.operations.retention import Waiting
 from redrive.operations.supervision import Activity, SupervisionState, problem_of
 from redrive.outcomes.causes import Cause

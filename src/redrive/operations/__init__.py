@@ -6,8 +6,8 @@ docstrings name only further errors.
 """
 
 __all__ = [
-    "browse", "channel", "definitions", "depths", "durations", "dynamic_queues", "file_watch",
-    "first_table", "handler_states", "handlers", "identify", "network", "process", "put",
-    "put_trace", "record_view", "replay", "restart", "retention", "rights", "rule_targets",
-    "rules_file", "schema_registry", "states", "supervision", "tables", "topics", "undelivered"
+    "browse", "channel", "depths", "durations", "dynamic_queues", "handlers", "identify",
+    "network", "process", "put", "put_trace", "record_view", "replay", "restart", "retention",
+    "rights", "rule_targets", "rules_file", "schema_registry", "states", "supervision", "tables",
+    "topics", "undelivered"
 ]  # fmt: skip

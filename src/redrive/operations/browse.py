@@ -182,9 +182,12 @@ def browse_topic(
     group: str = "",
     schemes: SchemeTable = KNOWN,
 ) -> Browsed:
-    """Messages of a topic, without any definitions; errors as for ``existing_topic``.
+    """Messages of a topic, without any definitions.
 
     What ``group``, if it is not empty, has committed counts as read.
+
+    Raises:
+        EnvironmentFault: The topic does not exist.
     """
     existing_topic(cluster, topic)
     view = _View(cluster, [topic], schemes)

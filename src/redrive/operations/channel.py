@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -157,7 +157,13 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
         UsageError: The names are not defined, or there is no job.
         EnvironmentFault: The broker cannot be reached, or refused.
     """
-    topics = _topics_of_channel(network, queue_manager, channel)
+    chosen = _channels(network, queue_manager, channel)
+    topics = [
+        topic
+        for topic in topics_of(network.topology)
+        if topic.role is TopicRole.TRANSMISSION
+        and not {topic.channel, *topic.via}.isdisjoint(chosen)
+    ]
     job = network.required_job()
     with network.cluster() as cluster:
         states = read_states(job, cluster)
@@ -182,7 +188,6 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
             remaining=remaining[topic.topic],
         )
         statuses.append(status)
-    chosen = _channels(network, queue_manager, channel)
     shown = {topic.channel for topic in topics}
     return statuses + [_without_queue(pair, states) for pair in chosen if pair not in shown]
 
@@ -228,15 +233,6 @@ def trigger(network: Network, queue_manager: str) -> Depth:
     if waiting.messages:
         write_states(job, [release_entry(lane, offset) for lane, offset in ends.items()])
     return waiting
-
-
-def _topics_of_channel(network: Network, queue_manager: str, channel: str) -> Sequence[QueueTopic]:
-    chosen = set(_channels(network, queue_manager, channel))
-    return [
-        topic
-        for topic in topics_of(network.topology)
-        if topic.role is TopicRole.TRANSMISSION and chosen.intersection((topic.channel, *topic.via))
-    ]
 
 
 def _channels(network: Network, queue_manager: str, channel: str) -> list[tuple[str, str]]:

@@ -57,7 +57,8 @@ def open_dynamic_queue(
         lease: Seconds until the queue is closed, unless it is renewed; a permanent queue has none.
 
     Raises:
-        UsageError: The names resolve to no model queue; else as for ``change_states``.
+        UsageError: The names resolve to no model queue.
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
     """
     network.checked_manager(queue_manager)
     job, seed = network.required_job(), secrets.randbits(64)
@@ -91,8 +92,8 @@ def close_dynamic_queue(
     A permanent queue that holds messages needs ``purges`` (MQCO_DELETE_PURGE).
 
     Raises:
-        UsageError: There is no such queue, or it is permanent and not empty; else as for
-            ``change_states``.
+        UsageError: There is no such queue, or it is permanent and not empty.
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
     """
     network.checked_manager(queue_manager)
     job = network.required_job()
@@ -132,7 +133,8 @@ def is_overdue(states: States, now: int) -> bool:
 def delete_overdue(job: JobConfiguration) -> Collection[DynamicQueue]:
     """Delete dynamic queues some time after their lease, and return them.
 
-    Errors are as for ``change_states``.
+    Raises:
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
     """
     gone: set[DynamicQueue] = set()
 

@@ -165,7 +165,7 @@ def checked_put_topic(network: Network, queue_manager: str) -> str:
 
 
 def put(network: Network, topic: str, message: NewMessage, body: bytes, *, count: int) -> Delivery:
-    """Put a message ``count`` times; errors as for ``NewMessage.headers``.
+    """Put a message ``count`` times; raises ``UsageError`` for a property of the wrong type.
 
     Returns:
         The positions of the messages, and the cluster's answer if not all of them were written.

@@ -37,7 +37,7 @@ from redrive.operations.channel import is_moving, why_held
 from redrive.operations.network import Network
 from redrive.operations.put import NewMessage, names_of
 from redrive.operations.states import read_states
-from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
+from redrive.topology.layout import TopicRole, Topology, topics_of
 from redrive.topology.mq.queue_manager import ClusterRoute
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.resolver import BIND_HEADER, topic_of_put
@@ -234,9 +234,7 @@ def _mq_step(step: Step) -> TraceStep:
 def trace_moves(
     topology: Topology, at: str, names: Names, *, length: int, moves: Sequence[str]
 ) -> ResolutionTrace:
-    """Follow a put of ``length`` bytes in MQ Everyplace over moves of stored messages.
-
-    ``moves`` are the moves of the stored message in order, from ``MOVES``.
+    """Follow a put of ``length`` bytes in MQ Everyplace over some of ``MOVES``, in order.
 
     Raises:
         KeyError: No network of MQ Everyplace has a manager ``at``.
@@ -274,9 +272,9 @@ def _visits(resolution: MqeResolution, at: str, names: Names) -> tuple[Visit, ..
     """One visit for each manager of the steps, at least that of the put."""
     grouped = groupby(resolution.steps, key=lambda step: step.queue_manager)
     visits = [
-        Visit(manager, str(found[0].before), tuple(map(_mqe_step, found)))
+        Visit(manager, steps_there[0].before, steps_there)
         for manager, steps in grouped
-        if (found := list(steps))
+        if (steps_there := tuple(map(_mqe_step, steps)))
     ]
     alone = Visit(at, str(replace(names, queue_manager=names.queue_manager or at)), ())
     return tuple(visits or [alone])
@@ -513,11 +511,8 @@ class PutTracer:
     def _end_on_topic(self, topic: str, final: str = "") -> _End:
         place = self._topics.get(topic)
         if place is not None and place.role is TopicRole.TRANSMISSION:
-            return _End(_HELD, place.place, topic, self._why_held(place))
+            return _End(_HELD, place.place, topic, why_held(self._topology, place, self._states))
         return _End(_ON_A_QUEUE, final or (place.place if place else ""), topic)
-
-    def _why_held(self, source: QueueTopic) -> str:
-        return why_held(self._topology, source, self._states)
 
     def _caused(self, way: Walk, condition: str = "") -> Iterator[Caused]:
         for hop in way.way():

@@ -35,7 +35,7 @@ from redrive.messages.schemes.mqdlh import DLH_PREFIX, REDRIVE
 from redrive.messages.schemes.scheme import NAMES
 from redrive.messages.schemes.view import Origin
 from redrive.operations.schema_registry import Decoded, SchemaRegistry
-from redrive.printable import counted
+from redrive.printable import counted, plain_text
 
 _PLACE: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):([0-9]{1,10}):([0-9]{1,18})")
 
@@ -274,11 +274,7 @@ def body_text(value: bytes) -> str | None:
             return orjson.dumps(orjson.loads(value), option=orjson.OPT_INDENT_2).decode()
         except orjson.JSONDecodeError:
             return text
-    return (
-        text
-        if all(character.isprintable() or character in "\t\r\n" for character in text)
-        else None
-    )
+    return plain_text(value)
 
 
 def _header(name: str, raw: bytes | None, profile: DeadLetterProfile) -> ShownHeader:

@@ -1,17 +1,21 @@
-"""Reload settings and rules of a running job.
+"""Reload settings and rules of a running job, on request or whenever its files change.
 
 The request is a signal to the process; the answer is a file next to its pid file.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Final, Self
 
 import orjson
 
@@ -19,8 +23,14 @@ from redrive.checkpoints.instances import Share
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.configuration.deciders import table_of
 from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError
-from redrive.kafka.deadline import PAUSE
+from redrive.kafka.deadline import PATIENCE, PAUSE
 from redrive.operations.process import PidFile, process_file, this_user
+
+_LOOK: Final = 2.0
+"""Seconds between two checks. A change applies once two checks saw the same content, so that files
+written one after the other are one change. The kubelet takes a minute to write them."""
+
+_LOGGER: Final = logging.getLogger("redrive.watch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,3 +176,55 @@ def restart(job: JobConfiguration, *, timeout: float, operator: str = "") -> Res
                 hint="a long batch may still be running; see the log for the result",
             )
         time.sleep(PAUSE)
+
+
+class FileWatch:
+    """Requests one restart of a job for each complete change of its files.
+
+    The job checks the files, and reports what it refuses.
+    """
+
+    def __init__(
+        self,
+        digest: Callable[[], bytes],
+        *,
+        taken: bytes,
+        restart: Callable[[], object],
+        every: float = _LOOK,
+    ) -> None:
+        """Start without a check; ``taken`` is the digest of the files that the job started with."""
+        self._digest = digest
+        self._taken = self._seen = taken
+        self._restart = restart
+        self._every = every
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="redrive-watch", daemon=True)
+
+    @classmethod
+    def of(cls, job: JobConfiguration, digest: Callable[[], bytes], taken: bytes) -> FileWatch:
+        """A watch for a job that runs in this process."""
+        return cls(digest, taken=taken, restart=partial(restart, job, timeout=PATIENCE))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+
+    def look(self) -> None:
+        """Request a restart if the files have changed, but not since the last check."""
+        before, self._seen = self._seen, self._digest()
+        if self._seen == self._taken or self._seen != before:
+            return
+        self._taken = self._seen
+        _LOGGER.info("settings, tables or definitions changed: reloading")
+        try:
+            self._restart()
+        except RedriveError as error:
+            # The answer is late; the job itself logs what it accepts or refuses.
+            _LOGGER.info("%s", error.message)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._every):
+            self.look()

@@ -97,7 +97,7 @@ def waiting_on_topics(
 def expiring_of(configuration: JobConfiguration, now: float) -> tuple[Waiting, ...]:
     """The topics that will delete messages before they are handled, as far as the broker answers.
 
-    Arguments are as for ``waiting_on_topics``.
+    ``now`` is in seconds since 1970.
     """
     cluster = Cluster(configuration.connection, timeout=CONNECT)
     with cluster, suppress(TransientFault):

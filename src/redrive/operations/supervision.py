@@ -175,7 +175,7 @@ class SupervisionState:
         return now - self.time > _SILENCE or not machine.runs(self.pid)
 
     def masked(self, mask: Mask) -> Self:
-        """The same with secrets masked in its cause."""
+        """The report with secrets masked."""
         return replace(
             self,
             cause=mask.text(self.cause),

@@ -77,18 +77,18 @@ class TopicPlan:
 
 
 def plan_topics(
-    topology: Topology, found: Mapping[str, FoundTopic], *, partitions: int
+    topology: Topology, existing: Mapping[str, FoundTopic], *, partitions: int
 ) -> TopicPlan:
     """Compare the topics of a topology with those that exist.
 
     Args:
         topology: The definitions.
-        found: Every topic of the cluster; only topics of the topology need settings.
+        existing: Every topic of the cluster; only topics of the topology need settings.
         partitions: Partitions of a new topic; several keep the order by key, not that of the queue.
     """
     wanted = topics_of(topology)
     planned = [
-        _planned_topic(topology, topic, found.get(topic.topic), partitions) for topic in wanted
+        _planned_topic(topology, topic, existing.get(topic.topic), partitions) for topic in wanted
     ]
     names = {topic.topic for topic in wanted}
     managers = {topic.queue_manager for topic in wanted}
@@ -100,7 +100,7 @@ def plan_topics(
             partitions=item.partitions,
             settings={},
         )
-        for name, item in sorted(found.items())
+        for name, item in sorted(existing.items())
         if name not in names and "--" in name and unescape(name.partition("--")[0]) in managers
     ]
     problems = (
@@ -112,7 +112,7 @@ def plan_topics(
             hint="create the topic, correct its name, or remove the binding",
         )
         for topic in wanted
-        if topic.topic not in found and (binding := _binding(topology, topic))
+        if topic.topic not in existing and (binding := _binding(topology, topic))
     )
     return TopicPlan((*planned, *unknown), tuple(problems))
 
@@ -126,16 +126,16 @@ def topic_settings(topology: Topology, queue_topic: QueueTopic) -> dict[str, str
 
 
 def _planned_topic(
-    topology: Topology, queue_topic: QueueTopic, found_topic: FoundTopic | None, partitions: int
+    topology: Topology, queue_topic: QueueTopic, existing_topic: FoundTopic | None, partitions: int
 ) -> PlannedTopic:
     settings = topic_settings(topology, queue_topic)
-    differences = tuple(_differences(settings, found_topic.settings)) if found_topic else ()
+    differences = tuple(_differences(settings, existing_topic.settings)) if existing_topic else ()
     state = TopicState.DIFFERS if differences else TopicState.EXISTS
     return PlannedTopic(
         topic=queue_topic.topic,
-        state=state if found_topic else TopicState.MISSING,
+        state=state if existing_topic else TopicState.MISSING,
         purpose=_purpose(queue_topic),
-        partitions=found_topic.partitions if found_topic else partitions,
+        partitions=existing_topic.partitions if existing_topic else partitions,
         settings=settings,
         differences=differences,
     )

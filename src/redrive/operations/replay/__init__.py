@@ -1,3 +1,3 @@
 """Replays: plan what to do with remaining messages, hand it to the job, follow its progress."""
 
-__all__ = ["applying", "changes", "entries", "plan", "planning", "progress"]
+__all__ = ["applying", "plan", "planning", "progress"]

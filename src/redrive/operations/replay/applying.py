@@ -14,6 +14,7 @@ Nothing here writes to any target; the job does.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,15 +28,16 @@ from redrive.collector import collector_paused
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.engine.commands import Replay, Span
 from redrive.engine.outcome import FINAL, Result
-from redrive.errors import TransientFault, UsageError
+from redrive.errors import FencedFault, OutcomeUnknown, TransientFault, UsageError
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster, Extent, settled_ends
+from redrive.kafka.deadline import AGAIN, PATIENCE
 from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition, cuts
 from redrive.messages import own_headers as own
-from redrive.operations.replay.entries import read_accepted, write_with_retry
-from redrive.operations.replay.payloads import name_in_origins
-from redrive.operations.replay.plan import ReplayPlan
+from redrive.operations.replay.plan import Plan, name_in_origins
+from redrive.operations.replay.progress import read_accepted
+from redrive.operations.states import ensure_topics
 from redrive.outcomes.last_outcomes import LastOutcomes
 from redrive.rules.backoff import PARTITIONS
 
@@ -75,13 +77,13 @@ class Look:
     were read."""
 
 
+@dataclass(frozen=True, slots=True)
 class PlannedMessages:
     """Looks for the messages of a plan; none that had a final outcome is restored."""
 
-    def __init__(self, job: JobConfiguration, cluster: Cluster, plan: str) -> None:
-        self._job = job
-        self._cluster = cluster
-        self._plan = plan
+    _job: JobConfiguration
+    _cluster: Cluster
+    _plan: str
 
     def look(
         self, planned: Sequence[PlannedLane], spans: Mapping[TopicPartition, Span], *, is_new: bool
@@ -104,7 +106,12 @@ class PlannedMessages:
             # The job may have carried out earlier instructions of this plan.
             for lane in lanes:
                 absent[lane.replay] -= self._instructed_keys(lane) if absent[lane.replay] else set()
-        outcomes = self._outcomes(absent)
+        origins = [key.decode() for keys in absent.values() for key in keys]
+        outcomes = (
+            LastOutcomes.of(self._job, self._cluster, origins)
+            if origins
+            else LastOutcomes({}, {}, {})
+        )
         lost = {
             lane.replay: {key for key in absent[lane.replay] if key not in last[lane.replay]}
             for lane in lanes
@@ -118,13 +125,6 @@ class PlannedMessages:
             )
             for lane in lanes
         }
-
-    def _outcomes(self, absent: Mapping[TopicPartition, Collection[bytes]]) -> LastOutcomes:
-        """Outcomes of messages without a copy, except those that this plan moved."""
-        origins = [key.decode() for keys in absent.values() for key in keys]
-        if not origins:
-            return LastOutcomes({}, {}, {})
-        return LastOutcomes.of(self._job, self._cluster, origins)
 
     def _check_answers(self, outcomes: LastOutcomes, lost: Sequence[str]) -> None:
         unknown = sorted(origin for origin in lost if outcomes.result_of(origin) is None)
@@ -195,13 +195,13 @@ MOST_PARKED: Final = 100_000
 def accept(
     job: JobConfiguration,
     cluster: Cluster,
-    plan: ReplayPlan,
+    plan: Plan,
     *,
     operator: str,
     purpose: str,
     written: Callable[[int], None] = lambda _: None,
 ) -> Replay:
-    """Hand a plan to the job: instructions about remaining messages, or an order about parked ones.
+    """Hand a plan to the job: instructions about remaining messages, or an entry about parked ones.
 
     ``written`` is called with the number of messages handed over, after each chunk.
 
@@ -213,7 +213,7 @@ def accept(
         TransientFault: The broker did not answer for a minute. Apply the plan again to continue.
         EnvironmentFault: The cluster refused to create a replay topic.
     """
-    kind = ParkedOrder if plan.order.to.is_about_parked else Instructions
+    kind = ParkedMessages if plan.replay.to.is_about_parked else Instructions
     return kind(job, cluster, plan, operator=operator, purpose=purpose, written=written).write()
 
 
@@ -224,7 +224,7 @@ class _Applied:
         self,
         job: JobConfiguration,
         cluster: Cluster,
-        plan: ReplayPlan,
+        plan: Plan,
         *,
         operator: str,
         purpose: str,
@@ -246,8 +246,8 @@ class _Applied:
         self._lanes = list(_lanes_of(job, plan))
 
     def _replay(self, spans: Mapping[TopicPartition, Span], **more: Any) -> Replay:  # noqa: ANN401 - members of a replay
-        return self._plan.order.replay(
-            self._plan.plan,
+        return replace(
+            self._plan.replay,
             operator=self._operator,
             purpose=self._purpose,
             accepted=time.time(),
@@ -257,7 +257,7 @@ class _Applied:
         )
 
 
-def _lanes_of(job: JobConfiguration, plan: ReplayPlan) -> Iterator[PlannedLane]:
+def _lanes_of(job: JobConfiguration, plan: Plan) -> Iterator[PlannedLane]:
     if plan.application != job.application:
         raise UsageError(
             f"this is a plan for the application {plan.application}, not {job.application}",
@@ -293,7 +293,7 @@ class Instructions(_Applied):
         """Write the missing instructions, and return the replay; raises ``TransientFault``."""
         self._ensure_topics()
         with collector_paused():
-            return write_with_retry(self._job, self._cluster, self._plan.plan, self._write_all)
+            return write_with_retry(self._job, self._cluster, self._plan.id, self._write_all)
 
     def _ensure_topics(self) -> None:
         counts = self._cluster.topics()
@@ -305,12 +305,12 @@ class Instructions(_Applied):
 
     def _write_all(self, states: StatesWriter) -> Replay:
         # Only now, as an earlier writer is fenced and its transaction has ended.
-        accepted = read_accepted(self._job, self._cluster).get(self._plan.plan)
+        accepted = read_accepted(self._job, self._cluster).get(self._plan.id)
         replay = accepted or self._new()
         self._written(replay.instructed)
         if replay.is_complete or replay.cancelled_by:
             return replay
-        looks = PlannedMessages(self._job, self._cluster, self._plan.plan).look(
+        looks = PlannedMessages(self._job, self._cluster, self._plan.id).look(
             self._lanes, replay.spans, is_new=accepted is None
         )
         if accepted is None:
@@ -394,7 +394,7 @@ class Instructions(_Applied):
         headers: Iterable[tuple[str, bytes | None]],
     ) -> OutputRecord:
         now = int(time.time() * 1000)
-        all_headers = [*headers, (own.REPLAY, self._plan.plan.encode())]
+        all_headers = [*headers, (own.REPLAY, self._plan.id.encode())]
         return OutputRecord(lane.replay.topic, key, value, all_headers, now, lane.partition)
 
     def _restored_instructions(
@@ -450,7 +450,7 @@ def _copy_of(record: StoredRecord, origin: bytes, asked_until: tuple[int, int]) 
     return origin, value if value is not None else b"", headers
 
 
-class ParkedOrder(_Applied):
+class ParkedMessages(_Applied):
     """Writes the entry of a plan about parked messages once, however often it is applied.
 
     ``written`` is called partition by partition.
@@ -464,11 +464,11 @@ class ParkedOrder(_Applied):
                 f" most {MOST_PARKED})",
                 hint=f"plan them in parts, with --limit {MOST_PARKED}",
             )
-        return write_with_retry(self._job, self._cluster, self._plan.plan, self._write)
+        return write_with_retry(self._job, self._cluster, self._plan.id, self._write)
 
     def _write(self, states: StatesWriter) -> Replay:
         every = read_accepted(self._job, self._cluster)
-        accepted = every.get(self._plan.plan)
+        accepted = every.get(self._plan.id)
         if accepted is not None:
             return accepted
         spans: dict[TopicPartition, Span] = {}
@@ -541,3 +541,43 @@ def _check_known(
                 f"which messages wait on {lane} is not known: the job's offset there has expired",
                 hint="start the job, which recovers the offset, and apply the plan again",
             )
+
+
+def write_with_retry(
+    job: JobConfiguration, cluster: Cluster, plan: str, write: Callable[[StatesWriter], Replay]
+) -> Replay:
+    """The result of ``write``, retried while the broker does not answer or another command applies.
+
+    ``write`` gets a producer that has fenced all others for the plan. The transaction of an earlier
+    one has ended, and ``write`` adds what is missing.
+
+    Raises:
+        TransientFault: The broker did not answer for a minute. Apply the plan again to continue.
+    """
+    failing_since = time.monotonic()
+    while True:
+        before = _instructed_count(job, cluster, plan)
+        try:
+            with _writer(job, cluster, plan) as states:
+                return write(states)
+        except (TransientFault, FencedFault, OutcomeUnknown):
+            # Another command that applies the same plan fences us, and we fence it.
+            if _instructed_count(job, cluster, plan) != before:
+                failing_since = time.monotonic()
+            if time.monotonic() - failing_since > PATIENCE:
+                raise
+            time.sleep(AGAIN)
+
+
+def _instructed_count(job: JobConfiguration, cluster: Cluster, plan: str) -> int:
+    with contextlib.suppress(TransientFault):
+        accepted = read_accepted(job, cluster).get(plan)
+        return 0 if accepted is None else accepted.instructed
+    return 0
+
+
+def _writer(job: JobConfiguration, cluster: Cluster, plan: str) -> StatesWriter:
+    if not {job.control_topic, job.tables_topic} <= cluster.topics().keys():
+        ensure_topics(job)
+    lanes = cluster.lanes(handler.identity.replay_topic for handler in job.handlers)
+    return StatesWriter(cluster, job.application, f"replay-{plan}", lanes=lanes)

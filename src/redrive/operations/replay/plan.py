@@ -1,4 +1,4 @@
-"""Replay plans: which remaining messages to replay, and warnings.
+"""A plan: which waiting messages, what to do with them, and what that changes in them.
 
 A plan changes nothing. It names every message by its origin, so that exactly the planned messages
 are replayed later.
@@ -8,71 +8,34 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import orjson
 
 from redrive.engine.commands import Replay, To
-from redrive.engine.edits import NO_EDIT, Edit
+from redrive.engine.edits import Content, Edit
 from redrive.errors import EnvironmentFault, UsageError
-from redrive.masking import Mask
-from redrive.operations.replay.changes import Change
-from redrive.topology.names import NO_NAMES, Names
+from redrive.masking import NO_MASK, Mask
+from redrive.messages.json_patch import read_json, write_json
+from redrive.messages.own_headers import name_in_identities
+from redrive.printable import plain_text
 
 _VERSION: Final = 1
-_IN_WORDS: Final = {
-    To.ORIGINAL: "to their original destinations",
-    To.GROUP: "to the topics of the groups that failed",
-    To.RULES: "through the rules tables again",
-    To.DISCARD: "to be discarded",
-    To.ATTEMPT: "to their next attempt, now",
-    To.REMAIN: "to the remaining messages, without another attempt",
-}
 _WITH_EDIT: Final = 2
 """Version of plans with an edit, so that older programs do not apply them."""
+_CONTEXT: Final = 1
+"""Lines of context around a changed line."""
+_LONGEST: Final = 200
+"""Maximum characters of a shown line."""
+_MOST_LINES: Final = 60
+"""Maximum shown lines of one message."""
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/s)?")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What a plan does with its messages."""
-
-    to: To
-    target: Names = NO_NAMES
-    """The queue of ``To.QUEUE``."""
-    keeps_header: bool = False
-    """Whether the dead-letter header stays on messages that go to a queue."""
-    rate: float | None = None
-    """Messages a second; None for as fast as possible."""
-    edit: Edit = NO_EDIT
-    """The change of each message before it is put."""
-
-    def __str__(self) -> str:
-        """Where the messages go and what changes in them, as text."""
-        return f"{self._where}; {self.edit}" if self.edit else self._where
-
-    def replay(self, plan: str, **accepted: Any) -> Replay:  # noqa: ANN401 - members of a replay
-        """The replay of a plan with this order; ``accepted`` has further members of ``Replay``."""
-        return Replay(
-            plan=plan,
-            to=self.to,
-            queue=self.target.queue,
-            queue_manager=self.target.queue_manager,
-            keeps_header=self.keeps_header,
-            rate=self.rate,
-            edit=self.edit,
-            **accepted,
-        )
-
-    @property
-    def _where(self) -> str:
-        if self.to is not To.QUEUE:
-            return _IN_WORDS[self.to]
-        header = " with the dead-letter header" if self.keeps_header else ""
-        return f"to {self.target}{header}"
+_Item = TypeVar("_Item", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +59,28 @@ class Warned:
     """How many messages it concerns; 0 if none in particular."""
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an edit changes in one message."""
+
+    message: str
+    lines: Sequence[str] = ()
+    """Lines marked ``-`` (before), ``+`` (after) or neither; empty if nothing changes."""
+    problem: str = ""
+    """Why the edited message would not be put; empty if it would."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayPlan:
+class Plan:
     """The messages, what to do with them, and the findings at the time of planning."""
 
-    plan: str
+    replay: Replay
+    """What to do with them, not accepted yet."""
     application: str
     cluster: str = ""
     """Kafka's id of its cluster; empty in plans of earlier versions."""
     created: str
-    """When, as ISO 8601 in UTC."""
-    order: Order
+    """Time of planning, as ISO 8601 in UTC."""
     messages: Mapping[str, Mapping[str, Sequence[int]]]
     """Offsets of dead letters by handler and by ``topic:partition``."""
     size: int = 0
@@ -123,6 +97,13 @@ class ReplayPlan:
     """What the edit changes in some of the messages, masked."""
     notes: Sequence[str] = field(default_factory=tuple)
     """What could not be read, or was left out."""
+    planned_by: str = ""
+    """The user of the console who made it; empty for the command line."""
+
+    @property
+    def id(self) -> str:
+        """Its unique id."""
+        return self.replay.plan
 
     @property
     def count(self) -> int:
@@ -131,14 +112,11 @@ class ReplayPlan:
 
     @property
     def seconds(self) -> float | None:
-        """How long it takes at its rate; None without one."""
-        return None if self.order.rate is None else self.count / self.order.rate
+        """The time that it takes at its rate; None without one."""
+        return None if self.replay.rate is None else self.count / self.replay.rate
 
     def masked(self, mask: Mask) -> Self:
-        """The same plan with secrets masked; the operator's target queue is not masked.
-
-        The queue that the operator named stays as it is.
-        """
+        """The same plan with secrets masked; the queue that the operator named stays as it is."""
         return replace(
             self,
             exceptions=[replace(part, name=mask.text(part.name)) for part in self.exceptions],
@@ -150,18 +128,19 @@ class ReplayPlan:
 
     def document(self) -> dict[str, Any]:
         """The plan as a JSON object."""
+        replay = self.replay
         return {
-            "redrive_plan": _WITH_EDIT if self.order.edit else _VERSION,
-            "plan": self.plan,
+            "redrive_plan": _WITH_EDIT if replay.edit else _VERSION,
+            "plan": self.id,
             "application": self.application,
             "cluster": self.cluster,
             "created": self.created,
-            "to": self.order.to.value,
-            "queue": self.order.target.queue,
-            "queue_manager": self.order.target.queue_manager,
-            "keeps_header": self.order.keeps_header,
-            "rate": self.order.rate,
-            **({"edit": self.order.edit.document()} if self.order.edit else {}),
+            "to": replay.to.value,
+            "queue": replay.queue,
+            "queue_manager": replay.queue_manager,
+            "keeps_header": replay.keeps_header,
+            "rate": replay.rate,
+            **({"edit": replay.edit.document()} if replay.edit else {}),
             "count": self.count,
             "bytes": self.size,
             "seconds": self.seconds,
@@ -171,20 +150,19 @@ class ReplayPlan:
             "by_target": [*map(asdict, self.targets)],
             "by_handler": [*map(asdict, self.handlers)],
             "warnings": [*map(asdict, self.warnings)],
-            **({"changes": [change.document() for change in self.changes]} if self.changes else {}),
+            **({"changes": [*map(asdict, self.changes)]} if self.changes else {}),
             "notes": list(self.notes),
             "messages": {handler: dict(places) for handler, places in self.messages.items()},
+            **({"planned_by": self.planned_by} if self.planned_by else {}),
         }
 
-    def write(self, path: Path, **more: str) -> None:
+    def write(self, path: Path) -> None:
         """Write the plan to a file that only its owner may read: an edit has bodies of messages.
-
-        ``more`` are further members, which ``read`` ignores.
 
         Raises:
             OSError: The file cannot be written.
         """
-        text = orjson.dumps({**self.document(), **more}, option=orjson.OPT_INDENT_2) + b"\n"
+        text = orjson.dumps(self.document(), option=orjson.OPT_INDENT_2) + b"\n"
         path.touch(mode=0o600)
         path.chmod(0o600)
         path.write_bytes(text)
@@ -222,19 +200,18 @@ class ReplayPlan:
             raise ValueError(document["redrive_plan"])
         rate = document["rate"]
         return cls(
-            plan=str(document["plan"]),
-            application=str(document["application"]),
-            cluster=str(document.get("cluster", "")),
-            created=str(document["created"]),
-            order=Order(
+            replay=Replay(
+                plan=str(document["plan"]),
                 to=To(document["to"]),
-                target=Names(
-                    queue=str(document["queue"]), queue_manager=str(document["queue_manager"])
-                ),
+                queue=str(document["queue"]),
+                queue_manager=str(document["queue_manager"]),
                 keeps_header=bool(document["keeps_header"]),
                 rate=None if rate is None else float(rate),
                 edit=Edit.of(document.get("edit", ())),
             ),
+            application=str(document["application"]),
+            cluster=str(document.get("cluster", "")),
+            created=str(document["created"]),
             messages={
                 str(handler): {
                     str(place): sorted({int(offset) for offset in offsets})
@@ -259,6 +236,7 @@ class ReplayPlan:
                 for change in document.get("changes", ())
             ),
             notes=tuple(map(str, document.get("notes", ()))),
+            planned_by=str(document.get("planned_by", "")),
         )
 
 
@@ -267,17 +245,17 @@ def new_plan_id() -> str:
     return secrets.token_hex(6)
 
 
-def parse_target(text: str) -> tuple[To, Names]:
+def parse_target(text: str) -> Replay:
     """``--to``: ``original``, ``group``, ``rules``, or ``QUEUE[@QM]``; raises ``UsageError``."""
     if text in {To.ORIGINAL, To.GROUP, To.RULES}:
-        return To(text), NO_NAMES
+        return Replay(to=To(text))
     queue, _, manager = text.rpartition("@") if "@" in text else (text, "", "")
     if not queue:
         raise UsageError(
             f"--to {text!r} is not a destination",
             hint="give original, group, rules, QUEUE or QUEUE@QM",
         )
-    return To.QUEUE, Names(queue=queue, queue_manager=manager)
+    return Replay(to=To.QUEUE, queue=queue, queue_manager=manager)
 
 
 def parse_rate(text: str) -> float:
@@ -299,8 +277,94 @@ def places_of(origins: Iterable[str]) -> dict[str, list[int]]:
     return {place: sorted(offsets) for place, offsets in sorted(places.items())}
 
 
+def name_in_origins(entries: Mapping[str, Mapping[str, Any]], topic: str) -> str:
+    """Prefix of the identities of a topic's dead letters; a recreated topic has a number."""
+    return name_in_identities(topic, int(entries.get(f"topic/{topic}", {}).get("incarnation", 1)))
+
+
 def _read_parts(document: Mapping[str, Any], name: str) -> tuple[Part, ...]:
     return tuple(
         Part(str(part["name"]), int(part["count"]), str(part["example"]))
         for part in document.get(name, ())
     )
+
+
+# -- what an edit changes -------------------------------------------------------------------------
+
+
+def change_of(
+    message: str, before: Content | str, after: Content | str, mask: Mask = NO_MASK
+) -> Change:
+    """The change of a message: its put, or why there is none, before and after the edit."""
+    for content in (after, before):
+        if isinstance(content, str):
+            return Change(message, problem=mask.text(content))
+    assert isinstance(before, Content)
+    assert isinstance(after, Content)
+    lines = [*_header_lines(before, after, mask), *_value_lines(before.value, after.value, mask)]
+    if (more := len(lines) - _MOST_LINES) > 0:
+        lines[_MOST_LINES:] = [f"... {more} more lines"]
+    return Change(message, tuple(lines))
+
+
+def _header_lines(before: Content, after: Content, mask: Mask) -> Iterator[str]:
+    for sign, (name, raw) in _diff(before.headers, after.headers, 0):
+        yield _cut(f"{sign} {name}: {header_text(mask.header(name, raw))}")
+
+
+def _value_lines(before: bytes | None, after: bytes | None, mask: Mask) -> Iterator[str]:
+    if before == after:
+        return
+    old, new = (_lines(mask.bytes_or_none(content)) for content in (before, after))
+    if old == new:
+        hidden = mask.bytes_or_none(before) == mask.bytes_or_none(after)
+        yield "  value: changed where it is masked" if hidden else "  value: written differently"
+    for sign, line in _diff(old, new, _CONTEXT):
+        yield _cut(f"{sign} {mask.text(line)}")
+
+
+def _diff(
+    before: Sequence[_Item], after: Sequence[_Item], context: int
+) -> Iterator[tuple[str, _Item]]:
+    matcher = SequenceMatcher(None, before, after)
+    for group in matcher.get_grouped_opcodes(context):
+        for tag, first, end, new_first, new_end in group:
+            if tag == "equal":
+                yield from ((" ", item) for item in before[first:end])
+            else:
+                yield from (("-", item) for item in before[first:end])
+                yield from (("+", item) for item in after[new_first:new_end])
+
+
+def _lines(value: bytes | None) -> list[str]:
+    """A value in lines: indented JSON, text, or for binary its length and bytes."""
+    if value is None:
+        return ["null"]
+    text = value_text(value)
+    return [f"{len(value)} bytes: 0x{value.hex()}"] if text is None else text.split("\n")
+
+
+def value_text(value: bytes | None) -> str | None:
+    """A value for display and editing: indented JSON, or text; None if it is binary."""
+    if not value:
+        return ""
+    try:
+        document = read_json(value)
+        if isinstance(document, dict | list):
+            return write_json(document, indent=2).decode()
+    except (ValueError, RecursionError):
+        pass
+    return plain_text(value)
+
+
+def header_text(raw: bytes | None) -> str:
+    """The value of a header on one line; ``0x`` and hex digits if it is not plain text."""
+    if raw is None:
+        return "(null)"
+    text = plain_text(raw, "\t")
+    is_plain = text is not None and text == text.strip() and not text.startswith(("0x", "(null)"))
+    return text if text is not None and is_plain else f"0x{raw.hex()}"
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."

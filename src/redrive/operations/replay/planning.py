@@ -5,49 +5,228 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final
 
-from redrive.configuration import JobConfiguration
+from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.attempts import LOOP
 from redrive.engine.commands import NO_STATES, Replay, States, To
 from redrive.engine.context import SliceContext
 from redrive.engine.decision import NO_PROFILE, Decision, Discard, Keep, Put
-from redrive.engine.facts import Answers, DepthQuestion, Facts, Questions
+from redrive.engine.edits import NO_EDIT, Content
+from redrive.engine.facts import TAKEN_AWAY, Answers, DepthQuestion, Facts, Questions
 from redrive.engine.message import Attempts
 from redrive.engine.put_record import PutTimes, risks_of
 from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind
+from redrive.errors import RedriveError
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.compacted import LiveCopies
 from redrive.masking import NO_MASK, Mask
-from redrive.messages import NO_VALID_SCHEME
+from redrive.messages import NO_VALID_SCHEME, DeadLetterDecoder, Records, TopicPartition
+from redrive.messages import own_headers as own
 from redrive.messages.constants import reason_name
-from redrive.operations.replay.changes import Preview
-from redrive.operations.replay.payloads import MissingCopies, Payloads, left_out
-from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned, new_plan_id, places_of
+from redrive.operations.durations import duration
+from redrive.operations.replay.plan import (
+    Change,
+    Part,
+    Plan,
+    Warned,
+    change_of,
+    name_in_origins,
+    new_plan_id,
+    places_of,
+)
 from redrive.operations.restart import meaning_of
 from redrive.operations.tables import deciding_in
+from redrive.outcomes.bodies import Lost, find_record
 from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
 from redrive.outcomes.rows import Row
 from redrive.printable import counted
 from redrive.topology.names import Names
 from redrive.topology.put import Destination
 
+if TYPE_CHECKING:
+    from redrive.engine.deciders import Decided
+    from redrive.kafka.records import StoredRecord
+
+_SOON: Final = 24 * 3600
+"""A plan warns if a payload will be deleted within this many seconds."""
 _SHOWN: Final = 20
 """Maximum parts of one kind in a plan."""
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedPut:
-    """What the job would do with one message."""
+class MissingCopies:
+    """Messages without a copy on the remaining topic."""
 
-    handler: str
-    names: Names
-    text: str
-    """For display: the names, or what happens instead of a put."""
-    decision: Decision | None = None
-    """None if outcomes do not have what the rules need."""
+    lost: list[Row] = field(default_factory=list)
+    """The dead-letter topic still has the message."""
+    taken_away: list[Row] = field(default_factory=list)
+    """They no longer remain."""
+    gone: list[Row] = field(default_factory=list)
+    """They are on neither topic."""
+
+    def notes(self) -> Iterator[str]:
+        """Why a plan has fewer messages than asked for."""
+        if self.taken_away:
+            yield f"{left_out(len(self.taken_away))}: they no longer remain"
+        if self.gone:
+            yield (
+                f"{left_out(len(self.gone))}: their payload was deleted from both the remaining"
+                " topic and their dead-letter topic"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Payloads:
+    """Looks for the payloads of a job's messages; nothing is written."""
+
+    _cluster: Cluster
+    _handlers: Mapping[str, HandlerConfiguration]
+    _entries: Mapping[str, Mapping[str, Any]]
+
+    def missing(self, rows: Sequence[Row]) -> MissingCopies:
+        """The remaining messages, of handlers of the job, that have no remaining copy."""
+        missing = MissingCopies()
+        lost = []
+        following = LiveCopies(self._cluster)
+        try:
+            for lane, those in self._by_lane(rows).items():
+                copies = following.on(lane) if self._cluster.partitions([lane.topic]) else {}
+                for row in those:
+                    place = copies.get(row["origin"].encode("ascii"))
+                    if place is None:
+                        lost.append(row)
+                    elif place == TAKEN_AWAY:
+                        missing.taken_away.append(row)
+        finally:
+            following.close()
+        for row, is_there in zip(lost, self._still_present(lost), strict=True):
+            (missing.lost if is_there else missing.gone).append(row)
+        return missing
+
+    def _still_present(self, rows: Sequence[Row]) -> Iterator[bool]:
+        """Whether the dead-letter topic still has each message; a recreated topic has others."""
+        places = [self._source_of(row) for row in rows]
+        there = self._cluster.lanes(sorted({lane.topic for lane, _ in places}))
+        extents = self._cluster.extents(there)
+        for row, (lane, offset) in zip(rows, places, strict=True):
+            yield (
+                row["origin"].rsplit(":", 2)[0] == name_in_origins(self._entries, lane.topic)
+                and lane in extents
+                and extents[lane].first <= offset < extents[lane].end
+            )
+
+    def warnings(self, lost: Sequence[Row]) -> Iterator[Warned]:
+        """Warnings about messages only on their dead-letter topic (``MissingCopies.lost``)."""
+        by_topic = defaultdict(list)
+        for row in lost:
+            by_topic[self._source_of(row)[0].topic].append(row)
+        settings = self._cluster.settings_of(list(by_topic))
+        for topic, rows in by_topic.items():
+            text = f"payload only on {topic}: fetched from there"
+            yield Warned("restored", text, len(rows))
+            kept = int(settings.get(topic, {}).get("retention.ms") or -1) / 1000
+            # On a topic that keeps records for a day, every message would be late.
+            within = min(_SOON, kept / 2)
+            if within > 0 and (soon := self._older_than(rows, kept - within)):
+                yield Warned("expires", f"deleted from {topic} within {duration(within)}", soon)
+
+    def _older_than(self, rows: Sequence[Row], age: float) -> int:
+        places = [self._source_of(row) for row in rows]
+        time = int(1000 * (datetime.now(UTC).timestamp() - age))
+        bounds = self._cluster.offsets_at({lane: time for lane, _ in places})
+        # Below 0: every record of the partition is older.
+        return sum(bounds[lane] < 0 or offset < bounds[lane] for lane, offset in places)
+
+    def _source_of(self, row: Row) -> tuple[TopicPartition, int]:
+        _, partition, offset = row["origin"].rsplit(":", 2)
+        topic = self._handlers[row["handler"]].identity.topic
+        return TopicPartition(topic, int(partition)), int(offset)
+
+    def _by_lane(self, rows: Sequence[Row]) -> dict[TopicPartition, list[Row]]:
+        by_lane: defaultdict[TopicPartition, list[Row]] = defaultdict(list)
+        for row in rows:
+            partition = int(row["origin"].rsplit(":", 2)[1])
+            topic = self._handlers[row["handler"]].identity.remaining_topic
+            by_lane[TopicPartition(topic, partition)].append(row)
+        return dict(sorted(by_lane.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """Decides single messages as the job would; nothing is written."""
+
+    _cluster: Cluster
+    _handlers: Mapping[str, HandlerConfiguration]
+    _deciders: Mapping[str, RulesDecider]
+    _facts: Facts
+    _answers: Callable[[Questions], Answers]
+
+    def content(self, row: Row, replay: Replay) -> Content:
+        """The content of a replay without an edit; raises ``RedriveError`` if there is none."""
+        content = self._put(row, self._record(row), replay, is_edited=False)
+        if isinstance(content, str):
+            raise RedriveError(
+                f"{row['message']} would not be put: {content}",
+                hint="--to names another destination",
+            )
+        return content
+
+    def changes(self, rows: Sequence[Row], replay: Replay, mask: Mask) -> Iterator[Change]:
+        """What an edit changes in the first, the middle and the last of one or more messages."""
+        for number in sorted({0, len(rows) // 2, len(rows) - 1}):
+            row = rows[number]
+            try:
+                record = self._record(row)
+                before = self._put(row, record, replay, is_edited=False)
+                after = self._put(row, record, replay, is_edited=True)
+            except RedriveError as error:
+                yield Change(row["message"], problem=mask.text(error.message))
+                continue
+            yield change_of(row["message"], before, after, mask)
+
+    def _record(self, row: Row) -> StoredRecord:
+        record = find_record(self._cluster, self._handlers[row["handler"]], row)
+        if isinstance(record, Lost):
+            raise RedriveError(f"{row['message']} can't be read: {record.reason}")
+        return record
+
+    def _put(
+        self, row: Row, record: StoredRecord, replay: Replay, *, is_edited: bool
+    ) -> Content | str:
+        edit = replay.edit if is_edited else NO_EDIT
+        tried = replace(replay, plan=str(is_edited), edit=edit)
+        _, decision, records = self._decide(row["handler"], record, tried)
+        if not records:
+            reason = f"{reason_name(decision.reason)}: " if decision.reason else ""
+            return f"{reason}{decision.detail or f'the rules say {decision.result}'}"
+        put = records[0][1]
+        # The put appends its own headers, the identity first.
+        kept = takewhile(lambda pair: pair[0] != own.ID, put.headers or [])
+        return Content(put.value, list(kept))
+
+    def _decide(self, handler: str, record: StoredRecord, replay: Replay) -> Decided:
+        decider = self._deciders[handler]
+        is_letter = record.lane.topic == decider.identity.topic
+        kind = SourceKind.DEAD_LETTERS if is_letter else SourceKind.REMAINING
+        records = Records(
+            [record.key], [record.value], [record.headers], [record.timestamp], [record.offset]
+        )
+        part = PartitionRecords(record.lane, decider, kind, records)
+        source = DeadLetterSource(decider, DeadLetterDecoder(schemes=decider.schemes))
+        source.load(part, 0)
+        message, attempts, _ = source.read(0)
+
+        def decide() -> Decided:
+            facts = SliceContext(self._facts, "", int(time.time() * 1000))
+            return decider.decide(message, attempts, facts, replay=replay)
+
+        return self._facts.answered(decide, self._answers)
 
 
 class Planner:
@@ -85,11 +264,11 @@ class Planner:
     def plan(
         self,
         rows: Sequence[Row],
-        order: Order,
+        replay: Replay,
         *,
         notes: Sequence[str] = (),
         mask: Mask = NO_MASK,
-    ) -> ReplayPlan:
+    ) -> Plan:
         """A plan for messages, as ``Inventory.places`` returns them.
 
         ``notes`` say why messages may be missing.
@@ -103,61 +282,63 @@ class Planner:
                 f" ({', '.join(others[:3])}); `redrive queue release` retries undeliverable"
                 " messages of a queue manager"
             )
-        payloads = Payloads(self._job, self._cluster, self._entries)
-        missing_copies = MissingCopies() if order.to.is_about_parked else payloads.missing(own_rows)
+        payloads = Payloads(self._cluster, self._handlers, self._entries)
+        missing_copies = (
+            MissingCopies() if replay.to.is_about_parked else payloads.missing(own_rows)
+        )
         missing = {row["origin"] for row in (*missing_copies.taken_away, *missing_copies.gone)}
         own_rows = [row for row in own_rows if row["origin"] not in missing]
         notes += missing_copies.notes()
-        if order.to is To.GROUP and (without := sum(not row["consumer_group"] for row in own_rows)):
+        if replay.to is To.GROUP and (
+            without := sum(not row["consumer_group"] for row in own_rows)
+        ):
             own_rows = [row for row in own_rows if row["consumer_group"]]
             notes.append(f"{left_out(without)}: the consumer group is unknown")
-        puts = self.puts(own_rows, order)
-        return ReplayPlan(
-            plan=new_plan_id(),
+        decisions = self.decisions(own_rows, replay)
+        words = {decision: words_of(decision, replay) for decision in set(decisions)}
+        return Plan(
+            replay=replace(replay, plan=new_plan_id()),
             application=self._job.application,
             cluster=self._cluster.identity,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-            order=order,
             messages=_messages(own_rows),
             size=sum(row["body_size"] or 0 for row in own_rows),
             reasons=_parts(own_rows, [_reason_of(row) for row in own_rows]),
             exceptions=_column_parts(own_rows, "error_class"),
             groups=_column_parts(own_rows, "consumer_group"),
-            targets=_parts(own_rows, [put.text for put in puts]),
+            targets=_parts(own_rows, [words[decision] for decision in decisions]),
             handlers=_parts(own_rows, [str(row["handler"]) for row in own_rows]),
             warnings=[
-                *self._about_targets(puts, order),
-                *self._about_risks(own_rows, puts),
-                *self._about_messages(own_rows, order),
+                *self._about_targets(own_rows, decisions, replay),
+                *self._about_risks(own_rows, decisions),
+                *self._about_messages(own_rows, replay),
                 *payloads.warnings(missing_copies.lost),
             ],
-            changes=[*self.preview.changes(own_rows, order, mask)]
-            if order.edit and own_rows
+            changes=[*self.preview.changes(own_rows, replay, mask)]
+            if replay.edit and own_rows
             else (),
             notes=notes,
         )
 
     # -- where messages go -----------------------------------------------------------------------
 
-    def puts(self, rows: Sequence[Row], order: Order) -> Sequence[PlannedPut]:
-        """What the job would do with each message now, once all needed facts are known."""
-        replay = order.replay("")
+    def decisions(self, rows: Sequence[Row], replay: Replay) -> Sequence[Decision | str]:
+        """What the job would do with each message now, once all needed facts are known.
 
-        def decide() -> Sequence[PlannedPut]:
+        Returns:
+            The decisions; a text where outcomes do not have what the rules need.
+        """
+
+        def decide() -> Sequence[Decision | str]:
             facts = SliceContext(self._facts, "", int(time.time() * 1000))
-            known: dict[object, PlannedPut] = {}
-            return [self._put_of(row, order, replay, facts, known) for row in rows]
+            known: dict[object, Decision | str] = {}
+            return [self._decision(row, replay, facts, known) for row in rows]
 
         return self._facts.answered(decide, self._answers)
 
-    def _put_of(
-        self,
-        row: Row,
-        order: Order,
-        replay: Replay,
-        facts: SliceContext,
-        known: dict[object, PlannedPut],
-    ) -> PlannedPut:
+    def _decision(
+        self, row: Row, replay: Replay, facts: SliceContext, known: dict[object, Decision | str]
+    ) -> Decision | str:
         decider = self._deciders[row["handler"]]
         message = message_of(row)
         attempts = attempts_of([row], decider.table)
@@ -165,57 +346,58 @@ class Planner:
         fields = tuple(profile.fields.items())
         group = profile.view.consumer_group
         key = row["handler"], profile.scheme, fields, group, attempts, message.hops
-        put = known.get(key)
-        if put is None:
-            if why := self._why_undecidable(order, decider, attempts):
-                put = known[key] = PlannedPut(
-                    row["handler"], Names(), f"depends on the rules: {why}"
-                )
+        if key not in known:
+            if why := self._why_undecidable(replay, decider, attempts):
+                known[key] = f"depends on the rules: {why}"
             else:
                 matched = decider.profiles.shared(profile)
-                decision = facts.cache.decide(decider, matched, attempts, message, replay)
-                put = known[key] = PlannedPut(
-                    row["handler"], decision.target, _text(decision, order), decision
-                )
-        return put
+                known[key] = facts.cache.decide(decider, matched, attempts, message, replay)
+        return known[key]
 
     @staticmethod
-    def _why_undecidable(order: Order, decider: RulesDecider, attempts: Attempts) -> str:
+    def _why_undecidable(replay: Replay, decider: RulesDecider, attempts: Attempts) -> str:
         """Why outcomes do not show what the rules decide; empty if they do."""
-        if order.to not in {To.RULES, To.ATTEMPT}:
+        if replay.to not in {To.RULES, To.ATTEMPT}:
             return ""
         if missing := missing_fields(decider.table):
             return f"outcomes do not have {', '.join(missing)}"
         counted = sum(number for _, number in attempts.by_rule)
-        if order.to is To.ATTEMPT and decider.profiles.is_kafka and counted < attempts.failures:
+        if replay.to is To.ATTEMPT and decider.profiles.is_kafka and counted < attempts.failures:
             return "it depends on which rules have failed before"
         return ""
 
-    def _about_targets(self, puts: Sequence[PlannedPut], order: Order) -> Iterator[Warned]:
-        blank = sum(order.to is To.ORIGINAL and not put.names.queue for put in puts)
+    def _about_targets(
+        self, rows: Sequence[Row], decisions: Sequence[Decision | str], replay: Replay
+    ) -> Iterator[Warned]:
+        by_target: defaultdict[tuple[str, Names], list[Decision]] = defaultdict(list)
+        blank = 0
+        for row, decision in zip(rows, decisions, strict=True):
+            if isinstance(decision, Decision) and decision.target.queue:
+                by_target[row["handler"], decision.target].append(decision)
+            else:
+                blank += replay.to is To.ORIGINAL
         if blank:
-            text = "no original destination: they will remain"
-            yield Warned("no-original", text, blank)
-        counts = Counter((put.handler, put.names) for put in puts if put.names.queue)
-        decisions = {(put.handler, put.names): put.decision for put in puts}
-        for (handler, names), count in counts.most_common():
-            decision = decisions[handler, names]
+            yield Warned("no-original", "no original destination: they will remain", blank)
+        for (_, names), same in sorted(by_target.items(), key=lambda target: -len(target[1])):
+            decision = same[-1]
             if isinstance(decision, Put):
-                yield from self._about_target(decision.destination, names, count)
-            elif decision is not None and decision.reason:
+                yield from self._about_target(decision.destination, names, len(same))
+            elif decision.reason:
                 code = "would-loop" if decision.reason == LOOP else "target-missing"
                 why = f"{reason_name(decision.reason)}: {decision.detail}"
-                yield Warned(code, f"puts to {names} fail with {why}", count)
+                yield Warned(code, f"puts to {names} fail with {why}", len(same))
 
-    def _about_risks(self, rows: Sequence[Row], puts: Sequence[PlannedPut]) -> Iterator[Warned]:
+    def _about_risks(
+        self, rows: Sequence[Row], decisions: Sequence[Decision | str]
+    ) -> Iterator[Warned]:
         """What may happen after the puts; a message is at least as old as its last outcome."""
         facts = SliceContext(self._facts, "", int(time.time() * 1000))
         risks: Counter[str] = Counter()
-        for row, put in zip(rows, puts, strict=True):
-            if isinstance(put.decision, Put):
+        for row, put in zip(rows, decisions, strict=True):
+            if isinstance(put, Put):
                 message = message_of(row)._replace(timestamp=int(row["time"].timestamp() * 1000))
-                times = PutTimes.of(put.decision, facts)
-                risks.update(risks_of(times.decided(message, put.decision, facts), facts))
+                times = PutTimes.of(put, facts)
+                risks.update(risks_of(times.decided(message, put, facts), facts))
         for risk, count in risks.most_common():
             yield Warned("after-the-put", risk, count)
 
@@ -241,17 +423,17 @@ class Planner:
 
     # -- the messages themselves -----------------------------------------------------------------
 
-    def _about_messages(self, rows: Sequence[Row], order: Order) -> Iterator[Warned]:
-        moves = order.to not in {To.DISCARD, To.REMAIN}
+    def _about_messages(self, rows: Sequence[Row], replay: Replay) -> Iterator[Warned]:
+        moves = replay.to not in {To.DISCARD, To.REMAIN}
         again = [row["replays"] for row in rows if row["replays"]]
         if again and moves:
             times = f"up to {max(again)} times" if max(again) > 1 else "once"
             text = f"replayed before ({times}), and remain again"
             yield Warned("replayed-before", text, len(again))
         invalid = sum(row["form"] == NO_VALID_SCHEME for row in rows)
-        if invalid and order.to is To.RULES:
+        if invalid and replay.to is To.RULES:
             yield Warned("no-header", "no dead-letter header, so no rule applies", invalid)
-        if order.to is To.RULES:
+        if replay.to is To.RULES:
             yield from self._about_tables(rows)
         keys = Counter(
             (row["handler"], row["message_key"]) for row in rows if row["message_key"] is not None
@@ -283,16 +465,19 @@ class Planner:
             yield Warned("same-table", text, same)
 
 
-def _text(decision: Decision, order: Order) -> str:
-    if order.to is To.DISCARD:
+def words_of(decision: Decision | str, replay: Replay) -> str:
+    """A decision for display: the names of its target, or what happens instead of a put."""
+    if isinstance(decision, str):
+        return decision
+    if replay.to is To.DISCARD:
         return "discarded"
-    if order.to is To.REMAIN:
-        return str(order).removeprefix("to ")
+    if replay.to is To.REMAIN:
+        return str(replay).removeprefix("to ")
     rule = decision.rule
     if rule is None or (isinstance(decision, Keep) and not decision.reason):
         return f"remains: {decision.detail}"
-    is_by_order = order.to in {To.ORIGINAL, To.GROUP, To.QUEUE}
-    by = "" if is_by_order else f" by the rule at line {rule.line}"
+    is_by_operator = replay.to in {To.ORIGINAL, To.GROUP, To.QUEUE}
+    by = "" if is_by_operator else f" by the rule at line {rule.line}"
     if isinstance(decision, Discard):
         return f"discarded{by}"
     return f"{str(decision.target) or 'no original destination'}{by}"
@@ -330,3 +515,8 @@ def _parts(rows: Sequence[Row], names: Sequence[str]) -> list[Part]:
     shown = [Part(name, count, examples[name]) for name, count in counts.most_common(_SHOWN)]
     rest = len(rows) - sum(part.count for part in shown)
     return [*shown, Part(f"{len(counts) - _SHOWN} others", rest, "")] if rest else shown
+
+
+def left_out(count: int) -> str:
+    """The sentence that some messages are left out of a plan."""
+    return f"{counted(count, 'message')} {'is' if count == 1 else 'are'} left out"

@@ -1,4 +1,4 @@
-"""Progress of replays, from their entries, committed offsets and the ledger."""
+"""Accepted plans and their progress, from their entries, committed offsets and the ledger."""
 
 from __future__ import annotations
 
@@ -7,15 +7,27 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from redrive.configuration import JobConfiguration
-from redrive.engine.commands import Replay, Span, To, cancelled_entry
+from redrive.engine.commands import Replay, Span, cancelled_entry, read_replays
 from redrive.errors import UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
-from redrive.operations.replay.entries import read_accepted
-from redrive.operations.states import write_states
+from redrive.operations.states import read_decisions, write_states
 
 _MARKERS: Final = 8
 """Maximum offsets at the end of a lane that may all be transaction markers."""
+
+
+def read_accepted(job: JobConfiguration, cluster: Cluster) -> dict[str, Replay]:
+    """Every accepted replay by the id of its plan; for part of a job, its own."""
+    replays = read_replays(read_decisions(job, cluster))
+    if job.only_handlers is None:
+        return replays
+    topics = {handler.identity.replay_topic for handler in job.handlers}
+    return {
+        plan: replay
+        for plan, replay in replays.items()
+        if replay.spans and {lane.topic for lane in replay.spans} <= topics
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +146,3 @@ def cancel(job: JobConfiguration, cluster: Cluster, plan: str, operator: str) ->
     if not replay.cancelled_by:
         write_states(job, [cancelled_entry(plan, operator)])
     return replay
-
-
-def target_of(replay: Replay) -> str:
-    """Where the messages of a replay go, for a table."""
-    if replay.to is not To.QUEUE:
-        return replay.to.value
-    return f"{replay.queue}@{replay.queue_manager}".removesuffix("@")
