@@ -27,7 +27,7 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka.admin import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
-from redrive.broker.ports import free_port
+from redrive.broker.configuration import free_port
 
 _QUEUE: Final = "bounded.dlq"
 _TARGET: Final = "bounded"

@@ -22,8 +22,7 @@ from benchmarks.job import cpu_seconds
 
 from redrive.broker import EmbeddedBroker
 from redrive.broker.kafka_programs import broker_archive
-from redrive.class_archive import ClassArchive
-from redrive.java import find_java
+from redrive.java import ClassArchive, find_java
 
 
 class Start(NamedTuple):

@@ -38,7 +38,7 @@ from kafka.admin import NewTopic
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from redrive.broker.ports import free_port
+from redrive.broker.configuration import free_port
 
 PAGES: Final = {
     "now": "/",

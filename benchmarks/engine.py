@@ -50,7 +50,7 @@ from kafka.admin import NewTopic
 from tests.several_brokers import SeveralBrokers
 
 from redrive.broker import EmbeddedBroker
-from redrive.broker.ports import free_port
+from redrive.broker.configuration import free_port
 
 if TYPE_CHECKING:
     from benchmarks.cluster import StandaloneCluster

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from benchmarks.command_line import parser, show
 
-from redrive.topology.mq.network import Network
+from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.reader import read_mqsc
 from redrive.topology.mq.resolver import MqResolver
 from redrive.topology.put import Destination
@@ -58,9 +58,9 @@ def script(number: int) -> str:
     return "".join(f"{command} +\n       REPLACE\n" for command in commands)
 
 
-def topology() -> Network:
+def topology() -> MqNetwork:
     """1,000 queue managers."""
-    return Network(
+    return MqNetwork(
         read_mqsc(script(number), queue_manager=f"QM{number:04}").queue_manager
         for number in range(MANAGERS)
     )
@@ -73,7 +73,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def resolve_puts(network: Network) -> None:
+def resolve_puts(network: MqNetwork) -> None:
     """Resolve puts one by one, each at a manager that other puts were made at too."""
     source = random.Random(7)
     resolvers = [MqResolver(network, name) for name in network.queue_managers]

@@ -37,8 +37,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from kafka.admin import NewTopic
 
-from redrive.jars import fetch_jars, jar_files
-from redrive.java import find_java
+from redrive.java import fetch_jars, find_java, jar_files
 
 SERVICE: Final = Path(__file__).with_name("spring") / "Payments.java"
 TOPIC: Final = "payments"

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from redrive.cache import cache_directory, exclusively
+from redrive.java import cache_directory, exclusively
 
 ROOT: Final = Path(__file__).parents[1]
 SEARCHED: Final = f"{ROOT / '.kubernetes'}{os.pathsep}{os.environ['PATH']}"

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from redrive.broker import EmbeddedBroker
-from redrive.broker.configuration import Quorum, new_cluster_id
+from redrive.broker.configuration import Quorum, free_port, new_cluster_id
 from redrive.broker.embedded import START_TIMEOUT
-from redrive.broker.ports import free_port
 
 _HEAP: Final = "384m"
 _STOP_TOGETHER: Final = 8.0

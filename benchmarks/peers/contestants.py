@@ -13,9 +13,7 @@ from typing import Final
 
 from benchmarks.peers.dlq_route import Form
 
-from redrive.cache import cache_directory, exclusively
-from redrive.jars import fetch_jars, jar_files, locked_jars
-from redrive.java import find_java
+from redrive.java import cache_directory, exclusively, fetch_jars, find_java, jar_files, locked_jars
 
 HERE: Final = Path(__file__).parent
 JAVA: Final = HERE / "java"

@@ -23,7 +23,7 @@ from typing import Any, Final
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 
-from redrive.jars import Jar, locked_jars
+from redrive.java import Jar, locked_jars
 
 ROOT: Final = Path(__file__).parents[2]
 _PIN: Final = re.compile(

@@ -111,7 +111,7 @@ class Listener(socket.socket):
             known.is_answered, known.since = False, time.monotonic()
 
     def end_idle(self) -> None:
-        """Ends connections that have sent no whole request in time; to be called now and then."""
+        """End connections that have sent no whole request in time; to be called now and then."""
         latest = time.monotonic() - IDLE
         with self._lock:
             for known in self._open():

@@ -19,7 +19,7 @@ SOURCE = Path(redrive.__file__).parent
 BELOW_EVERYTHING = {
     "collector", "errors", "diagnostics", "printable", "masking", "entry_point", "listener",
 }  # fmt: skip
-RUNTIME = {"cache", "class_archive", "jars", "java"}
+RUNTIME = {"java"}
 LINES = {"text_log"}
 """The form of the log's lines, which is the same in every process of a job."""
 
@@ -63,10 +63,7 @@ ALLOWED: Mapping[str, set[str]] = {
         "operations", "streaming",
     },
     "text_log": set(),
-    "cache": set(),
-    "java": {"cache"},
-    "jars": {"cache", "java"},
-    "class_archive": {"cache", "java"},
+    "java": set(),
     "broker": RUNTIME,
 }  # fmt: skip
 """Parts that may import these and what is below everything; others may import all."""

@@ -12,7 +12,7 @@ from tests.topology.mq.routes import PutMessage
 
 from redrive.diagnostics import has_errors
 from redrive.topology.mq import objects as mq
-from redrive.topology.mq.network import Link, Network
+from redrive.topology.mq.network import Link, MqNetwork
 from redrive.topology.mq.queue_manager import (
     ChannelState,
     ClusterInstance,
@@ -68,7 +68,7 @@ class Topology:
         empty = QueueManager(attributes=mq.QueueManagerAttributes(name=name))
         return self.managers.setdefault(name, empty)
 
-    def network(self) -> Network:
+    def network(self) -> MqNetwork:
         """All managers together; a group and its shared queues belong to all its members."""
         for link in self.links.values():
             self.manager(link.queue_manager)
@@ -80,7 +80,7 @@ class Topology:
                 self.managers[member] = replace(
                     self.managers[member], queue_sharing_group=group, shared_queues=queues
                 )
-        return Network(self.managers.values(), links=self.links)
+        return MqNetwork(self.managers.values(), links=self.links)
 
     def _pseudo(self, manager: QueueManager, text: str) -> None:
         (command,) = split_script(text)

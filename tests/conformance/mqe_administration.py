@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.objects import (
+    BridgeQueue,
+    CodeBase,
+    HomeServerQueue,
+    Mode,
+    MqeQueue,
+    MqeQueueManager,
+    MqeRemoteQueue,
+    QueueManagerAlias,
+    StoreAndForwardQueue,
+    name_problem,
+)
 from redrive.topology.mqe.resolver import Addressable, manager_aliases
 
 
@@ -26,7 +37,7 @@ def add_queue_alias(queue: Addressable, alias: str) -> tuple[Answer, Addressable
 
     Only the C code base's answer to a duplicate is known; Java gets the same.
     """
-    if mqe.name_problem(alias):
+    if name_problem(alias):
         return Answer.INVALID_NAME, queue
     if alias in queue.aliases:
         return Answer.NOTHING_TO_DO, queue
@@ -34,15 +45,15 @@ def add_queue_alias(queue: Addressable, alias: str) -> tuple[Answer, Addressable
 
 
 def add_queue_manager_alias(
-    manager: mqe.QueueManager, alias: str, of: str
-) -> tuple[Answer, mqe.QueueManager]:
+    manager: MqeQueueManager, alias: str, of: str
+) -> tuple[Answer, MqeQueueManager]:
     """Define a queue manager alias; the manager stays unchanged unless the answer is ``DONE``."""
-    if mqe.name_problem(alias):
+    if name_problem(alias):
         return Answer.INVALID_NAME, manager
     if any(known == alias for known, _, _ in manager_aliases(manager)):
-        is_c = manager.code_base is mqe.CodeBase.C
+        is_c = manager.code_base is CodeBase.C
         return Answer.NOTHING_TO_DO if is_c else Answer.ALIAS_ALREADY_EXISTS, manager
-    added = mqe.QueueManagerAlias(name=alias, of=of)
+    added = QueueManagerAlias(name=alias, of=of)
     return Answer.DONE, replace(manager, aliases=(*manager.aliases, added))
 
 
@@ -55,14 +66,14 @@ class Operation(StrEnum):
     BROWSE_AND_LOCK = "browse and lock"
 
 
-def operations(queue: mqe.Queue) -> frozenset[Operation]:
+def operations(queue: MqeQueue) -> frozenset[Operation]:
     """The operations of a queue for applications; none can address a queue without operations."""
     match queue:
-        case mqe.StoreAndForwardQueue() | mqe.HomeServerQueue():
+        case StoreAndForwardQueue() | HomeServerQueue():
             return frozenset()
-        case mqe.RemoteQueue(mode=mqe.Mode.ASYNC):
+        case MqeRemoteQueue(mode=Mode.ASYNC):
             return frozenset({Operation.PUT})
-        case mqe.BridgeQueue():
+        case BridgeQueue():
             return frozenset(Operation) - {Operation.BROWSE_AND_LOCK}
     return frozenset(Operation)
 

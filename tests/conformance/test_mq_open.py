@@ -18,12 +18,12 @@ from tests.topology.mq.routes import PutResult, put_message
 
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import Persistence, Resolution, Target
+from redrive.topology.mq.results import Persistence, Resolution, TargetKind
 
 
 def transmission_queue(opened: Resolution) -> str:
     """The transmission queue as the notation writes it."""
-    if opened.target is Target.PER_MESSAGE:
+    if opened.target is TargetKind.PER_MESSAGE:
         return "per message"
     return opened.transmission_queue or "-"
 
@@ -44,7 +44,7 @@ def answers_of_open(opened: Resolution) -> dict[str, tuple[Any, ...]]:
 def answers_of_put(result: PutResult, opened: Resolution) -> dict[str, tuple[Any, ...]]:
     """As ``answers_of_open``, with what a put adds; names may be those of open or put."""
     answers = answers_of_open(opened)
-    if opened.target is Target.PER_MESSAGE:
+    if opened.target is TargetKind.PER_MESSAGE:
         chosen = answers_of_open(result.resolution)
         answers = {key: (*value, *chosen[key]) for key, value in answers.items()}
     return answers | {

@@ -21,7 +21,17 @@ from tests.conformance.mqe_administration import (
 from tests.conformance.vectors import Vector, load
 from tests.topology.mqe.notation import read_topology
 
-from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.objects import (
+    BridgeQueue,
+    CodeBase,
+    DirectConnection,
+    Mode,
+    MqeLocalQueue,
+    MqeNetwork,
+    MqeQueueManager,
+    MqeRemoteQueue,
+    StoreAndForwardQueue,
+)
 from redrive.topology.mqe.reader import read_network
 from redrive.topology.mqe.resolver import MqeResolver, TriggerTransmission
 from redrive.topology.mqe.results import (
@@ -31,15 +41,15 @@ from redrive.topology.mqe.results import (
     ExpireAt,
     Expired,
     Failed,
-    Failure,
-    Message,
+    PutFailure,
+    PutMessage,
     is_expired,
 )
 from redrive.topology.names import Names
 
 OWN_VECTORS = Path(__file__).parents[1] / "vectors"
 Q = Names(queue="Q", queue_manager="QM")
-LATE = Message(expire_time=ExpireAfter(1000))
+LATE = PutMessage(expire_time=ExpireAfter(1000))
 
 
 @dataclass
@@ -57,8 +67,8 @@ class Veto:
 
 def expires() -> bool:
     """Whether a queue with a longer expiry lets the late message go."""
-    queue = mqe.LocalQueue(name="Q", expiry=60_000)
-    network = mqe.Network(queue_managers=(mqe.QueueManager(name="QM", queues=(queue,)),))
+    queue = MqeLocalQueue(name="Q", expiry=60_000)
+    network = MqeNetwork(queue_managers=(MqeQueueManager(name="QM", queues=(queue,)),))
     end = MqeResolver(network).resolve("QM", Q, LATE, Conditions(now=2000)).end
     return isinstance(end, Expired)
 
@@ -69,14 +79,12 @@ def transmitting(manager_rule: Veto, *queue_rules: Veto) -> list[str]:
     Rules are not part of the product, which transmits what waits; their order is modelled here.
     """
     names = [f"Q{number}" for number, _ in enumerate(queue_rules, 1)]
-    queues = [
-        mqe.RemoteQueue(name=name, queue_manager="Far", mode=mqe.Mode.ASYNC) for name in names
-    ]
-    far = mqe.QueueManager(name="Far", queues=tuple(mqe.LocalQueue(name=name) for name in names))
-    near = mqe.QueueManager(
-        name="QM", queues=tuple(queues), connections=(mqe.DirectConnection(name="Far"),)
+    queues = [MqeRemoteQueue(name=name, queue_manager="Far", mode=Mode.ASYNC) for name in names]
+    far = MqeQueueManager(name="Far", queues=tuple(MqeLocalQueue(name=name) for name in names))
+    near = MqeQueueManager(
+        name="QM", queues=tuple(queues), connections=(DirectConnection(name="Far"),)
     )
-    resolver = MqeResolver(mqe.Network(queue_managers=(near, far)))
+    resolver = MqeResolver(MqeNetwork(queue_managers=(near, far)))
     if not manager_rule.ask():
         return []
     allowed = [name for name, rule in zip(names, queue_rules, strict=True) if rule.ask()]
@@ -92,7 +100,7 @@ def mb_001_a_messages_expiry_overrides_the_queues() -> None:
 
 
 def mb_002_a_long_expiry_is_an_absolute_time() -> None:
-    message = Message(created=500, expire_time=ExpireAt(7000))
+    message = PutMessage(created=500, expire_time=ExpireAt(7000))
     assert not is_expired(message, 1, 6999)
     assert is_expired(message, 1, 7001)
 
@@ -140,26 +148,26 @@ def mb_011_bad_names_are_rejected() -> None:
 
 
 def mb_013_a_second_alias_of_the_same_name_changes_nothing() -> None:
-    queue = mqe.LocalQueue(name="Q", aliases=("Nick",))
+    queue = MqeLocalQueue(name="Q", aliases=("Nick",))
     answer, same = add_queue_alias(queue, "Nick")
     assert (str(answer), same) == ("MQERETURN_NOTHING_TO_DO, MQEREASON_DUPLICATE", queue)
     assert add_queue_alias(queue, "Other")[1].aliases == ("Nick", "Other")
 
 
 def mb_014_a_bridge_queue_has_no_browse_and_lock() -> None:
-    offered = operations(mqe.BridgeQueue(name="Q", queue_manager="MQ"))
+    offered = operations(BridgeQueue(name="Q", queue_manager="MQ"))
     assert offered == {Operation.PUT, Operation.GET, Operation.BROWSE}
 
 
 def mb_015_applications_cannot_read_a_store_and_forward_queue() -> None:
-    queue = mqe.StoreAndForwardQueue(name="S", queue_manager="Hub", targets=("QM2",))
+    queue = StoreAndForwardQueue(name="S", queue_manager="Hub", targets=("QM2",))
     assert operations(queue) == frozenset()
 
 
 def mb_016_an_asynchronous_definition_offers_put_only() -> None:
-    queue = mqe.RemoteQueue(name="Q", queue_manager="QM2", mode=mqe.Mode.ASYNC)
+    queue = MqeRemoteQueue(name="Q", queue_manager="QM2", mode=Mode.ASYNC)
     assert operations(queue) == {Operation.PUT}
-    assert Operation.GET in operations(replace(queue, mode=mqe.Mode.SYNC))
+    assert Operation.GET in operations(replace(queue, mode=Mode.SYNC))
 
 
 TESTS = {f"MB-{name[3:6]}": test for name, test in globals().items() if name.startswith("mb_")}
@@ -181,23 +189,23 @@ def test_every_vector_of_our_own_has_its_test() -> None:
 # Behaviour of the same kind that no vector of ours tells
 
 
-@pytest.mark.parametrize(("resend", "failure"), [(False, Failure.DUPLICATE), (True, None)])
+@pytest.mark.parametrize(("resend", "failure"), [(False, PutFailure.DUPLICATE), (True, None)])
 def test_a_message_that_was_put_before_is_refused_unless_it_is_resent(
-    *, resend: bool, failure: Failure | None
+    *, resend: bool, failure: PutFailure | None
 ) -> None:
     resolver = MqeResolver(read_topology(["QM: LQ(Q)"]).network)
-    message = Message(identity="QM 1", resend=resend)
+    message = PutMessage(identity="QM 1", resend=resend)
     end = resolver.resolve("QM", Q, message, Conditions(received={("QM", "QM 1")})).end
     assert (end.failure if isinstance(end, Failed) else None) is failure
 
 
 @pytest.mark.parametrize(
     ("code_base", "answer"),
-    [(mqe.CodeBase.JAVA, Answer.ALIAS_ALREADY_EXISTS), (mqe.CodeBase.C, Answer.NOTHING_TO_DO)],
+    [(CodeBase.JAVA, Answer.ALIAS_ALREADY_EXISTS), (CodeBase.C, Answer.NOTHING_TO_DO)],
 )
 def test_a_second_queue_manager_alias_of_the_same_name_is_refused(
-    code_base: mqe.CodeBase, answer: Answer
+    code_base: CodeBase, answer: Answer
 ) -> None:
-    manager = mqe.QueueManager(name="QM", code_base=code_base)
+    manager = MqeQueueManager(name="QM", code_base=code_base)
     _, once = add_queue_manager_alias(manager, "Nick", "QM")
     assert add_queue_manager_alias(once, "Nick", "Other") == (answer, once)

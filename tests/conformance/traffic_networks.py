@@ -19,7 +19,7 @@ from tests.topology.mqe import notation, texts
 from redrive.topology.files import read_topology
 from redrive.topology.layout import SourceText, Topology
 from redrive.topology.mq.results import OpenOption, Persistence
-from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.objects import MqeNetwork
 
 LONGEST = 16 * 1024 * 1024
 """Bytes of the longest message that is put; the topics of a test take no more."""
@@ -71,7 +71,7 @@ class Numbered:
     """Of the message; None if it has no such field."""
     scripts: tuple[SourceText, ...] = ()
     """MQSC, one script for each queue manager."""
-    network: mqe.Network | None = None
+    network: MqeNetwork | None = None
     """Queue managers of MQ Everyplace."""
     down: frozenset[tuple[str, str]] = frozenset()
     """Links of MQ Everyplace that cannot be used."""
@@ -99,10 +99,10 @@ class Numbered:
         return result.topology
 
 
-def network_text(networks: Iterable[mqe.Network]) -> SourceText:
+def network_text(networks: Iterable[MqeNetwork]) -> SourceText:
     """Networks of MQ Everyplace in one file, as a topology has one at most."""
     managers = tuple(manager for network in networks for manager in network.queue_managers)
-    text = texts.network_text(mqe.Network(queue_managers=managers))
+    text = texts.network_text(MqeNetwork(queue_managers=managers))
     return SourceText("networks.yaml", text.encode())
 
 

@@ -22,8 +22,8 @@ from redrive.messages import Headers, OutputRecord
 from redrive.messages.own_headers import read_own
 from redrive.topology.layout import TopicRole, Topology, topics_of
 from redrive.topology.mq.results import Call, OpenRequest, Persistence
-from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.results import Conditions, Delivered, Failed, Failure, Stored
+from redrive.topology.mqe.objects import StoreAndForwardQueue
+from redrive.topology.mqe.results import Conditions, Delivered, Failed, PutFailure, Stored
 from redrive.topology.mqe.results import End as MqeEnd
 from redrive.topology.names import Names, put_topic, topic_name, transmission_topic
 
@@ -84,7 +84,7 @@ def message_trace(case: Numbered, topology: Topology) -> MessageTrace:
         if topic.role is TopicRole.TRANSMISSION and topic.is_read
     }
     end = _end_of_vector(case)
-    rests = isinstance(end, Stored) and end.undeliverable in {None, Failure.LINK_DOWN}
+    rests = isinstance(end, Stored) and end.undeliverable in {None, PutFailure.LINK_DOWN}
     # A vector says when something happens; a running channel moves a message at once. Both come to
     # the same end if just the channel is stopped on whose store the vector's message rests.
     stopped = stores.get(_topic(end)) if rests else None
@@ -165,7 +165,7 @@ def _topic(end: MqeEnd) -> str:
         case Delivered(names):
             return topic_name(queue=names.queue, queue_manager=names.queue_manager)
         case Stored(queue=queue, queue_manager=at):
-            of_target = isinstance(queue, mqe.StoreAndForwardQueue)
+            of_target = isinstance(queue, StoreAndForwardQueue)
             to = end.names.queue_manager if of_target else queue.queue_manager
             return transmission_topic(queue=queue.name, queue_manager=at, to=to)
     return ""

@@ -31,7 +31,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from tests.conftest import eventually, send_records
 from tests.console.conftest import answers
 
-from redrive.broker.ports import free_port
+from redrive.broker.configuration import free_port
 from redrive.operations.process import this_user
 
 PATIENCE = 120.0

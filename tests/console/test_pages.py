@@ -32,7 +32,7 @@ from tests.conftest import PATIENCE, KafkaClient, eventually, send_records
 from tests.console.conftest import CONFIG, TABLE, answers, console
 from tests.outcomes.samples import append, remaining, rows
 
-from redrive.broker.ports import free_port
+from redrive.broker.configuration import free_port
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, User
 from redrive.console.rendering import curve
 from redrive.console.server import open_listener

@@ -45,7 +45,7 @@ from redrive.operations.supervision import write as report
 from redrive.outcomes.open_letters import write_open_letters
 from redrive.settings import read_settings
 from redrive.what_if import Question, WhatIf
-from redrive.what_if.answer import TriedTable
+from redrive.what_if.answer import TableActions
 
 SCRIPT = {"Accept": "application/json"}
 TOKENS = {
@@ -716,7 +716,7 @@ def in_what_waits(question: Question) -> WhatIf:
     """What a table would do: discard 120 messages of billing, none of orders."""
     count = 120 if question.handler == "billing" else 0
     return WhatIf(
-        handler=question.handler, old=TriedTable("a", "0", {}), new=TriedTable("b", "1", {}),
+        handler=question.handler, old=TableActions("a", "0", {}), new=TableActions("b", "1", {}),
         messages={"remaining": 200, "total": 200}, changed=count, newly_discarded=count,
         newly_discarded_in_the_end=0, changes=(), matrix=(), rules=(), never_matched=(),
         targets=(), failing_now=(), control=(), schemes=(), seconds=1.0, notes=(),

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from redrive.demo import kafka, mq
-from redrive.demo.client import NUMBER_HEADER, Record, StoredRecord
+from redrive.demo.client import NUMBER_HEADER, Record, TopicRecord
 from redrive.demo.kafka import KafkaDeadLetters
 from redrive.demo.mq import MqDeadLetters
-from redrive.demo.reconciliation import Message
-from redrive.demo.script import Kind, Script, mixed
+from redrive.demo.reconciliation import DemoMessage
+from redrive.demo.script import MessageKind, Script, mixed
 from redrive.messages import Headers, decode_dead_letter, read_view, remove_header
 from redrive.messages.schemes import KNOWN
 from redrive.rules import FieldReader, explain, parse, resolve_target
@@ -30,7 +30,7 @@ _ENDS = {
 }  # fmt: skip
 
 
-def _first(script: Script) -> dict[str, Message]:
+def _first(script: Script) -> dict[str, DemoMessage]:
     """One message of each kind."""
     return {message.kind: message for message in reversed(script.messages)}
 
@@ -55,7 +55,7 @@ def test_same_seed_makes_the_same_dead_letters() -> None:
 
 @pytest.mark.parametrize("kinds", [mq.KINDS, kafka.KINDS])
 @pytest.mark.parametrize("count", [50, 1000])
-def test_every_kind_is_mixed_in_by_its_share(kinds: list[Kind], count: int) -> None:
+def test_every_kind_is_mixed_in_by_its_share(kinds: list[MessageKind], count: int) -> None:
     numbers = Counter(kind.name for kind in mixed(kinds, count, random.Random(1)))
     total = sum(kind.share for kind in kinds)
     assert numbers.total() == count
@@ -121,7 +121,7 @@ def test_payment_service_fails_as_often_as_the_message_wants() -> None:
     message = next(sent for sent in KAFKA.messages if sent.failures == 2)
     headers = (*message.original.headers, ("redrive.rounds", b"as it was"))
     results = [
-        KAFKA.process(StoredRecord("payments", 2, offset, Record(b"k", b"v", headers)), offset)
+        KAFKA.process(TopicRecord("payments", 2, offset, Record(b"k", b"v", headers)), offset)
         for offset in (1, 2, 3)
     ]
     for offset, letter in enumerate(results[:2], 1):

@@ -19,10 +19,10 @@ from tests.commands import redrive
 
 from redrive.broker import EmbeddedBroker
 from redrive.broker.process import is_alive
-from redrive.demo.client import Outcome, Record, StoredRecord
-from redrive.demo.demonstration import Demonstration, Play, Report
+from redrive.demo.client import OutcomeRecord, Record, TopicRecord
+from redrive.demo.command import Demonstration, DemoReport, Play
 from redrive.demo.mq import MqDeadLetters
-from redrive.demo.reconciliation import End, Message, Trace
+from redrive.demo.reconciliation import DemoMessage, End, Trace
 from redrive.errors import EnvironmentFault
 
 SMALL = ["--messages", "60", "--fast", "--seed", "7"]
@@ -118,7 +118,7 @@ def test_removed_demo_names_what_remains_of_it() -> None:
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     """A play for which every look takes a minute that nobody waits for."""
     now = [0.0]
-    clock = "redrive.demo.demonstration.time"
+    clock = "redrive.demo.command.time"
     monkeypatch.setattr(f"{clock}.monotonic", lambda: now[0])
     monkeypatch.setattr(f"{clock}.sleep", lambda _: now.__setitem__(0, now[0] + 60))
     script = MqDeadLetters(50, 1)
@@ -146,11 +146,11 @@ def _trace(*outcomes: tuple[int, str, int], again: int | None = None) -> Trace:
     record = Record(None, None, ())
     letters = [record, *([Record(None, None, (), again)] if again is not None else [])]
     return Trace(
-        Message(0, "any", "A", record, record, End("retried", "A"), None, len(letters) - 1),
-        [StoredRecord("DLQ", 0, offset, letter) for offset, letter in enumerate(letters)],
-        [("retried", StoredRecord("A", 0, 0, record))],
+        DemoMessage(0, "any", "A", record, record, End("retried", "A"), None, len(letters) - 1),
+        [TopicRecord("DLQ", 0, offset, letter) for offset, letter in enumerate(letters)],
+        [("retried", TopicRecord("A", 0, 0, record))],
         [
-            Outcome("a", at, "parked" if reason else "retried", 1, attempt, reason)
+            OutcomeRecord("a", at, "parked" if reason else "retried", 1, attempt, reason)
             for at, reason, attempt in outcomes
         ],
     )
@@ -166,7 +166,7 @@ def _trace(*outcomes: tuple[int, str, int], again: int | None = None) -> Trace:
     ],
 )
 def test_retry_before_its_time_is_early(trace: Trace, early: int) -> None:
-    report = Report(MqDeadLetters(50, 1), [trace])
+    report = DemoReport(MqDeadLetters(50, 1), [trace])
     assert report.document()["retries"]["early"] == early
     assert report.adds_up is not bool(early)
 
@@ -176,7 +176,7 @@ def test_report_says_where_each_kind_ended_and_how_late_retries_were() -> None:
         _trace((0, "MQRC_Q_FULL", 1), (6_000 + number * 10, "", 2)) for number in range(1, 101)
     ]
     console = Console(file=(stream := io.StringIO()), width=120)
-    Report(MqDeadLetters(50, 1), steps).show(console)
+    DemoReport(MqDeadLetters(50, 1), steps).show(console)
     text = stream.getvalue()
     assert "100 failed: Q_FULL" in text
     assert "retried A" in text

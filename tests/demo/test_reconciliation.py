@@ -12,28 +12,28 @@ import pytest
 from redrive.demo import client
 from redrive.demo.client import (
     NUMBER_HEADER,
-    Observation,
-    Outcome,
+    BrokerRecords,
+    OutcomeRecord,
     Record,
-    StoredRecord,
+    TopicRecord,
     remaining_among,
 )
-from redrive.demo.reconciliation import End, Message, Reconciliation, trace
+from redrive.demo.reconciliation import DemoMessage, End, Reconciliation, trace
 
 HEADER = ("dead letter", b"why")
-Damage = Callable[[Observation], Observation]
+Damage = Callable[[BrokerRecords], BrokerRecords]
 
 
 def _number(number: int) -> tuple[str, bytes]:
     return (NUMBER_HEADER, b"%d" % number)
 
 
-def _message(number: int, what: str, place: str, *, keeps_header: bool = False) -> Message:
+def _message(number: int, what: str, place: str, *, keeps_header: bool = False) -> DemoMessage:
     original = Record(b"key", b"value %d" % number, (_number(number),), 7)
     letter = replace(original, headers=(*original.headers, HEADER))
     end = End(what, place, keeps_header)
     refusals = 1 if what == "retried" else 0
-    return Message(number, what, "DLQ", letter, original, end, refusals)
+    return DemoMessage(number, what, "DLQ", letter, original, end, refusals)
 
 
 MESSAGES = [
@@ -45,21 +45,21 @@ MESSAGES = [
 OWN = (("redrive.rule", b"3"), ("redrive.timestamp", b"7"))
 
 
-def _outcome(number: int, result: str, reason: str = "") -> Outcome:
-    return Outcome(f"DLQ:0:{number}", 0, result, 3, 1, reason)
+def _outcome(number: int, result: str, reason: str = "") -> OutcomeRecord:
+    return OutcomeRecord(f"DLQ:0:{number}", 0, result, 3, 1, reason)
 
 
-def _observation() -> Observation:
+def _observation() -> BrokerRecords:
     """What is on the broker after a job without a fault."""
     forwarded, retried, _, remaining = MESSAGES
     headers = (*forwarded.record.headers, *OWN)
-    return Observation(
-        inputs=[StoredRecord("DLQ", 0, message.number, message.record) for message in MESSAGES],
+    return BrokerRecords(
+        inputs=[TopicRecord("DLQ", 0, message.number, message.record) for message in MESSAGES],
         ends=[
-            ("arrived", StoredRecord("ASIDE", 0, 5, replace(forwarded.record, headers=headers))),
-            ("arrived", StoredRecord("ORDERS", 0, 6, retried.original)),
-            ("remaining", StoredRecord("DLQ", 0, 3, remaining.record)),
-            ("arrived", StoredRecord("ORDERS", 0, 0, Record(None, b"none of the demo's", ()))),
+            ("arrived", TopicRecord("ASIDE", 0, 5, replace(forwarded.record, headers=headers))),
+            ("arrived", TopicRecord("ORDERS", 0, 6, retried.original)),
+            ("remaining", TopicRecord("DLQ", 0, 3, remaining.record)),
+            ("arrived", TopicRecord("ORDERS", 0, 0, Record(None, b"none of the demo's", ()))),
         ],
         outcomes={
             "DLQ:0:0": [_outcome(0, "forwarded")],
@@ -94,7 +94,7 @@ def test_message_that_is_nowhere_is_lost(index: int) -> None:
 
 
 def _with_end(what: str, number: int) -> Damage:
-    stored = StoredRecord("DLQ", 0, 9, MESSAGES[number].record)
+    stored = TopicRecord("DLQ", 0, 9, MESSAGES[number].record)
     return lambda seen: replace(seen, ends=[*seen.ends, (what, stored)])
 
 
@@ -111,14 +111,14 @@ def test_one_lost_and_one_duplicated_do_not_cancel_out() -> None:
 
 
 def _with_first_end(topic: str = "ASIDE", what: str = "arrived", **changes: object) -> Damage:
-    def damage(seen: Observation) -> Observation:
+    def damage(seen: BrokerRecords) -> BrokerRecords:
         record = replace(seen.ends[0][1].record, **changes)  # type: ignore[arg-type]
-        return replace(seen, ends=[(what, StoredRecord(topic, 0, 5, record)), *seen.ends[1:]])
+        return replace(seen, ends=[(what, TopicRecord(topic, 0, 5, record)), *seen.ends[1:]])
 
     return damage
 
 
-def _with_outcomes(number: int, *outcomes: Outcome) -> Damage:
+def _with_outcomes(number: int, *outcomes: OutcomeRecord) -> Damage:
     return lambda seen: replace(seen, outcomes={**seen.outcomes, f"DLQ:0:{number}": outcomes})
 
 
@@ -154,13 +154,13 @@ def test_message_comes_back_as_often_as_its_processing_fails(returns: int, adds_
     message = replace(MESSAGES[3], failures=1)
     seen = _observation()
     again = [
-        StoredRecord(
+        TopicRecord(
             "DLQ", 0, 90 + number, replace(message.record, key=b"again", timestamp=90 + number)
         )
         for number in range(returns)
     ]
     last = (*[message.record], *(stored.record for stored in again))[-1]
-    ends = [("remaining", StoredRecord("DLQ", 0, 3, last))]
+    ends = [("remaining", TopicRecord("DLQ", 0, 3, last))]
     traces = trace([message], replace(seen, inputs=[*seen.inputs, *again], ends=ends))
     result = Reconciliation(traces)
     assert result.adds_up == adds_up

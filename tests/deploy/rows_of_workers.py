@@ -14,8 +14,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from redrive.jars import JarGroup, jar_files
-from redrive.java import find_java
+from redrive.java import JarGroup, find_java, jar_files
 
 
 def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

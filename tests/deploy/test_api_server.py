@@ -20,7 +20,7 @@ from tests.conftest import eventually
 from tests.deploy.test_chart import CHART, FLAGS, FULL, choices, chosen, render
 from tests.programs import program
 
-from redrive.broker.ports import free_port
+from redrive.broker.configuration import free_port
 
 Object = dict[str, Any]
 

@@ -22,7 +22,7 @@ from deploy.container.build_image import main as build_image
 from deploy.standalone.spark_daemon import main as spark_daemon
 
 from redrive.__main__ import main as redrive
-from redrive.jars import locked_jars
+from redrive.java import locked_jars
 from redrive.settings import read_settings
 
 ROOT = Path(__file__).parents[2]

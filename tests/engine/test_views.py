@@ -41,8 +41,8 @@ from redrive.rules import RetryTo, Rule, explain, original_target
 from redrive.topology.layout import SourceText, TopicRole, topics_of
 from redrive.topology.names import put_topic
 from redrive.topology.put import Refusal
-from redrive.what_if.tally import OnceDecoder, Trial
-from redrive.what_if.verdict import Disposition, Verdict
+from redrive.what_if.question import OnceDecoder, Trial
+from redrive.what_if.verdict import Disposition, TableEffect
 
 # Networks
 
@@ -276,7 +276,7 @@ def check_plan(job: MemoryJob, topic: str, records: Sequence[OutputRecord]) -> l
         for first, second in zip(decided, tried, strict=True)
     }
     for first, second in pairs.values():
-        row, verdict = first.row, Verdict.of(job.decider, job.context, NO_MASK, second)
+        row, verdict = first.row, TableEffect.of(job.decider, job.context, NO_MASK, second)
         assert (verdict.line, verdict.target) == (row.rule_line, str(first.decision.target))
         assert verdict.action == (row.action if row.rule_line else Disposition.REMAINS)
         assert (verdict.reason, second.result) == (row.reason, row.result)

@@ -24,7 +24,7 @@ from redrive.engine.walk import AssumedCluster, Hop, Walk, walk
 from redrive.messages import Headers, OutputRecord, decode_dead_letter
 from redrive.topology.files import read_topology as read_files
 from redrive.topology.layout import SourceText, Topology
-from redrive.topology.mq.network import Link, Network
+from redrive.topology.mq.network import Link, MqNetwork
 from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.mq.queue_manager import QueueManager, QueueSharingGroup
 from redrive.topology.mq.results import OpenRequest, Persistence, job_request
@@ -198,7 +198,7 @@ def test_a_private_transmission_queue_hides_a_shared_queue_of_its_name() -> None
         shared_queues={"QM2": LocalQueue(name="QM2")},
         queue_sharing_group=QueueSharingGroup(name="SQ1", members=("QM1",)),
     )
-    hops = walked(Topology(mq=Network([shared, managers["QM2"]])), "R").way()
+    hops = walked(Topology(mq=MqNetwork([shared, managers["QM2"]])), "R").way()
     assert [hop.result for hop in hops] == [Result.ROUTED, Result.ROUTED]
     assert hops[-1].outcome["target_topic"] == "QM2--DLQ"
 
@@ -217,7 +217,7 @@ def test_the_walk_ends_where_the_definitions_lead(
         for name in MANAGERS
         for to in MANAGERS
     }
-    network = Network([manager, *others], links=links)
+    network = MqNetwork([manager, *others], links=links)
     seed = seed_of(f"{put_topic('QM1')}:0:{offset}")
     request = job_request(asked.queue, asked.queue_manager, seed=seed)
     route = follow_route(network, "QM1", request, PERSISTENT)
@@ -242,7 +242,7 @@ def test_the_walk_ends_where_the_definitions_lead(
     assert reached == (destination.queue, destination.queue_manager)
 
 
-def walked_at(network: Network, asked: OpenRequest, offset: int) -> tuple[Hop, ...]:
+def walked_at(network: MqNetwork, asked: OpenRequest, offset: int) -> tuple[Hop, ...]:
     """The way of a put on QM1, over cluster queues and those of sharing groups too."""
     names = {"redrive.oqm": asked.queue_manager, "redrive.oq": asked.queue, PERSISTENCE: "1"}
     headers: Headers = [(name, text.encode()) for name, text in names.items()]

@@ -17,7 +17,7 @@ from redrive.messages import Headers, OutputRecord, mqmd_headers
 from redrive.messages.fields import DEADLINE
 from redrive.topology.bindings import Bindings, QueueBinding, QueueManagerBinding
 from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
-from redrive.topology.mq.network import Network
+from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.objects import SHARED_TRANSMISSION_QUEUE
 from redrive.topology.mq.results import OpenRequest
 from redrive.topology.names import Names, put_topic, topic_name, transmission_topic
@@ -116,7 +116,7 @@ class MqWalk:
         return record._replace(timestamp=record.timestamp - waited, headers=headers)
 
 
-def told_of_elsewhere(network: Network) -> Iterator[QueueTopic]:
+def told_of_elsewhere(network: MqNetwork) -> Iterator[QueueTopic]:
     """Topics of what the notation tells that no script can: known routes, and sharing groups."""
     for manager in network.queue_managers.values():
         routes = [*manager.known_routes, *(instance.route for instance in manager.known_instances)]

@@ -14,7 +14,7 @@ from kafka.admin import NewTopic
 from tests.conftest import read_records
 
 from redrive.broker import EmbeddedBroker
-from redrive.broker.ports import free_port
+from redrive.broker.configuration import free_port
 from redrive.kafka.connection import Connection
 from redrive.kafka.producer import KafkaProducer
 from redrive.messages import OutputRecord

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.messages.json_paths import JsonPath
+from redrive.messages.json_patch import JsonPath
 
 DOCUMENT = {"a": {"b-c": [{"d": "x"}, 7, True, None]}, "e f": "y", "it's": 1.5, "": 0}
 

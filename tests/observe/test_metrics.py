@@ -18,8 +18,7 @@ from tests.observe.conftest import emitted, state
 from redrive.configuration import JobConfiguration
 from redrive.engine.statistics import Failure, OutcomeKind
 from redrive.messages.constants import reason_name
-from redrive.observe.observer import MOST_SERIES, MOST_TARGETS, MetricsObserver
-from redrive.observe.waiting import MOST_CAUSES, OTHER
+from redrive.observe.observer import MOST_CAUSES, MOST_SERIES, MOST_TARGETS, OTHER, MetricsObserver
 from redrive.operations.handlers import HandlerState
 from redrive.operations.supervision import Activity
 from redrive.outcomes.causes import Cause
@@ -206,7 +205,7 @@ def test_what_messages_say_makes_no_end_of_series(
 
 
 def test_causes_beyond_a_number_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.observe.waiting.MOST_CAUSES", 3)
+    monkeypatch.setattr("redrive.observe.observer.MOST_CAUSES", 3)
     observer = MetricsObserver(job_of(handled("orders.dlq", name="orders")))
     for first in (200.0, 100.0, 300.0):
         observer.metrics.waiting.count_causes(

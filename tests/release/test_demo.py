@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.release.conftest import Run
 
-from redrive.cache import cache_directory
+from redrive.java import cache_directory
 
 
 def test_the_demo_of_the_wheel_reconciles(run: Run) -> None:

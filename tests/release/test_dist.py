@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests.release.conftest import ROOT
 
-from redrive.jars import locked_jars
+from redrive.java import locked_jars
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PINS = read_pins((ROOT / "requirements.lock").read_text())

@@ -12,7 +12,7 @@ from tests.rules.reference import LENGTHS
 from tests.rules.tables import messages, plain_rules, table_of, text_patterns, text_values
 
 from redrive.rules import Matcher, explain, parse, write_action, write_clause
-from redrive.rules import matcher as matcher_module
+from redrive.rules import selection as selection_module
 from redrive.rules.patterns import StringPattern
 from redrive.rules.selection import rules_of, turns
 
@@ -33,7 +33,7 @@ def test_matcher_agrees_with_the_specification(
     data: st.DataObject,
 ) -> None:
     table = table_of(rules, data)
-    with patch.object(matcher_module, "FIRST_RULES", first_rules):
+    with patch.object(selection_module, "FIRST_RULES", first_rules):
         matcher = Matcher(table)
     for row in rows:
         expected = reference.candidates(rules, row)
@@ -63,7 +63,7 @@ def test_a_table_without_patterns_matches_everything() -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values without end are matched right and forgotten again."""
-    monkeypatch.setattr(matcher_module, "MEMO_LIMIT", 10)
+    monkeypatch.setattr(selection_module, "MEMO_LIMIT", 10)
     matcher = Matcher(parse("APPLIDAT(A*1) ACTION(RETRY)\nACTION(IGNORE)\n").required())
     for number in range(200):
         value = f"A{number}"

@@ -12,7 +12,7 @@ from tests.rules.findings import assert_reads_back
 from tests.rules.tables import plain_rules, rich_table_texts, table_texts
 
 from redrive.rules import Action, Control, Rule, RulesTable, parse
-from redrive.rules.keywords import KEYWORDS, Role
+from redrive.rules.keywords import KEYWORDS, KeywordRole
 from redrive.rules.patterns import NumberPattern
 
 LONG = "*" * 100
@@ -118,7 +118,7 @@ def test_hash_tells_different_tables_apart() -> None:
         *(
             f"{name}(1) {base}\n"
             for name, keyword in KEYWORDS.items()
-            if keyword.role is Role.PATTERN and name != "REASON"
+            if keyword.role is KeywordRole.PATTERN and name != "REASON"
         ),
     ]
     assert len({parse(text).required().hash for text in texts}) == len(texts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.rules import Control, input_queue, input_queue_manager, parse, resolve_target
-from redrive.rules.targets import Target
+from redrive.rules.targets import PutTarget
 
 FIELDS = {"DESTQ": "APP.IN", "DESTQM": "QM1", "REPLYQ": "R.Q", "REPLYQM": "RQM"}
 
@@ -28,13 +28,13 @@ FIELDS = {"DESTQ": "APP.IN", "DESTQM": "QM1", "REPLYQ": "R.Q", "REPLYQM": "RQM"}
 def test_targets_are_put_together_as_written(rule: str, target: tuple[str, str]) -> None:
     """Queue and queue manager are independent; a queue manager is not taken along (Q-27)."""
     (only,) = parse(f"{rule}\n").required().rules
-    assert resolve_target(only, FIELDS) == Target(*target)
+    assert resolve_target(only, FIELDS) == PutTarget(*target)
 
 
 def test_a_blank_field_gives_a_blank_queue() -> None:
     """The put then fails; it is not for the table to say how (specification 4.4, Q-28)."""
     (only,) = parse("ACTION(FWD) FWDQ(&REPLYQ)\n").required().rules
-    assert resolve_target(only, {}) == Target("", "")
+    assert resolve_target(only, {}) == PutTarget("", "")
 
 
 @pytest.mark.parametrize("action", ["DISCARD", "IGNORE"])

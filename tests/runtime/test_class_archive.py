@@ -11,12 +11,10 @@ from typing import TypeAlias
 
 import pytest
 
-from redrive import class_archive
 from redrive.broker import EmbeddedBroker
 from redrive.broker.kafka_programs import broker_archive
-from redrive.class_archive import ClassArchive
 from redrive.errors import EnvironmentFault
-from redrive.java import Java, find_java
+from redrive.java import ClassArchive, Java, find_java
 
 Train: TypeAlias = Callable[[str], None]
 
@@ -123,7 +121,7 @@ def test_a_failed_training_run_tells_why_and_leaves_no_file(
     archive.path.with_suffix(".new").write_text("half")
     train_with(script)
     if "sleep" in script:
-        monkeypatch.setattr(class_archive, "_PATIENCE", 0.1)
+        monkeypatch.setattr("redrive.java._PATIENCE", 0.1)
     with pytest.raises(EnvironmentFault, match=message):
         archive.make()
     assert archive_files(archive) == set()

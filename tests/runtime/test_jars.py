@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import PATIENCE
 
 from redrive.errors import EnvironmentFault
-from redrive.jars import JarGroup, fetch_jars, jar_directory, jar_files, locked_jars, verify_jars
+from redrive.java import JarGroup, fetch_jars, jar_directory, jar_files, locked_jars, verify_jars
 
 _SETTINGS = """\
 <ivysettings>
@@ -135,7 +135,7 @@ def test_damage_is_found_and_mended(repository: Path) -> None:
 
 @pytest.mark.usefixtures("empty_cache")
 def test_two_set_ups_at_once_do_not_disturb_each_other() -> None:
-    script = "from redrive.jars import *; fetch_jars(); verify_jars(); print(jar_directory())"
+    script = "from redrive.java import *; fetch_jars(); verify_jars(); print(jar_directory())"
     command = [sys.executable, "-c", script]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     answers = [process.communicate(timeout=PATIENCE)[0] for process in both]

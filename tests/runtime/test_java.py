@@ -85,7 +85,7 @@ from kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from redrive.broker import EmbeddedBroker
-from redrive.jars import JarGroup, jar_files
+from redrive.java import JarGroup, jar_files
 from redrive.java import find_java
 
 java = find_java()

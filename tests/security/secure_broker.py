@@ -29,8 +29,7 @@ from tests.conftest import PATIENCE
 from tests.security.token_server import CLIENT, SCOPE, SECRET, token_server
 
 from redrive.broker import EmbeddedBroker
-from redrive.broker.configuration import Quorum
-from redrive.broker.ports import free_port
+from redrive.broker.configuration import Quorum, free_port
 from redrive.java import find_java
 from redrive.kafka.access import Resource, Right
 from redrive.kafka.connection import Connection

@@ -39,12 +39,11 @@ from redrive.operations.record_view import RecordView
 from redrive.operations.replay.plan import Part as PlanPart
 from redrive.operations.replay.plan import Plan, Warned
 from redrive.operations.supervision import Activity, SupervisionState
-from redrive.settings import read_settings
-from redrive.settings.values import LogFormat, LogSettings
+from redrive.settings import LogFormat, LogSettings, read_settings
 from redrive.streaming.lifecycle import Emitted
 from redrive.what_if.answer import document_of_table
-from redrive.what_if.sources import Over, Part
-from redrive.what_if.tally import Tally
+from redrive.what_if.question import Tally
+from redrive.what_if.sources import LaneRecords, Over
 from redrive.what_if.text import lines_of, lines_of_table
 
 SECRET = "4111111111111111"  # noqa: S105 - what must be shown nowhere
@@ -246,7 +245,7 @@ def test_what_a_table_would_do_shows_no_secret() -> None:
     letters = [dead_letter(1, SECRET), dead_letter(2, f"{SECRET}.X")]
     records = Records([b"k"] * 2, [b"x"] * 2, letters, [0] * 2, [0, 1])
     lane = TopicPartition("dlq", 0)
-    tally.add(Part(Over.BACKLOG, lane, records))
+    tally.add(LaneRecords(Over.BACKLOG, lane, records))
     answer = tally.answer("dlq", ("old.rul", "new.rul"))
     shown = [
         "\n".join(lines_of(answer)),

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.forms import KeyPath
-from redrive.settings.document import Document
-from redrive.settings.places import find_places
+from redrive.settings.document import Document, find_places
 
 TEXT = """\
 title = 'a # b'   # comment

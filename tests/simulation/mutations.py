@@ -934,7 +934,7 @@ def _not_held(*_: object) -> None: ...
 def _no_note(*_: object) -> None: ...
 
 
-@replaced("what remains holds no key", waiting_keys._Followed, "_take", rule="order 2")
+@replaced("what remains holds no key", waiting_keys._FollowedKeys, "_take", rule="order 2")
 def _remaining_passed_over(original: Any, self: Any, record: Any) -> None:
     if record.lane != self._question.remaining:
         original(self, record)
@@ -945,7 +945,7 @@ def _copies_not_asked(*_: object) -> dict[Any, int]:
     return {}
 
 
-@replaced("positions read after what waits", waiting_keys._Followed, "follow", rule="order 2")
+@replaced("positions read after what waits", waiting_keys._FollowedKeys, "follow", rule="order 2")
 def _positions_last(_original: Any, self: Any, asked: Any, group: str) -> None:
     parked = self._lanes(asked)
     lanes = [*parked, self._question.remaining]
@@ -970,7 +970,7 @@ def _hold_not_removed(*_: object) -> None: ...
 
 @replaced(
     "a message has its place in the order where its copy lies",
-    waiting_keys._Followed,
+    waiting_keys._FollowedKeys,
     "_take",
     schedules=300,
     among=lambda plan: plan.table == ORDERED,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tests.conftest import PATIENCE, eventually
 
-from redrive.broker.ports import free_port
+from redrive.broker.configuration import free_port
 
 SETTINGS: Final = """\
 [application]

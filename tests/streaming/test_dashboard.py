@@ -29,7 +29,7 @@ from tests.observe.test_deployed import ALERTS, DASHBOARD, PANELS, RULES
 from tests.streaming.conftest import Jobs, RunningJob
 from tests.streaming.test_tables import connect
 
-from redrive.broker.ports import free_port
+from redrive.broker.configuration import free_port
 from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.engine.breaker import BreakerSettings
 from redrive.observe.observation import Observation

@@ -16,7 +16,7 @@ from tests.conftest import eventually, read_records, send_records
 from tests.streaming.served_job import ServedJob
 
 from redrive.broker import EmbeddedBroker
-from redrive.broker.ports import free_port
+from redrive.broker.configuration import free_port
 
 WAITS: Final = "waiting for a broker"
 AT_ONCE: Final = 5.0

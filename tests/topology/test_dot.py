@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from redrive.topology.overview import (
     ClusterOverview,
     ConnectionOverview,
+    DefinitionTarget,
     Overview,
     QueueManagerOverview,
     QueueOverview,
-    Target,
     dot,
 )
 
 NAMES = st.text(max_size=90) | st.sampled_from(["<QM>", "]]>", "&amp;", '"', "\0", "A\ud800", ""])
 MANAGERS = st.sampled_from(("QM1", "QM2", "<QM3>", ""))
 CLUSTERS = ("C1", "<C2>")
-targets = st.builds(Target, queue=st.sampled_from(("A", "B", "")), queue_manager=MANAGERS)
+targets = st.builds(DefinitionTarget, queue=st.sampled_from(("A", "B", "")), queue_manager=MANAGERS)
 queues = st.builds(
     QueueOverview,
     name=st.sampled_from(("A", "B", "C")) | NAMES,
@@ -73,9 +73,13 @@ def test_a_graph_is_well_formed_whatever_names_there_are(overview: Overview, mos
 
 def test_edges_tell_channels_from_definitions() -> None:
     definitions = (
-        QueueOverview(name="B", kind="QALIAS", targets=(Target(queue="A", queue_manager="QM1"),)),
+        QueueOverview(
+            name="B", kind="QALIAS", targets=(DefinitionTarget(queue="A", queue_manager="QM1"),)
+        ),
         QueueOverview(name="A", kind="QLOCAL"),
-        QueueOverview(name="R", kind="QREMOTE", targets=(Target(queue="X", queue_manager="QM2"),)),
+        QueueOverview(
+            name="R", kind="QREMOTE", targets=(DefinitionTarget(queue="X", queue_manager="QM2"),)
+        ),
         QueueOverview(name="Z", kind="QLOCAL", put_enabled=False),
     )
     channel = ConnectionOverview(name="QM1.QM2", kind="SDR", queue_manager="QM2")

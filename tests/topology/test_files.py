@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.topology.files import Source, TopologyResult, named_sources, read_topology
+from redrive.topology.files import DefinitionFile, TopologyResult, named_sources, read_topology
 
 NETWORK = """\
 kind: mqe
@@ -32,7 +32,7 @@ def read(folder: Path, *names: str) -> TopologyResult:
     sources = []
     for name in names:
         manager, _, file = name.rpartition("=")
-        sources.append(Source(folder / file, manager))
+        sources.append(DefinitionFile(folder / file, manager))
     return read_topology(sources)
 
 

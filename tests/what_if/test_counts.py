@@ -13,8 +13,8 @@ from tests.engine.samples import dead_letter
 from tests.engine.test_views import ACTIONS, KAFKA_ACTIONS, LETTERS, copies_of
 
 from redrive.messages import Headers, OutputRecord, TopicPartition
-from redrive.what_if.sources import Over, Part
-from redrive.what_if.tally import Tally
+from redrive.what_if.question import Tally
+from redrive.what_if.sources import LaneRecords, Over
 
 IBM: Final = [
     "", "APPLIDAT('x*')", "APPLNAME('app*')", "APPLTYPE(1)", "DESTQ('*A*')", "DESTQM(QM1)",
@@ -63,7 +63,7 @@ def test_counts_are_those_of_deciding_each_message(dialect: tuple[str, list[str]
         for topic, (over, records) in topics.items():
             if records:
                 read = old.part(topic, records).records
-                tally.add(Part(over, TopicPartition(topic, 0), read))
+                tally.add(LaneRecords(over, TopicPartition(topic, 0), read))
                 pairs += zip(old.decide(topic, records), new.decide(topic, records), strict=True)
         answer = tally.answer("dlq", ("old", "new"))
         cells = Counter[tuple[str, str]]()

@@ -18,8 +18,8 @@ from redrive.messages.schemes import OwnScheme, SchemeTable
 from redrive.rules import Matcher
 from redrive.rules.analysis import decide
 from redrive.what_if.answer import Cell, IdleRule, Loss, WhatIf
-from redrive.what_if.sources import Over, Part
-from redrive.what_if.tally import Tally
+from redrive.what_if.question import Tally
+from redrive.what_if.sources import LaneRecords, Over
 from redrive.what_if.text import lines_of
 from redrive.what_if.verdict import Disposition
 
@@ -74,7 +74,7 @@ def tally_of(
             list(range(start, start + len(some))),
         )
         lane = TopicPartition("DLQ", 0)
-        tally.add(Part(Over.BACKLOG, lane, records))
+        tally.add(LaneRecords(Over.BACKLOG, lane, records))
     return tally
 
 
@@ -153,7 +153,7 @@ def test_other_schemes_alone_change_what_becomes_of_a_message(whys: list[bytes |
         list(range(len(whys))),
     )
     lane = TopicPartition("REMAINING", 0)
-    tally.add(Part(Over.REMAINING, lane, records))
+    tally.add(LaneRecords(Over.REMAINING, lane, records))
     recognised = sum(why is not None for why in whys)
     cells = [
         Cell(Disposition.REMAINS, Disposition.DISCARD, changed=True, count=recognised),
@@ -171,7 +171,7 @@ def test_counts_begin_again_under_another_table_also_if_it_has_counted_before() 
     for deciding, deed in ((first, Disposition.REMAINS), (between, Disposition.RETRY)):
         tally = Tally(deciding, first, Facts(lambda: 0.0), best_case, now=90_000)
         lane = TopicPartition("RETRY", 0)
-        tally.add(Part(Over.PARKED, lane, parked))
+        tally.add(LaneRecords(Over.PARKED, lane, parked))
         assert [cell.new for cell in tally.answer("dlq", NAMES).matrix] == [deed]
 
 
@@ -236,7 +236,7 @@ def test_messages_that_die_young_or_may_hide_newer_ones_are_counted(mode: Timest
             [*range(4)],
         )
         lane = TopicPartition("DLQ", 0)
-        tally.add(Part(Over.BACKLOG, lane, records))
+        tally.add(LaneRecords(Over.BACKLOG, lane, records))
         young = "2 messages: ORDERS keeps records for 100s, and less than half of that is left"
         hiding = "1 message: COMPACT is compacted: an old value may hide a newer one of its key"
         expected = [young, hiding] if mode is TimestampMode.KEEP else [hiding]

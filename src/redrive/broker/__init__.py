@@ -1,7 +1,5 @@
 """An embedded Kafka broker: a real one, on this machine only, for trials and tests."""
 
-from redrive.broker.embedded import BrokerState, BrokerStatus, EmbeddedBroker
+from redrive.broker.embedded import BrokerState, EmbeddedBroker
 
-__all__ = [
-    "BrokerState", "BrokerStatus", "EmbeddedBroker", "kafka_programs", "ports", "process"
-]  # fmt: skip
+__all__ = ["BrokerState", "EmbeddedBroker", "configuration", "kafka_programs", "process"]

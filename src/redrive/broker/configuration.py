@@ -1,11 +1,13 @@
-"""The configuration files of a broker."""
+"""The configuration files of a broker, and free ports for it."""
 
 from __future__ import annotations
 
 import base64
+import socket
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from random import randrange
 from typing import Final, Self
 
 HOST = "127.0.0.1"
@@ -91,3 +93,24 @@ def server_properties(data: str, port: int, quorum: Quorum, *, extra: Mapping[st
         **extra,
     }
     return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def is_free(port: int) -> bool:
+    """Whether a port is free."""
+    with socket.socket() as probe:
+        # A port whose last connections are still closing can be bound.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """A currently free port."""
+    # Below the ports of outgoing connections, one of which could otherwise
+    # occupy the broker's port while the broker is down.
+    while not is_free(port := randrange(20_000, 32_000)):  # noqa: S311 - a port is no secret
+        pass
+    return port

@@ -14,10 +14,9 @@ from typing import Final, Self
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from redrive.broker.configuration import HOST, Quorum, server_properties
+from redrive.broker.configuration import HOST, Quorum, free_port, is_free, server_properties
 from redrive.broker.folder import BrokerFolder, Note
 from redrive.broker.kafka_programs import format_data, start_kafka
-from redrive.broker.ports import free_port, is_free
 from redrive.broker.process import is_alive, send_signal, wait_until_gone
 from redrive.errors import EnvironmentFault, UsageError
 

@@ -10,9 +10,7 @@ from typing import Final
 
 from redrive.broker.folder import BrokerFolder
 from redrive.broker.process import spawn
-from redrive.class_archive import ClassArchive
-from redrive.jars import JarGroup, jar_files
-from redrive.java import Java, find_java
+from redrive.java import ClassArchive, JarGroup, Java, find_java, jar_files
 
 _FORMAT_TIMEOUT: Final = 240.0
 """Seconds that Kafka's tool may take to format a data folder; it takes two on an idle machine."""

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from redrive.broker.embedded import EmbeddedBroker
-from redrive.class_archive import training_options
+from redrive.java import training_options
 
 _END: Final = 240.0
 """Seconds that Java may take to write the archive; it takes three on an idle machine."""
 
 
 def train(path: Path) -> None:
-    """Starts a broker and stops it, which writes the archive; the file does not exist yet."""
+    """Start a broker and stop it, which writes the archive; the file does not exist yet."""
     with tempfile.TemporaryDirectory(prefix="redrive-classes-") as folder:
         broker = EmbeddedBroker(Path(folder), java_options=training_options(path))
         try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from redrive.broker import BrokerState, BrokerStatus, EmbeddedBroker
+from redrive.broker import BrokerState, EmbeddedBroker
 from redrive.command.options import combined, repeated_option
 from redrive.command.output import print_json
 from redrive.java import find_java
@@ -115,7 +115,14 @@ def wipe(directory: Path, *, as_json: bool) -> None:
 def _print(embedded: EmbeddedBroker, *, as_json: bool, note: str = "") -> BrokerState:
     status = embedded.status()
     if as_json:
-        print_json(_as_json(status), indent=False)
+        content = {
+            "state": status.state,
+            "bootstrap_servers": status.bootstrap_servers,
+            "pid": status.pid,
+            "directory": str(status.directory),
+            "log": str(status.log),
+        }
+        print_json(content, indent=False)
         return status.state
     click.echo(f"The broker in {status.directory} is {status.state}" + (note and f"; {note}"))
     if status.pid:
@@ -124,13 +131,3 @@ def _print(embedded: EmbeddedBroker, *, as_json: bool, note: str = "") -> Broker
     if status.log.exists():
         click.echo(f"  log               {status.log}")
     return status.state
-
-
-def _as_json(status: BrokerStatus) -> dict[str, str | int]:
-    return {
-        "state": status.state,
-        "bootstrap_servers": status.bootstrap_servers,
-        "pid": status.pid,
-        "directory": str(status.directory),
-        "log": str(status.log),
-    }

@@ -45,7 +45,7 @@ from redrive.topology.files import (
     JSON_SUFFIX,
     SUFFIXES,
     YAML_SUFFIXES,
-    Source,
+    DefinitionFile,
     read_topology,
 )
 from redrive.topology.layout import Topology
@@ -422,7 +422,7 @@ def _check_files(files: Sequence[str], options: _Options) -> Iterator[FileFindin
             yield _check_settings(name) if is_settings else _check_rules(name, text, options)
 
 
-def _definitions(name: str) -> Sequence[Source]:
+def _definitions(name: str) -> Sequence[DefinitionFile]:
     if name == STANDARD_INPUT:
         return ()
     sources = read_sources(name)
@@ -434,7 +434,7 @@ def _definitions(name: str) -> Sequence[Source]:
     return sources if is_mqsc(decode_source(read_file(name))) else ()
 
 
-def _kind_of(source: Source) -> str:
+def _kind_of(source: DefinitionFile) -> str:
     suffix = source.path.suffix.lower()
     if suffix not in YAML_SUFFIXES:
         return _KINDS_BY_SUFFIX.get(suffix, "MQSC script")

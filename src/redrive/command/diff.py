@@ -12,7 +12,7 @@ import click
 from redrive.command.options import EXISTING_FILE, json_option, lenient_option
 from redrive.command.output import print_json, print_lines
 from redrive.rules import RetryTo, RulesTable, decode_source, parse
-from redrive.rules.analysis import Comparison, Decision, compare, present_fields, write_message
+from redrive.rules.analysis import Comparison, TableDecision, compare, present_fields, write_message
 
 
 @click.command()
@@ -82,7 +82,7 @@ def _rule_lines(table: RulesTable, rules: Sequence[int]) -> list[int]:
     return [table.rules[rule].line for rule in rules]
 
 
-def _sentence(decision: Decision, lines: Sequence[int]) -> str:
+def _sentence(decision: TableDecision, lines: Sequence[int]) -> str:
     parts = []
     for put, tries in decision.steps:
         manager = f" on {put.queue_manager}" if put.queue_manager else ""
@@ -99,7 +99,7 @@ def _sentence(decision: Decision, lines: Sequence[int]) -> str:
     return f"{'; then '.join(parts)} ({by})"
 
 
-def _decision(decision: Decision, lines: Sequence[int]) -> dict[str, Any]:
+def _decision(decision: TableDecision, lines: Sequence[int]) -> dict[str, Any]:
     return {
         "lines": lines,
         "puts": [
@@ -118,7 +118,7 @@ def _decision(decision: Decision, lines: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _end(decision: Decision) -> str:
+def _end(decision: TableDecision) -> str:
     if decision.discarded:
         return "discarded"
     return "quarantined" if decision.quarantined else "remains"

@@ -122,7 +122,7 @@ def _next_of(step: Next | None) -> dict[str, Any]:
 
 
 def _show(letters: Letters, selection: Selection, *, mq: bool, before: int) -> None:
-    """Prints a page; ``before`` is the number of newer messages."""
+    """Print a page; ``before`` is the number of newer messages."""
     listing, steps, is_complete = letters.listing, letters.steps, not letters.answer.notes
     if not listing.letters and listing.total:
         click.echo(f"this page is empty: {listing.total} in all")

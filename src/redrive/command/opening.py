@@ -34,7 +34,7 @@ class TopicSource(NamedTuple):
     group: str = ""
     """The consumer group of the job; empty without settings."""
     group_topic: str = GROUP_TOPIC
-    """See ``JobConfiguration.group_topic``."""
+    """The form of the name of a group's topic."""
 
     @classmethod
     def of(cls, config: Path | None, bootstrap_server: str) -> TopicSource:

@@ -142,7 +142,7 @@ class _MessageGroup(click.Group):
     """Subcommands, or the id of one message in the place of one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reads ``--edit ID`` as an option of ``message``."""
+        """Read ``--edit ID`` as an option of ``message``."""
         if args[:1] == ["--edit"]:
             args = ["message", *args]
         return super().parse_args(ctx, args)
@@ -150,7 +150,7 @@ class _MessageGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Reads an id, which has colons, as the argument of ``message``."""
+        """Read an id, which has colons, as the argument of ``message``."""
         if args and args[0] not in self.commands and ":" in args[0]:
             return "message", self.commands["message"], args
         if args and args[0] not in self.commands and not args[0].startswith("-"):

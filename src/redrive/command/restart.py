@@ -103,7 +103,7 @@ def restart(
     if (places and not shows_plan) or (handler is not None and digits is None):
         raise UsageError("--over belongs to --plan, and --handler to --table")
     over = (tuple(map(Over, places)) or _WAITING) if shows_plan else ()
-    reload = Restart(path, options, over, yes)
+    reload = RestartCommand(path, options, over, yes)
     answer = reload.here(timeout) if digits is None else reload.with_kept(digits, handler, timeout)
     click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
     if answer.is_new_run:
@@ -112,7 +112,7 @@ def restart(
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class RestartCommand:
     """One restart of a job."""
 
     path: Path

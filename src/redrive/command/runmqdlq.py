@@ -342,12 +342,12 @@ class Report(JobObserver):
         )
 
     def notice(self, message: str, /, **facts: object) -> None:
-        """See ``JobObserver.notice``."""
+        """Write a note with its facts."""
         listed = "".join(f", {name.replace('_', ' ')} {value}" for name, value in facts.items())
         self._line(f"Note: {message}{listed}.")
 
     def warning(self, message: str, /, **facts: object) -> None:
-        """See ``JobObserver.warning``."""
+        """Write a note, as runmqdlq has no warnings."""
         self.notice(message, **facts)
 
     def batch(self, summary: BatchSummary) -> None:

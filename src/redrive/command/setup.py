@@ -7,8 +7,7 @@ import click
 from redrive.broker.kafka_programs import broker_archive
 from redrive.command.output import print_notes, progress_bar
 from redrive.errors import EnvironmentFault
-from redrive.jars import fetch_jars, jar_directory, locked_jars, verify_jars
-from redrive.java import find_java
+from redrive.java import fetch_jars, find_java, jar_directory, locked_jars, verify_jars
 
 
 @click.command()

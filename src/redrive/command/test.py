@@ -30,7 +30,7 @@ from redrive.rules import (
     resolve_target,
 )
 from redrive.rules.analysis import write_message
-from redrive.topology.document import Document, read_document
+from redrive.topology.document import DefinitionDocument, read_document
 
 Step: TypeAlias = Mapping[str, Any]
 """What one rule does with a message: ``rule``, ``action``, ``target``, ``header``, ``at``,
@@ -250,7 +250,11 @@ def _text(path: Path) -> str:
 
 
 def _read_test(
-    document: Document, table: RulesTable, index: int, test: Mapping[str, Any], folder: Path
+    document: DefinitionDocument,
+    table: RulesTable,
+    index: int,
+    test: Mapping[str, Any],
+    folder: Path,
 ) -> TableTest:
     location = document.location(("tests", index, "name"))
     fields = _fields(test["message"], folder, str(location), table)

@@ -335,7 +335,6 @@ def apply(
 
 
 def _show_own_partitions(job: JobConfiguration, plan: TopicPlan) -> None:
-    """Print what the job's own topics take beside the planned ones."""
     from redrive.streaming.topics import count_own_partitions  # noqa: PLC0415 - slow to import
 
     own = count_own_partitions(job, {topic.topic: topic.partitions for topic in plan.topics})

@@ -153,11 +153,10 @@ class DeciderFactory:
     """Makes the deciders of one process.
 
     It applies the current definitions, and Kafka's limits: missing topics, and topics that may not
-    be written to.
+    be written to. The facts are read whenever something is decided.
     """
 
     def __init__(self, configuration: JobConfiguration, facts: Facts) -> None:
-        """Take the configuration; the facts are read whenever something is decided."""
         self._configuration = configuration
         self._facts = facts
 
@@ -188,7 +187,7 @@ class DeciderFactory:
         return [self._put_decider(sources[name], receiver) for name, receiver in receivers.items()]
 
     def _puts_at(self, queue_manager: str, states: States) -> PutDecider | None:
-        """Decides puts at a queue manager of IBM MQ, by a handler as by an application."""
+        """The decider of puts at a queue manager of IBM MQ, by a handler as by an application."""
         if not self._configuration.topology:
             return None
         topology = self._topology(states)
@@ -253,7 +252,7 @@ class DeciderFactory:
     def resolver_for(
         self, settings: HandlerConfiguration, states: States
     ) -> Callable[[str, str, int], Destination | Refusal]:
-        """Resolves the puts of a handler to topics, with operators' states.
+        """The resolver of a handler's puts to topics, with operators' states.
 
         Returns:
             A function of queue manager, queue and seed, which reads the facts that it needs.
@@ -299,7 +298,7 @@ class DeciderFactory:
         )
 
     def _kafka_resolver(self, topics: Callable[[], Container[str]] | None = None) -> Resolver:
-        """Resolves to ``topics``, by default to those of the cluster."""
+        """The resolver to ``topics``, by default to those of the cluster."""
         configuration = self._configuration
         own_topics = {
             name

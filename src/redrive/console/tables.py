@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from redrive.command.diff import difference_document, difference_lines
 from redrive.command.plan import handler_index, with_table
-from redrive.command.restart import Restart, table_file
+from redrive.command.restart import RestartCommand, table_file
 from redrive.command.tables import required_text, table_document
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.console.access import RefusedError, Scope
@@ -189,7 +189,7 @@ class RulesTables:
                 " ConfigMap, under files in the values of the chart, and restart the job there",
             )
         running_process(job)
-        restart = Restart(self._config, (), (), yes=True, operator=operator)
+        restart = RestartCommand(self._config, (), (), yes=True, operator=operator)
         answer = restart.with_text(file, handlers, text, _ANSWER, lambda _: None)
         saved = file.saved.name if file.saved.exists() else ""
         return {"handlers": names, "process": answer.pid, "saved": saved}

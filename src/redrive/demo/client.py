@@ -47,7 +47,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRecord:
+class TopicRecord:
     """A record on a topic."""
 
     topic: str
@@ -68,7 +68,7 @@ class StoredRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class OutcomeRecord:
     """One record of the outcomes topic."""
 
     message: str
@@ -85,15 +85,15 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class BrokerRecords:
     """All committed records on the broker."""
 
-    inputs: Sequence[StoredRecord]
+    inputs: Sequence[TopicRecord]
     """Every record on a dead-letter queue."""
-    ends: Sequence[tuple[str, StoredRecord]]
+    ends: Sequence[tuple[str, TopicRecord]]
     """``arrived`` and a record on a topic that the job does not read, ``waiting`` and one that it
     has not taken, or ``remaining`` and a message that it keeps, where that was put."""
-    outcomes: Mapping[str, Sequence[Outcome]]
+    outcomes: Mapping[str, Sequence[OutcomeRecord]]
     """The outcomes of each message, by the position where it was first put."""
 
 
@@ -115,7 +115,7 @@ class Client:
             self._producer = KafkaProducer(**self._settings)
             self._reader, self._follower = self._consumer(group), self._consumer(group)
             self._application = self._consumer("demo-application")
-        self._outcomes: dict[str, list[Outcome]] = defaultdict(list)
+        self._outcomes: dict[str, list[OutcomeRecord]] = defaultdict(list)
 
     def _consumer(self, group: str) -> Any:  # noqa: ANN401 - untyped client
         from kafka import KafkaConsumer  # noqa: PLC0415 - slow to import
@@ -153,7 +153,7 @@ class Client:
             written = [future.get(timeout=_PATIENCE) for future in sent]
         return [f"{place.topic}:{place.partition}:{place.offset}" for place in written]
 
-    def process(self, topic: str, at_most: int | None) -> Iterator[StoredRecord]:
+    def process(self, topic: str, at_most: int | None) -> Iterator[TopicRecord]:
         """Read up to ``at_most`` new records as an application: a commit follows the last one."""
         with _translated_errors(f"{topic} cannot be read"):
             if not self._application.assignment():
@@ -164,7 +164,7 @@ class Client:
             if polled:
                 self._application.commit()
 
-    def outcomes(self) -> Mapping[str, Sequence[Outcome]]:
+    def outcomes(self) -> Mapping[str, Sequence[OutcomeRecord]]:
         """The outcomes of each message so far, in the order of time; none before the job starts."""
         follower, topic = self._follower, self._outcomes_topic
         with _translated_errors(f"{topic} cannot be read"):
@@ -174,7 +174,9 @@ class Client:
             for record in _read_to_end(follower):
                 outcome = json.loads(record.value)
                 outcomes = self._outcomes[outcome["message"]]
-                outcomes.append(Outcome(**{name: outcome[name] for name in Outcome.__slots__}))
+                outcomes.append(
+                    OutcomeRecord(**{name: outcome[name] for name in OutcomeRecord.__slots__})
+                )
                 # A message's outcomes may be on several partitions.
                 outcomes.sort(key=lambda outcome: outcome.time)
         return self._outcomes
@@ -184,7 +186,7 @@ class Client:
         handled: Collection[str],
         retry_topics: Collection[str],
         remaining_topics: Collection[str],
-    ) -> Observation:
+    ) -> BrokerRecords:
         """Read every topic.
 
         Args:
@@ -192,8 +194,8 @@ class Client:
             retry_topics: Where the job's messages wait for their next attempt.
             remaining_topics: Where the job keeps the messages that remain.
         """
-        inputs: list[StoredRecord] = []
-        ends: list[tuple[str, StoredRecord]] = []
+        inputs: list[TopicRecord] = []
+        ends: list[tuple[str, TopicRecord]] = []
         queues = {topic for topic in self._reader.topics() if not topic.startswith(_INTERNAL)}
         for topic in sorted({*queues, *retry_topics}):
             for stored, is_taken in self._records(topic):
@@ -206,9 +208,9 @@ class Client:
         for topic in remaining_topics:
             copies = (stored.record for stored, _ in self._records(topic))
             ends += (("remaining", stored) for stored in remaining_among(copies))
-        return Observation(inputs, ends, self.outcomes())
+        return BrokerRecords(inputs, ends, self.outcomes())
 
-    def _records(self, topic: str) -> Iterator[tuple[StoredRecord, bool]]:
+    def _records(self, topic: str) -> Iterator[tuple[TopicRecord, bool]]:
         """Each committed record of a topic, and whether the job has taken it."""
         consumer = self._reader
         with _translated_errors(f"{topic} cannot be read"):
@@ -220,7 +222,7 @@ class Client:
                 yield _stored(record), record.offset < taken[record.partition]
 
 
-def remaining_among(copies: Iterable[Record]) -> Iterator[StoredRecord]:
+def remaining_among(copies: Iterable[Record]) -> Iterator[TopicRecord]:
     """The messages of which the last copy is not a tombstone; a copy's key is their position."""
     last = {copy.key: copy for copy in copies}
     for position, copy in last.items():
@@ -229,7 +231,7 @@ def remaining_among(copies: Iterable[Record]) -> Iterator[StoredRecord]:
             value = None if f"{_OWN}null" in own else copy.value
             record = Record(own.get(f"{_OWN}key"), value, copy.headers, copy.timestamp)
             topic, partition, offset = position.decode().rsplit(":", 2)
-            yield StoredRecord(topic, int(partition), int(offset), record)
+            yield TopicRecord(topic, int(partition), int(offset), record)
 
 
 @contextmanager
@@ -264,6 +266,6 @@ def _read_to_end(consumer: Any) -> Iterator[Any]:  # noqa: ANN401 - untyped clie
             yield from records
 
 
-def _stored(record: Any) -> StoredRecord:  # noqa: ANN401 - untyped client
+def _stored(record: Any) -> TopicRecord:  # noqa: ANN401 - untyped client
     content = Record(record.key, record.value, tuple(record.headers), record.timestamp)
-    return StoredRecord(record.topic, record.partition, record.offset, content)
+    return TopicRecord(record.topic, record.partition, record.offset, content)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from redrive.demo.client import NUMBER_HEADER, Record, StoredRecord
-from redrive.demo.reconciliation import End, Message
-from redrive.demo.script import Kind, Script, mixed, read_kinds, rules_with
+from redrive.demo.client import NUMBER_HEADER, Record, TopicRecord
+from redrive.demo.reconciliation import DemoMessage, End
+from redrive.demo.script import MessageKind, Script, mixed, read_kinds, rules_with
 from redrive.kafka.administration import NewTopic
 from redrive.messages import Headers
 
@@ -32,7 +32,7 @@ _PAYMENTS: Final = "payments"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaKind(Kind):
+class KafkaKind(MessageKind):
     """A kind of dead letters of Kafka's programs."""
 
     scheme: str
@@ -76,7 +76,7 @@ class KafkaDeadLetters(Script):
             *(NewTopic(topic, 2) for topic in (*self.queues, *places)),
         ]
 
-    def process(self, stored: StoredRecord, delivery: int) -> tuple[str, Record] | None:
+    def process(self, stored: TopicRecord, delivery: int) -> tuple[str, Record] | None:
         """Book a payment once it has failed often enough; see ``Script.process``."""
         message = self.messages[stored.number or 0]
         if delivery > message.failures:
@@ -92,14 +92,14 @@ class KafkaDeadLetters(Script):
         return min(delay, self._longest) * (1 - _JITTER)
 
 
-def generate(count: int, seed: int) -> list[Message]:
+def generate(count: int, seed: int) -> list[DemoMessage]:
     """Dead letters of all kinds; the seed determines order and content."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, and nothing secret
     kinds = mixed(KINDS, count, chance)
     return [_message(number, kind, chance) for number, kind in enumerate(kinds)]
 
 
-def _message(number: int, kind: KafkaKind, chance: random.Random) -> Message:
+def _message(number: int, kind: KafkaKind, chance: random.Random) -> DemoMessage:
     partition = chance.randrange(_PARTITIONS)
     key = f"customer {chance.randrange(_CUSTOMERS)}".encode()
     amount = chance.randint(1, 99) * (-1 if kind.is_negative else 1)
@@ -110,7 +110,7 @@ def _message(number: int, kind: KafkaKind, chance: random.Random) -> Message:
     failure = _WRITERS[kind.scheme](kind, partition, number)
     place = kind.place or kind.topic
     places = {"retried": f"{place}:{partition}", "discarded": "", "remaining": kind.queue}
-    return Message(
+    return DemoMessage(
         number,
         kind.name,
         kind.queue,

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from redrive.demo.client import NUMBER_HEADER, Record, StoredRecord
-from redrive.demo.reconciliation import End, Message
-from redrive.demo.script import Kind, Script, mixed, read_kinds, rules_with
+from redrive.demo.client import NUMBER_HEADER, Record, TopicRecord
+from redrive.demo.reconciliation import DemoMessage, End
+from redrive.demo.script import MessageKind, Script, mixed, read_kinds, rules_with
 from redrive.kafka.administration import NewTopic
 from redrive.messages import (
     DeadLetterHeader,
@@ -48,7 +48,7 @@ _LONGEST_AGE: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MqKind(Kind):
+class MqKind(MessageKind):
     """A kind of dead letters of IBM MQ."""
 
     keeps_header: bool = False
@@ -111,7 +111,7 @@ class MqDeadLetters(Script):
             f'[queues."TEXTS.SHORT"]\nmax_message_length = 4096\n\n'
         )
 
-    def process(self, stored: StoredRecord, delivery: int) -> None:
+    def process(self, stored: TopicRecord, delivery: int) -> None:
         """The slow consumer: reading is all that it does; see ``Script.process``."""
 
     def least_wait(self, attempt: int) -> float:
@@ -120,7 +120,7 @@ class MqDeadLetters(Script):
         return self._retry_interval
 
 
-def generate(count: int, seed: int, now: int) -> Iterator[Message]:
+def generate(count: int, seed: int, now: int) -> Iterator[DemoMessage]:
     """Dead letters of all kinds, up to an hour older than ``now``, in milliseconds since 1970."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, and nothing secret
     for number, kind in enumerate(mixed(KINDS, count, chance)):
@@ -128,7 +128,7 @@ def generate(count: int, seed: int, now: int) -> Iterator[Message]:
         yield _message(number, kind, timestamp, chance)
 
 
-def _message(number: int, kind: MqKind, timestamp: int, chance: random.Random) -> Message:
+def _message(number: int, kind: MqKind, timestamp: int, chance: random.Random) -> DemoMessage:
     representation, application_type, program = chance.choice(_PLATFORMS)
     queue = chance.choice(kind.queues)
     descriptor: dict[str, FieldValue] = {
@@ -176,7 +176,7 @@ def _message(number: int, kind: MqKind, timestamp: int, chance: random.Random) -
     place = kind.place or queue
     places = {"discarded": "", "remaining": DEAD_LETTER_QUEUE}
     end = End(kind.end, places.get(kind.end, place), kind.keeps_header)
-    return Message(number, kind.name, DEAD_LETTER_QUEUE, record, original, end, kind.refusals)
+    return DemoMessage(number, kind.name, DEAD_LETTER_QUEUE, record, original, end, kind.refusals)
 
 
 def _malformed(plain: Record, representation: Representation, chance: random.Random) -> Record:

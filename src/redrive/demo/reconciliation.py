@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from redrive.demo.client import Observation, Outcome, Record, StoredRecord
+from redrive.demo.client import BrokerRecords, OutcomeRecord, Record, TopicRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class DemoMessage:
     """One message of a demo."""
 
     number: int
@@ -53,12 +53,12 @@ class Message:
 class Trace:
     """One message, its records and its outcomes."""
 
-    message: Message
-    inputs: Sequence[StoredRecord]
+    message: DemoMessage
+    inputs: Sequence[TopicRecord]
     """Where it was put, initially and after each failure, in the order of time."""
-    ends: Sequence[tuple[str, StoredRecord | None]]
+    ends: Sequence[tuple[str, TopicRecord | None]]
     """How it ended and where; without a record if an outcome says that it was discarded."""
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[OutcomeRecord]
 
     def problems(self) -> Iterator[str]:
         """What is wrong with it, apart from being lost or duplicated."""
@@ -75,7 +75,7 @@ class Trace:
             if stored is not None:
                 yield from self._changes(stored)
 
-    def _changes(self, stored: StoredRecord) -> Iterator[str]:
+    def _changes(self, stored: TopicRecord) -> Iterator[str]:
         arrived, wanted = stored.record.without_own_headers(), self.message.original
         end, times = self.message.end, {letter.record.timestamp for letter in self.inputs}
         if self.inputs and (end.keeps_header or end.what == "remaining"):
@@ -117,8 +117,8 @@ class Reconciliation:
 
 
 def trace(
-    messages: Sequence[Message],
-    observation: Observation,
+    messages: Sequence[DemoMessage],
+    observation: BrokerRecords,
     went_on: Collection[str] = (),
 ) -> list[Trace]:
     """The trace of each message.
@@ -128,9 +128,9 @@ def trace(
         observation: What is on the broker.
         went_on: Positions of the records that an application dead-lettered again.
     """
-    inputs: dict[int | None, list[StoredRecord]] = defaultdict(list)
-    ends: dict[int | None, list[tuple[str, StoredRecord | None]]] = defaultdict(list)
-    outcomes: dict[int | None, list[Outcome]] = defaultdict(list)
+    inputs: dict[int | None, list[TopicRecord]] = defaultdict(list)
+    ends: dict[int | None, list[tuple[str, TopicRecord | None]]] = defaultdict(list)
+    outcomes: dict[int | None, list[OutcomeRecord]] = defaultdict(list)
     for stored in sorted(observation.inputs, key=lambda stored: stored.record.timestamp):
         inputs[stored.number].append(stored)
         for outcome in observation.outcomes.get(stored.position, ()):

@@ -13,8 +13,8 @@ from typing import ClassVar, Final, TypeVar
 
 import yaml
 
-from redrive.demo.client import Record, StoredRecord
-from redrive.demo.reconciliation import Message
+from redrive.demo.client import Record, TopicRecord
+from redrive.demo.reconciliation import DemoMessage
 from redrive.kafka.administration import NewTopic
 
 SETTINGS: Final = "redrive.toml"
@@ -22,7 +22,7 @@ SETTINGS: Final = "redrive.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class MessageKind:
     """A kind of dead letters, as the YAML file of a demo declares it."""
 
     name: str
@@ -36,7 +36,7 @@ class Kind:
     """How many attempts fail; None for any number."""
 
 
-_Kind = TypeVar("_Kind", bound=Kind)
+_Kind = TypeVar("_Kind", bound=MessageKind)
 
 
 class Script(ABC):
@@ -54,7 +54,7 @@ class Script(ABC):
     """How many records the application reads at once; None for all."""
 
     title: str
-    messages: Sequence[Message]
+    messages: Sequence[DemoMessage]
     """Every message of the demo, each with its number as its index."""
     topics: Sequence[NewTopic]
     """The topics that exist when the job starts."""
@@ -84,7 +84,7 @@ class Script(ABC):
         (folder / self.rules_name).write_text(self.rules, encoding="utf-8")
 
     @abstractmethod
-    def process(self, stored: StoredRecord, delivery: int) -> tuple[str, Record] | None:
+    def process(self, stored: TopicRecord, delivery: int) -> tuple[str, Record] | None:
         """Process a record as the application does; returns its dead letter if that fails.
 
         Args:

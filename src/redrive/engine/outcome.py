@@ -43,7 +43,7 @@ from redrive.messages import own_headers as own
 from redrive.messages.constants import reason_name
 from redrive.messages.schemes import Scheme
 from redrive.messages.schemes.encodings import Reader
-from redrive.messages.schemes.scheme import Newest, Place
+from redrive.messages.schemes.scheme import Newest, RecordPart
 from redrive.rules import is_topic_name
 
 FIELDS: Final = PATTERN_KEYWORDS
@@ -513,7 +513,7 @@ def _scheme(profile: DeadLetterProfile) -> Scheme | None:
 def _column(scheme: Scheme, name: str, records: Records) -> _Column | None:
     """One part of a scheme in each record; None if no record has it."""
     parts, grid = scheme.parts.get(name, ()), records.grid
-    if grid is not None and all(part.place is Place.HEADER for part in parts):
+    if grid is not None and all(part.place is RecordPart.HEADER for part in parts):
         there = [part for part in parts if part.header in grid.layout]
         if not there:
             return None

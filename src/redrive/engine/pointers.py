@@ -23,7 +23,7 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
-from redrive.messages.cuts import Content
+from redrive.messages.cuts import RecordContent
 from redrive.messages.dead_letters import read_view
 from redrive.messages.schemes import Scheme, SchemeTable
 
@@ -44,8 +44,8 @@ def restore_message(message: Message, facts: Facts) -> Message | Gone:
         return message
     if isinstance(record, Gone):
         return record
-    copy = Content(message.key, message.value, message.headers, message.cut)
-    whole = cuts.restored(copy, Content(record.key, record.value, record.headers))
+    copy = RecordContent(message.key, message.value, message.headers, message.cut)
+    whole = cuts.restored(copy, RecordContent(record.key, record.value, record.headers))
     if whole is None:
         return Gone(f"the original was deleted: {message.origin} now has another record")
     return message._replace(**whole._asdict())

@@ -585,7 +585,7 @@ def remaining(
 
 def fit(message: Message, most: int) -> Message:
     """A dead letter, cut so that its copy fits a topic with a maximum record size in bytes."""
-    content = cuts.Content(message.key, message.value, message.headers, message.cut)
+    content = cuts.RecordContent(message.key, message.value, message.headers, message.cut)
     return message._replace(**cuts.fitted(content, most)._asdict())
 
 

@@ -55,13 +55,12 @@ class NewTopic:
 
 
 class TopicAdministration:
-    """Lists, creates and deletes topics of one cluster.
+    """Lists, creates and deletes topics of one cluster; connects on first use.
 
     Every method raises ``EnvironmentFault`` if the cluster refuses, or does not answer in time.
     """
 
     def __init__(self, connection: Connection) -> None:
-        """Open the client, which connects on first use."""
         self._servers = connection.bootstrap_servers
         self._admin = AdminClient({**connection.librdkafka(), "log_level": 2})
 

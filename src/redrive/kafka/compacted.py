@@ -12,7 +12,7 @@ from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import LOOK, SILENCE
 from redrive.kafka.errors import translated
-from redrive.kafka.records import END_WAIT, Reader, Run, StoredRecord
+from redrive.kafka.records import END_WAIT, Reader, RecordRun, StoredRecord
 from redrive.messages import TopicPartition
 
 RARE_END_WAIT: Final = 0.05
@@ -49,7 +49,7 @@ class CompactedTopic:
         for run in self.runs_to_end():
             yield from run.records()
 
-    def runs_to_end(self) -> Iterator[Run]:
+    def runs_to_end(self) -> Iterator[RecordRun]:
         """All records up to the current end of the topic; waits for open transactions.
 
         A commit returns before readers see it, so this reads up to the very end and misses nothing
@@ -85,7 +85,7 @@ class CompactedTopic:
         """Close the consumer."""
         self._reader.close()
 
-    def _runs_up_to(self, end: int) -> Iterator[Run]:
+    def _runs_up_to(self, end: int) -> Iterator[RecordRun]:
         last_progress = time.monotonic()
         while (before := self.position) < end:
             if time.monotonic() - last_progress > SILENCE:

@@ -225,7 +225,7 @@ class KafkaProducer:
             self.may_arrive_late |= time.monotonic() - began >= _SENT_ONCE
 
     def _unless_refused(self, step: str, call: Callable[[], None]) -> TransactionReport:
-        """Take a step that the client refuses after refused records in the transaction."""
+        """Make a call that the client refuses after refused records in the transaction."""
         try:
             self._wait_for_coordinator(step, call)
         except TransientFault as fault:

@@ -134,7 +134,7 @@ _topic, _partition = methodcaller("topic"), methodcaller("partition")
 
 
 @dataclass(slots=True)
-class Run:
+class RecordRun:
     """Consecutive records of one lane."""
 
     lane: TopicPartition
@@ -204,7 +204,7 @@ class Reader:
         self.positions = dict(starts)
         self._consumer.assign([ClientPartition(*lane, at) for lane, at in starts.items()])
 
-    def take(self, most: int, seconds: float) -> Iterator[Run]:
+    def take(self, most: int, seconds: float) -> Iterator[RecordRun]:
         """The client's records, run by run; a lane's position is after its last run.
 
         Args:
@@ -230,7 +230,7 @@ class Reader:
         starts: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int] | None,
         seconds: float | None,
-    ) -> Iterator[Run]:
+    ) -> Iterator[RecordRun]:
         """Read lanes in parallel; arguments and errors as for ``Readers.read``."""
         self.assign(starts)
         began = last_progress = time.monotonic()
@@ -268,7 +268,7 @@ class Reader:
             return _AT_ONCE
         return min(_AT_ONCE, sum(ends[lane] - at for lane, at in self.positions.items()))
 
-    def _run(self, lane: TopicPartition, messages: list[Message]) -> Run:
+    def _run(self, lane: TopicPartition, messages: list[Message]) -> RecordRun:
         records = [message for message in messages if message.error() is None]
         # Transaction markers follow the last record of a lane.
         ends = [] if len(records) == len(messages) else [*map(_offset, filter(_is_end, messages))]
@@ -278,9 +278,9 @@ class Reader:
                 raise TransientFault(f"{lane} restarts before offset {position}")
             behind = [_offset(record) + 1 for record in records[-1:]]
             self.positions[lane] = max([position, *behind, *ends])
-        return Run(lane, records, is_last=bool(ends))
+        return RecordRun(lane, records, is_last=bool(ends))
 
-    def _cut(self, run: Run, end: int) -> None:
+    def _cut(self, run: RecordRun, end: int) -> None:
         run.is_last = self.positions[run.lane] >= end
         if run.is_last:
             run.messages = [message for message in run.messages if _offset(message) < end]
@@ -304,7 +304,7 @@ class Readers:
         seconds: float | None = None,
         committed_only: bool = True,
         passes_gone: bool = True,
-    ) -> Iterator[Run]:
+    ) -> Iterator[RecordRun]:
         """Records of several lanes, read in parallel; arguments as for ``Cluster.read``.
 
         A short range is slow because of the wait for its first records.
@@ -398,7 +398,7 @@ def surviving_offsets(
     return {lane: frozenset(offsets.values()) - deleted[lane] for lane, offsets in last.items()}
 
 
-def _runs(connection: Connection, ranges: Iterable[OffsetRange]) -> Iterator[Run]:
+def _runs(connection: Connection, ranges: Iterable[OffsetRange]) -> Iterator[RecordRun]:
     readers = _readers.setdefault((os.getpid(), connection), Readers(connection))
     by_lane = {TopicPartition(offsets.topic, offsets.partition): offsets for offsets in ranges}
     starts = {lane: offsets.start for lane, offsets in by_lane.items()}

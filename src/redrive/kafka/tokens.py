@@ -58,7 +58,7 @@ class TokenFunction:
     """
 
     def __init__(self, name: str) -> None:
-        """Name the function, as ``package.module:function``; nothing is called yet."""
+        """``name`` is ``package.module:function``; nothing is called yet."""
         self._name = name
         self._lock = Lock()
         self._token: Token | None = None
@@ -198,7 +198,7 @@ def _endpoint(name: str, _process: int) -> TokenEndpoint:
     authorization = basic_authorization(client_id, client_secret)
     function = token_function(name)
 
-    class Handler(BaseHTTPRequestHandler):
+    class TokenHandler(BaseHTTPRequestHandler):
         """Answers one request."""
 
         timeout = ONE_TRY
@@ -233,7 +233,7 @@ def _endpoint(name: str, _process: int) -> TokenEndpoint:
             """Log nothing."""
 
     # Not HTTPServer, which looks up the name of the machine.
-    server = ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingTCPServer(("127.0.0.1", 0), TokenHandler)
     server.daemon_threads = True
     Thread(target=server.serve_forever, name="redrive-tokens", daemon=True).start()
     url = f"http://127.0.0.1:{server.server_address[1]}/token"

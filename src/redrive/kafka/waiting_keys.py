@@ -32,7 +32,7 @@ class LiveOrder:
         """Follow a cluster; the offsets of the consumer group are the job's progress."""
         self._cluster = cluster
         self._group = group
-        self._followed: dict[WaitingQuestion, _Followed] = {}
+        self._followed: dict[WaitingQuestion, _FollowedKeys] = {}
         self._groups: set[str] = set()
         """Other known groups; each needs a client."""
         self._closed: set[str] = set()
@@ -40,7 +40,7 @@ class LiveOrder:
 
     def waiting(self, question: WaitingQuestion) -> WaitingKeys:
         """The waiting messages of a partition by key; the mapping changes with every question."""
-        followed = self._followed.setdefault(question, _Followed(question))
+        followed = self._followed.setdefault(question, _FollowedKeys(question))
         try:
             followed.follow(self._cluster, self._group)
         except TransientFault:
@@ -181,7 +181,7 @@ def _returned(open_round: Round, ends: _Offsets, passed: _Offsets) -> Round:
     )
 
 
-class _Followed:
+class _FollowedKeys:
     """The waiting messages by key of one partition of a dead-letter queue."""
 
     def __init__(self, question: WaitingQuestion) -> None:
@@ -197,7 +197,10 @@ class _Followed:
         The job's positions are read first. A move of a message commits the new position and the new
         copy together, so a message is in what is read then, by its old copy or its new one.
         """
-        parked = self._lanes(cluster)
+        there = cluster.topics()  # do not miss a topic that was created meanwhile
+        backoff = self._question.backoff
+        waiting = [lane for lane in backoff if lane.partition < there.get(lane.topic, 0)]
+        parked = [self._question.retry, *waiting]
         committed = cluster.committed(group, parked, stable=True)
         remaining = self._question.remaining
         ends = settled_ends(cluster, [*parked, remaining])
@@ -208,12 +211,6 @@ class _Followed:
         self._read.update({lane: max(starts[lane], end) for lane, end in ends.items()})
         for lane in parked:
             self._pass(lane, committed[lane] or 0)
-
-    def _lanes(self, cluster: Cluster) -> list[TopicPartition]:
-        question = self._question
-        there = cluster.topics()  # do not miss a topic that was created meanwhile
-        waiting = [lane for lane in question.backoff if lane.partition < there.get(lane.topic, 0)]
-        return [question.retry, *waiting]
 
     def _take(self, record: StoredRecord) -> None:
         lane = record.lane

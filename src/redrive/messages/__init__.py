@@ -6,6 +6,7 @@ It needs neither Spark nor a Kafka client.
 from __future__ import annotations
 
 from redrive.messages.constants import constant_value, reason_name
+from redrive.messages.cuts import body_length, packed_size, wire_size
 from redrive.messages.dead_letter_header import DeadLetterHeader, Representation, encode_header
 from redrive.messages.dead_letters import (
     NO_VALID_SCHEME,
@@ -33,7 +34,6 @@ from redrive.messages.records import (
     TopicPartition,
 )
 from redrive.messages.schemes import DeadLetterView, SchemeTable
-from redrive.messages.sizes import body_length, packed_size, wire_size
 
 __all__ = [
     "INTERNAL", "MQMD", "NO_VALID_SCHEME", "NUMERIC_KEYWORDS", "PATTERN_KEYWORDS",
@@ -41,7 +41,7 @@ __all__ = [
     "Form", "Headers", "OffsetRange", "OutputRecord", "Records", "Refused", "Representation",
     "SchemeTable", "TopicPartition", "add_header", "body_length", "constant_value", "constants",
     "cuts", "dead_letter_header", "dead_letters", "decode_dead_letter", "encode_header", "fields",
-    "json_patch", "json_paths", "mqmd_headers", "new_header", "original_key", "own_headers",
+    "json_patch", "mqmd_headers", "new_header", "original_key", "own_headers",
     "packed_size", "read_view", "reason_name", "reasons", "remove_header", "reports", "schemes",
     "wire_size", "with_mqmd_headers", "with_original", "without_stacks"
 ]  # fmt: skip

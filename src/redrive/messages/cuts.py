@@ -12,8 +12,59 @@ import re
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+import pyarrow as pa
+
 from redrive.messages.fields import Headers
-from redrive.messages.sizes import body_length, wire_size
+
+_BATCH_OVERHEAD: Final = 61
+"""Bytes of a record batch's header (Kafka's message format, version 2)."""
+_RECORD_OVERHEAD: Final = 31
+"""Maximum bytes of a record besides its content: length 5, attributes 1, deltas of time 10, offset
+5, lengths of key and value 5 each."""
+_ZSTD: Final = pa.Codec("zstd", compression_level=3)  # librdkafka's own level
+
+
+def body_length(value: bytes | None) -> int:
+    """The length of a message as MQ counts it for MAXMSGL: the data with headers in it.
+
+    A binary dead-letter header that stays on the message is part of the data and counts; fields
+    in Kafka headers, a dead-letter header in that form too, do not.
+    """
+    return len(value) if value is not None else 0
+
+
+def wire_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Maximum bytes of a record as a batch of its own, uncompressed.
+
+    A broker compares this with ``max.message.bytes`` and a producer with ``max.request.size``;
+    compression can only reduce it.
+
+    Returns:
+        An upper bound, at most 31 bytes too high.
+    """
+    size = _BATCH_OVERHEAD + _RECORD_OVERHEAD + body_length(key) + body_length(value)
+    size += _varint_size(len(headers))
+    for name, raw in headers:
+        name_length, raw_length = len(name.encode()), body_length(raw)
+        size += _varint_size(name_length) + name_length + _varint_size(raw_length) + raw_length
+    return size
+
+
+def packed_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Approximate bytes of a record as a batch of its own, compressed with zstd.
+
+    A producer's result differs by some per cent; only the broker's answer is certain.
+    """
+    content = [key or b"", value or b""]
+    for name, raw in headers:
+        content += name.encode(), raw or b""
+    return _BATCH_OVERHEAD + len(_ZSTD.compress(b"".join(content), asbytes=True))
+
+
+def _varint_size(length: int) -> int:
+    # Zigzag doubles the number; a varint has seven bits in a byte.
+    return max(1, ((2 * length).bit_length() + 6) // 7)
+
 
 CUT_FORM: Final = re.compile(
     rb"(?:(?:value|headers|key):[0-9]{1,15}:[0-9a-f]{64}(?:,(?!$)|$)){1,3}"
@@ -27,7 +78,7 @@ _KEPT: Final = 4096
 _PREFIX: Final = "redrive."
 
 
-class Content(NamedTuple):
+class RecordContent(NamedTuple):
     """The content of a record."""
 
     key: bytes | None
@@ -37,7 +88,7 @@ class Content(NamedTuple):
     """What is cut from it, in the form ``CUT_FORM``; empty for a whole record."""
 
 
-def fitted(content: Content, most: int) -> Content:
+def fitted(content: RecordContent, most: int) -> RecordContent:
     """A record's content, cut so that a copy can be written.
 
     ``most`` is the maximum record size of the copy's topic in bytes; earlier cuts stay as they are.
@@ -57,7 +108,7 @@ def fitted(content: Content, most: int) -> Content:
     return shortened
 
 
-def restored(cut: Content, original: Content) -> Content | None:
+def restored(cut: RecordContent, original: RecordContent) -> RecordContent | None:
     """The content of a copy with its cut parts restored.
 
     ``original`` is the current record at the copy's origin. Returns None if that is another record.
@@ -73,17 +124,17 @@ def restored(cut: Content, original: Content) -> Content | None:
             key = original.key
         else:
             headers = [*_headers_of_others(original.headers), *headers]
-    return Content(key, value, headers)
+    return RecordContent(key, value, headers)
 
 
 def cut_sentence(cut: str, origin: str) -> str:
-    """What was cut from a copy, in the form of ``Content.cut``, for users."""
+    """What was cut from a copy, in the form of ``RecordContent.cut``, for users."""
     parts = (description.split(":") for description in cut.split(","))
     text = ", ".join(f"{part} ({length} bytes, SHA-256 {digest})" for part, length, digest in parts)
     return f"cut from the copy: {text}; the original is at {origin}"
 
 
-def _without(content: Content, parts: list[str]) -> Content:
+def _without(content: RecordContent, parts: list[str]) -> RecordContent:
     key, value, headers = content[:3]
     if "value" in parts:
         value = None if value is None else value[:_KEPT]
@@ -95,10 +146,10 @@ def _without(content: Content, parts: list[str]) -> Content:
         ]
     if "key" in parts:
         key = None
-    return Content(key, value, headers, ",".join(_describe(part, content) for part in parts))
+    return RecordContent(key, value, headers, ",".join(_describe(part, content) for part in parts))
 
 
-def _describe(part: str, content: Content) -> str:
+def _describe(part: str, content: RecordContent) -> str:
     raw = content.key if part == "key" else content.value
     if part == "headers":
         raw = b"".join(map(_encode_header, _headers_of_others(content.headers)))

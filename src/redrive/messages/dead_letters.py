@@ -39,10 +39,10 @@ from redrive.messages.fields import (
 from redrive.messages.records import HeaderGrid, Records
 from redrive.messages.schemes import KNOWN, NO_SCHEME, DeadLetterView, Message, Scheme, SchemeTable
 from redrive.messages.schemes.encodings import Reader
-from redrive.messages.schemes.lines import Column, valid_partition
+from redrive.messages.schemes.lines import DecisiveHeader, valid_partition
 from redrive.messages.schemes.mqdlh import BINARY, DLH_PREFIX, REDRIVE, replaced_fields
 from redrive.messages.schemes.reading import AnyScheme, Reading
-from redrive.messages.schemes.scheme import Newest, Place, Stamp
+from redrive.messages.schemes.scheme import Newest, RecordPart, Stamp
 
 NO_VALID_SCHEME: Final = "none"
 """The scheme's name of a message that is not a dead letter of any scheme."""
@@ -267,7 +267,7 @@ def origin_partition_headers(profile: DeadLetterProfile) -> frozenset[str] | Non
     if profile.group_topic is not None or not isinstance(scheme, Scheme):
         return frozenset()
     parts = scheme.parts.get("origin.partition", ())
-    is_known = all(part.place is Place.HEADER for part in parts)
+    is_known = all(part.place is RecordPart.HEADER for part in parts)
     return frozenset(part.header for part in parts) if is_known else None
 
 
@@ -293,7 +293,7 @@ def origin_time_parts(profile: DeadLetterProfile) -> Sequence[tuple[str, Reader,
     parts = scheme.parts.get("origin.timestamp", ()) if isinstance(scheme, Scheme) else ()
     if not isinstance(scheme, Scheme):
         return ()
-    is_known = all(part.place is Place.HEADER for part in parts)
+    is_known = all(part.place is RecordPart.HEADER for part in parts)
     return [(part.header, part.read, scheme.newest) for part in parts] if is_known else None
 
 
@@ -306,7 +306,7 @@ def names_offset(profile: DeadLetterProfile, layout: Collection[str]) -> bool:
     """Whether dead letters with these header names name the offset of the record that failed."""
     scheme = profile.taken[0] if profile.taken else None
     parts = scheme.parts.get("origin.offset", ()) if isinstance(scheme, Scheme) else ()
-    return any(part.place is Place.HEADER and part.header in layout for part in parts)
+    return any(part.place is RecordPart.HEADER and part.header in layout for part in parts)
 
 
 def with_original(
@@ -364,7 +364,7 @@ class _Layout(NamedTuple):
     """Cached knowledge about messages with the same header names in the same order."""
 
     reading: Reading
-    columns: Sequence[Column]
+    columns: Sequence[DecisiveHeader]
     """The headers that determine their profile."""
     signature: Hashable
     """Equal for layouts whose messages have the same profile if these headers are equal."""
@@ -377,7 +377,7 @@ class _Layout(NamedTuple):
         # The last of repeated MQ headers counts.
         last = {name: index for index, name in enumerate(names) if name in _PROFILE_HEADERS}
         columns = sorted(
-            {*(Column(index, None) for index in last.values()), *reading.columns()},
+            {*(DecisiveHeader(index, None) for index in last.values()), *reading.columns()},
             key=itemgetter(0),
         )
         signature = tuple(names[index] for index, _ in columns), reading.signature

@@ -27,8 +27,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN, CLOSE, ONE_TRY, PAUSE, under_way, within
 from redrive.listener import Listener
 from redrive.masking import NO_MASK, Mask
-from redrive.observe.observer import Health, MetricsObserver
-from redrive.observe.waiting import WaitingMetrics
+from redrive.observe.observer import Health, MetricsObserver, WaitingMetrics
 from redrive.operations.durations import duration
 from redrive.operations.handlers import HandlerState, HandlerWatch
 from redrive.operations.retention import Waiting, waiting_on_topics
@@ -330,17 +329,14 @@ class _Handler(MetricsHandler):
         listener = self.server.socket
         assert isinstance(listener, Listener), "the page has its own"
         with listener.answering(self.client_address):
-            self._get()
-
-    def _get(self) -> None:
-        path = urlsplit(self.path).path
-        if path == "/metrics":
-            super().do_GET()
-        elif path in _CHECKS:
-            health = self.health()
-            self._answer(health, passes=_CHECKS[path](health))
-        else:
-            self.send_error(HTTPStatus.NOT_FOUND, f"there are /metrics, {', '.join(_CHECKS)}")
+            path = urlsplit(self.path).path
+            if path == "/metrics":
+                super().do_GET()
+            elif path in _CHECKS:
+                health = self.health()
+                self._answer(health, passes=_CHECKS[path](health))
+            else:
+                self.send_error(HTTPStatus.NOT_FOUND, f"there are /metrics, {', '.join(_CHECKS)}")
 
     def _answer(self, health: Health, *, passes: bool) -> None:
         body = orjson.dumps(health._asdict())

@@ -24,7 +24,13 @@ from redrive.operations.network import Network, check_topics, unknown
 from redrive.operations.states import read_states, write_states
 from redrive.operations.undelivered import release_entries, undelivered
 from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
-from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.objects import (
+    AliasConnection,
+    DirectConnection,
+    Mode,
+    MqeRemoteQueue,
+    ViaConnection,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +249,7 @@ def _channels(network: Network, queue_manager: str, channel: str) -> list[tuple[
     channels += [
         (queue_manager, connection.name)
         for connection in (manager.connections if manager else ())
-        if isinstance(connection, mqe.DirectConnection | mqe.ViaConnection | mqe.AliasConnection)
+        if isinstance(connection, DirectConnection | ViaConnection | AliasConnection)
     ]
     if not channels:
         raise UsageError(
@@ -291,7 +297,7 @@ def _triggered_topics(network: Network, queue_manager: str) -> list[str]:
     asynchronous = {
         queue.name
         for queue in manager.queues
-        if isinstance(queue, mqe.RemoteQueue) and queue.mode is mqe.Mode.ASYNC
+        if isinstance(queue, MqeRemoteQueue) and queue.mode is Mode.ASYNC
     }
     topics = [
         topic.topic

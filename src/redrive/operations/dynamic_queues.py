@@ -26,7 +26,7 @@ from redrive.operations.topics import topic_settings
 from redrive.topology.layout import QueueTopic, Topology, topics_of
 from redrive.topology.mq.objects import ModelQueue
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import OpenOption, OpenRequest, Target
+from redrive.topology.mq.results import OpenOption, OpenRequest, TargetKind
 from redrive.topology.names import topic_name
 from redrive.topology.put import DynamicQueue
 
@@ -191,7 +191,7 @@ def _open(  # noqa: PLR0917 - one open
         code = f"{reason_name(resolution.reason)}, {int(resolution.reason)}"
         raise UsageError(f"{resolution.detail} ({code})", hint=resolution.advice)
     model = resolution.path[-1]
-    if resolution.target is not Target.DYNAMIC or not isinstance(model, ModelQueue):
+    if resolution.target is not TargetKind.DYNAMIC or not isinstance(model, ModelQueue):
         raise UsageError(
             f"{request.queue}@{queue_manager} is {model}, which is not a model queue",
             hint="name a QMODEL, or a dynamic queue to renew its lease",

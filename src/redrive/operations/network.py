@@ -22,7 +22,7 @@ from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import ANSWER
 from redrive.masking import NO_MASK, Mask
 from redrive.settings import read_settings
-from redrive.topology.files import SUFFIXES, Source, named_sources, read_topology
+from redrive.topology.files import SUFFIXES, DefinitionFile, named_sources, read_topology
 from redrive.topology.layout import Topology
 
 _SETTINGS: Final = Path("redrive.toml")
@@ -154,7 +154,7 @@ def read_definitions(files: Sequence[str]) -> Topology:
     return result.topology
 
 
-def read_sources(text: str) -> Sequence[Source]:
+def read_sources(text: str) -> Sequence[DefinitionFile]:
     """The files of an argument: a file, ``QM=FILE``, or the files of a folder by name.
 
     Raises:

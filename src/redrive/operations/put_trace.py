@@ -44,15 +44,21 @@ from redrive.topology.mq.resolver import BIND_HEADER, topic_of_put
 from redrive.topology.mq.results import (
     OpenRequest,
     Resolution,
-    Target,
+    Step,
+    TargetKind,
     job_request,
     location_of,
 )
-from redrive.topology.mq.results import Step as MqStep
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
-from redrive.topology.mqe.results import Delivered, End, Failed, Message, Stored
-from redrive.topology.mqe.results import Resolution as MqeResolution
-from redrive.topology.mqe.results import Step as MqeStep
+from redrive.topology.mqe.results import (
+    Delivered,
+    End,
+    Failed,
+    MqeResolution,
+    MqeStep,
+    PutMessage,
+    Stored,
+)
 from redrive.topology.names import Names, put_topic, transmission_topic
 from redrive.topology.receiving import ReceivingQueueManager
 
@@ -186,7 +192,7 @@ def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionT
     """Resolve the names of one open at a queue manager of kind ``mq``."""
     opened = open_queue(topology.mq, at, request)
     names = Names(queue=request.queue, queue_manager=request.queue_manager)
-    on_topics = {Target.LOCAL, Target.REMOTE}
+    on_topics = {TargetKind.LOCAL, TargetKind.REMOTE}
     explanation = _explanation(opened, names, opened.reason)
     problem = Problem(
         code=int(opened.reason),
@@ -207,7 +213,7 @@ def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionT
     )
 
 
-def _mq_step(step: MqStep) -> TraceStep:
+def _mq_step(step: Step) -> TraceStep:
     definition = step.definition
     name = str(definition or "")
     if isinstance(definition, ClusterRoute):
@@ -237,7 +243,7 @@ def trace_moves(
     if network is None or network.queue_manager(at) is None:
         raise KeyError(at)
     resolver = MqeResolver(network)
-    message = Message(length=length)
+    message = PutMessage(length=length)
     resolution = resolver.resolve(at, names, message)
     for move in moves:
         resolution = _follow_move(resolver, resolution, move, message)
@@ -249,7 +255,7 @@ def trace_moves(
 
 
 def _follow_move(
-    resolver: MqeResolver, resolution: MqeResolution, move: str, message: Message
+    resolver: MqeResolver, resolution: MqeResolution, move: str, message: PutMessage
 ) -> MqeResolution:
     end = resolution.end
     if not isinstance(end, Stored):

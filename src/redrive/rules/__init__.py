@@ -13,12 +13,12 @@ from __future__ import annotations
 from redrive.rules.canonical import write_action, write_clause, write_rule
 from redrive.rules.fields import FieldReader
 from redrive.rules.keywords import PATTERN_KEYWORDS, Dialect
-from redrive.rules.matcher import Matcher
 from redrive.rules.parser import ParseResult, parse
 from redrive.rules.patterns import FieldValue
 from redrive.rules.rule import Action, Authority, Control, RetryTo, Rule
 from redrive.rules.selection import (
     ClauseVerdict,
+    Matcher,
     Turn,
     explain,
     explain_rule,

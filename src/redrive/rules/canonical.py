@@ -15,7 +15,7 @@ from redrive.messages.constants import constant_name
 from redrive.rules.keywords import (
     KAFKA,
     LARGEST_NUMBER,
-    Role,
+    KeywordRole,
     Value,
     field_order,
     pattern_keyword,
@@ -168,7 +168,7 @@ def _quote(text: str) -> str:
 def _settings(values: Mapping[str, object]) -> Iterator[str]:
     """The clauses of control data or of an action, without defaults."""
     for name, keyword in KAFKA.keywords.items():
-        is_given = name in values and keyword.role is not Role.PATTERN
+        is_given = name in values and keyword.role is not KeywordRole.PATTERN
         if is_given and (name in _ALWAYS_WRITTEN or values[name] != _DEFAULTS[name]):
             yield _clause(name, str(values[name]))
 

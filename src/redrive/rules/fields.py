@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import orjson
 
 from redrive.messages.fields import Headers
-from redrive.messages.json_paths import JsonPath
+from redrive.messages.json_patch import JsonPath
 from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView
 from redrive.rules.keywords import split_field
 from redrive.rules.patterns import FieldValue

@@ -40,7 +40,7 @@ class Dialect(StrEnum):
     """IBM's language and more, after DIALECT(KAFKA)."""
 
 
-class Role(Enum):
+class KeywordRole(Enum):
     """The part of an entry that a keyword belongs to."""
 
     CONTROL = auto()
@@ -80,7 +80,7 @@ class Keyword:
     """One keyword of the language."""
 
     name: str
-    role: Role
+    role: KeywordRole
     value: Value
     length: int = 0
     """Characters of the field or name; 0 where values have no length."""
@@ -106,9 +106,9 @@ def _by_name(keywords: Iterable[Keyword]) -> Mapping[str, Keyword]:
     return MappingProxyType({keyword.name: keyword for keyword in ordered})
 
 
-_control = partial(Keyword, role=Role.CONTROL)
-_pattern = partial(Keyword, role=Role.PATTERN)
-_action = partial(Keyword, role=Role.ACTION)
+_control = partial(Keyword, role=KeywordRole.CONTROL)
+_pattern = partial(Keyword, role=KeywordRole.PATTERN)
+_action = partial(Keyword, role=KeywordRole.ACTION)
 _text = partial(_pattern, value=Value.STRING)
 _number = partial(_pattern, value=Value.NUMBER)
 
@@ -142,7 +142,7 @@ KEYWORDS: Final = _by_name(
 """The keywords of IBM's handler by name, in the order in which a canonical table writes them."""
 
 PATTERN_KEYWORDS: Final = _by_name(
-    keyword for keyword in KEYWORDS.values() if keyword.role is Role.PATTERN
+    keyword for keyword in KEYWORDS.values() if keyword.role is KeywordRole.PATTERN
 )
 
 _SECONDS: Final = (("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400))
@@ -213,7 +213,7 @@ KAFKA: Final = Vocabulary(
 KAFKA_PATTERNS: Final = _by_name(
     keyword
     for keyword in (*KAFKA.keywords.values(), *KAFKA.with_argument.values())
-    if keyword.role is Role.PATTERN
+    if keyword.role is KeywordRole.PATTERN
 )
 """The keywords of patterns in DIALECT(KAFKA), including IBM's 13."""
 

@@ -62,7 +62,7 @@ class Authority(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitControl:
     """What to do when there is nothing left to process (WAIT)."""
 
     value: str | int = "YES"
@@ -86,7 +86,7 @@ class Control:
     """The queue manager; empty for the default one."""
     written_interval: int = DEFAULT_RETRY_INTERVAL
     """RETRYINT as written, in seconds; 0 is legal there."""
-    wait: Wait = field(default_factory=Wait)
+    wait: WaitControl = field(default_factory=WaitControl)
     dialect: Dialect = Dialect.IBM
     is_ordered: bool = False
     """ORDER(KEY): whether messages of one key are placed in order of arrival."""

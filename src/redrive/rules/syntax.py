@@ -34,7 +34,7 @@ from redrive.rules.keywords import (
     KAFKA,
     LARGEST_NUMBER,
     Keyword,
-    Role,
+    KeywordRole,
     Value,
     Vocabulary,
     field_name,
@@ -222,14 +222,22 @@ class ClauseReader:
         # Only control data, or only keywords of rules, may stand beside the others of the entry.
         allowed = [*known.keywords.values(), *known.with_argument.values()]
         words = {clause[1].upper() for clause in _CLAUSE_START.finditer(self._text)}
-        are_control = {keyword.role is Role.CONTROL for keyword in allowed if keyword.name in words}
+        are_control = {
+            keyword.role is KeywordRole.CONTROL for keyword in allowed if keyword.name in words
+        }
         if are_control:
             is_control = are_control == {True}
             allowed = [
-                keyword for keyword in allowed if (keyword.role is Role.CONTROL) == is_control
+                keyword
+                for keyword in allowed
+                if (keyword.role is KeywordRole.CONTROL) == is_control
             ]
-        are_rules = any(keyword.role is Role.ACTION for keyword in allowed)
-        role, what = (Role.ACTION, "a pattern keyword or ") if are_rules else (Role.CONTROL, "")
+        are_rules = any(keyword.role is KeywordRole.ACTION for keyword in allowed)
+        role, what = (
+            (KeywordRole.ACTION, "a pattern keyword or ")
+            if are_rules
+            else (KeywordRole.CONTROL, "")
+        )
         listed = ", ".join(keyword.name for keyword in allowed if keyword.role is role)
         hint = _keyword_hint(name, known)
         self._report(

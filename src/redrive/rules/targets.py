@@ -18,7 +18,7 @@ GROUP_TOPIC: Final = "{topic}.{group}.retry"
 _TOPIC_NAME: Final = re.compile(rf"(?!\.\.?$)[A-Za-z0-9._-]{{1,{TOPIC_LENGTH}}}")
 
 
-class Target(NamedTuple):
+class PutTarget(NamedTuple):
     """The names of a put."""
 
     queue: str
@@ -26,13 +26,15 @@ class Target(NamedTuple):
     """Empty for the local queue manager."""
 
 
-def original_target(fields: Mapping[str, FieldValue]) -> Target:
+def original_target(fields: Mapping[str, FieldValue]) -> PutTarget:
     """The original destination of a message, where ``ACTION(RETRY) TO(TOPIC)`` puts it."""
     queue = _substitute("&DESTQ", fields) or str(fields.get("TOPIC", ""))
-    return Target(queue, _substitute("&DESTQM", fields))
+    return PutTarget(queue, _substitute("&DESTQM", fields))
 
 
-def resolve_target(rule: Rule, fields: Mapping[str, FieldValue], form: str = GROUP_TOPIC) -> Target:
+def resolve_target(
+    rule: Rule, fields: Mapping[str, FieldValue], form: str = GROUP_TOPIC
+) -> PutTarget:
     """Where a rule puts a message.
 
     RETRY goes to the original destination, or with TO(GROUP) to the topic of the group, whose name
@@ -47,14 +49,14 @@ def resolve_target(rule: Rule, fields: Mapping[str, FieldValue], form: str = GRO
     """
     if rule.to is RetryTo.GROUP:
         topic, group = original_target(fields).queue, group_of(fields)
-        return Target(group_topic(form, topic=topic, group=group) if topic and group else "", "")
+        return PutTarget(group_topic(form, topic=topic, group=group) if topic and group else "", "")
     if rule.action is Action.RETRY:
         return original_target(fields)
     if rule.forward_topic:
         topic = _INSERT.sub(lambda insert: str(fields.get(insert[1], "")), rule.forward_topic)
-        return Target(topic, "")
+        return PutTarget(topic, "")
     if rule.action is Action.FWD:
-        return Target(
+        return PutTarget(
             _substitute(rule.forward_queue, fields),
             _substitute(rule.forward_queue_manager, fields),
         )

@@ -19,7 +19,7 @@ from redrive.messages.constants import (
     constant_names,
     constant_value,
 )
-from redrive.messages.json_paths import JsonPath
+from redrive.messages.json_patch import JsonPath
 from redrive.rules.backoff import Backoff
 from redrive.rules.diagnosis import Reporter, one_of
 from redrive.rules.keywords import CLUSTER_NAME, LARGEST_NUMBER, Keyword, Value

@@ -3,28 +3,29 @@
 read_settings(path)       -> Settings, or a ConfigurationError with every finding
 read_settings_for_lookup(path) -> Settings, even if rules tables are broken
 read_settings_for_topic(path)  -> Settings, even if only what a topic needs is right
-settings_of(document)
--> the same for options without a file topology_of(document)     -> its queue managers
+settings_of(document)     -> the same for options without a file
+topology_of(document)     -> its queue managers
 with_environment(document, environ) -> the document with settings from variables
 WatchedFiles.of(path, options) -> the content of all files of the settings
 """
 
-from redrive.settings.document import Document, Option
-from redrive.settings.environment import with_environment
+from redrive.settings.document import Document, Option, with_environment
 from redrive.settings.rules import RulesSource
 from redrive.settings.settings import (
+    LogSettings,
+    Settings,
+    WatchedFiles,
     read_settings,
     read_settings_for_lookup,
     read_settings_for_topic,
     settings_of,
     topology_of,
 )
-from redrive.settings.values import LogFormat, LogLevel, LogSettings, Settings
-from redrive.settings.watched import WatchedFiles
+from redrive.settings_file import LogFormat, LogLevel
 
 __all__ = [
     "Document", "LogFormat", "LogLevel", "LogSettings", "Option", "RulesSource", "Settings",
     "WatchedFiles", "connection", "document", "findings", "read_settings",
     "read_settings_for_lookup", "read_settings_for_topic", "rules", "settings_of", "topology_of",
-    "values", "with_environment"
+    "with_environment"
 ]  # fmt: skip

@@ -1,7 +1,8 @@
 """A settings document: a TOML file, the options of a command, or options on top of a file.
 
-Every value keeps its location, so that a finding points into the file or at the wrong option.
-Secrets are cut from the lines that findings show.
+Environment variables, such as ``REDRIVE_KAFKA__BOOTSTRAP_SERVERS``, override the file. Every value
+keeps its location, so that a finding points into the file or at the wrong option. Secrets are cut
+from the lines that findings show.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ import re
 import shlex
 import tomllib
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
-from redrive.diagnostics import Diagnostic, Severity, SourceLocation
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation, did_you_mean
 from redrive.errors import ConfigurationError, UsageError
-from redrive.forms import KeyPath
-from redrive.settings.places import Span, find_places
+from redrive.forms import Key, KeyPath
+from redrive.settings_file import FORM
 
 COMMAND_LINE: Final = "<command line>"
 ENVIRONMENT: Final = "<environment>"
@@ -213,7 +214,7 @@ class _Lines:
         self._lines = text.split("\n")
         self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
-    def at(self, span: Span) -> SourceLocation:
+    def at(self, span: TextSpan) -> SourceLocation:
         line = bisect_right(self._starts, span.start)
         return self.location(line, span.start - self._starts[line - 1] + 1, span.end - span.start)
 
@@ -284,3 +285,238 @@ def _option_places(command: str, options: Sequence[Option]) -> dict[KeyPath, Sou
         path: SourceLocation(COMMAND_LINE, 1, column, length, text.rstrip())
         for path, (column, length) in columns.items()
     }
+
+
+class TextSpan(NamedTuple):
+    """Offsets of the first character and of the one after the last."""
+
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class KeyPlace:
+    """The offsets of one key and its value."""
+
+    key: TextSpan
+    """The key itself, or the name in a table's header."""
+    value: TextSpan
+    """The value; for a table its header."""
+
+
+def find_places(text: str) -> dict[KeyPath, KeyPlace]:
+    """The place of every key, table and list element of a text that ``tomllib.loads`` accepts.
+
+    A table without its own header, such as ``a`` in ``[a.b]``, has the place of its name.
+    """
+    scanner = _Scanner(text)
+    scanner.scan()
+    return scanner.places
+
+
+_BLANK: Final = re.compile(r"[ \t]*")
+_BLANK_LINES: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+_STRING: Final = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}'  # up to two quotes may end the content of a long string
+    r"|'''.*?'{3,5}"
+    r'|"(?:\\.|[^"\\])*"'
+    r"|'[^']*'",
+    re.DOTALL,
+)
+_SCALAR: Final = re.compile(r"[^,\]}#\r\n]*[^,\]}#\r\n \t]")
+
+
+class _Scanner:
+    """One pass over the text; every method starts at ``_at`` and leaves it after what it read."""
+
+    def __init__(self, text: str) -> None:
+        self.places: dict[KeyPath, KeyPlace] = {}
+        self._text = text
+        self._at = 0
+        self._lengths: dict[KeyPath, int] = {}  # of lists of tables
+
+    def scan(self) -> None:
+        table: KeyPath = ()
+        while self._skip(_BLANK_LINES) < len(self._text):
+            if self._text[self._at] == "[":
+                table = self._header()
+            else:
+                self._entry(table)
+
+    def _header(self) -> KeyPath:
+        start = self._at
+        is_list = self._text.startswith("[[", start)
+        self._at += 2 if is_list else 1
+        names = self._keys()
+        self._at += 2 if is_list else 1
+        path: KeyPath = ()
+        for name, span in names[:-1]:
+            path = self._current((*path, name))
+            self._note(path, span, span)
+        name, span = names[-1]
+        path = (*path, name)
+        header = TextSpan(start, self._at)
+        self._note(path, span, header)
+        if is_list:
+            self._lengths[path] = self._lengths.get(path, -1) + 1
+            path = self._current(path)
+            self._note(path, span, header)
+        self.places[path].value = header  # it may be known from part of another header
+        return path
+
+    def _entry(self, table: KeyPath) -> None:
+        names = self._keys()
+        self._at += 1  # the equals sign
+        path = table
+        for name, span in names:
+            path = (*path, name)
+            self._note(path, span, span)
+        self._value(path)
+
+    def _keys(self) -> list[tuple[str, TextSpan]]:
+        """A key with its dotted parts; stops before ``=`` or ``]``."""
+        names = []
+        while True:
+            start = self._skip(_BLANK)
+            names.append(self._key(start))
+            if self._text[self._skip(_BLANK)] != ".":
+                return names
+            self._at += 1
+
+    def _key(self, start: int) -> tuple[str, TextSpan]:
+        if self._text[start] in "\"'":
+            self._skip(_STRING)
+            # The quoted name in the form of a value, for the parser to undo the escapes.
+            name = tomllib.loads(f"name = {self._text[start : self._at]}")["name"]
+        else:
+            self._skip(_BARE_KEY)
+            name = self._text[start : self._at]
+        return name, TextSpan(start, self._at)
+
+    def _value(self, path: KeyPath) -> None:
+        start = self._skip(_BLANK_LINES)
+        match self._text[start]:
+            case "[":
+                self._list(path)
+            case "{":
+                self._at += 1
+                while self._text[self._skip(_BLANK_LINES)] != "}":
+                    self._entry(path)
+                    self._skip_comma()
+                self._at += 1
+            case '"' | "'":
+                self._skip(_STRING)
+            case _:
+                self._skip(_SCALAR)
+        self.places[path].value = TextSpan(start, self._at)
+
+    def _list(self, path: KeyPath) -> None:
+        self._at += 1
+        index = 0
+        while self._text[self._skip(_BLANK_LINES)] != "]":
+            here = TextSpan(self._at, self._at)
+            self._note((*path, index), here, here)
+            self._value((*path, index))
+            self.places[*path, index].key = self.places[*path, index].value
+            index += 1
+            self._skip_comma()
+        self._at += 1
+
+    def _skip_comma(self) -> None:
+        if self._text[self._skip(_BLANK_LINES)] == ",":
+            self._at += 1
+
+    def _current(self, path: KeyPath) -> KeyPath:
+        """The path, with the current element's index if it is a list."""
+        return (*path, self._lengths[path]) if path in self._lengths else path
+
+    def _note(self, path: KeyPath, key: TextSpan, value: TextSpan) -> None:
+        self.places.setdefault(path, KeyPlace(key, value))
+
+    def _skip(self, pattern: re.Pattern[str]) -> int:
+        match = pattern.match(self._text, self._at)
+        self._at = match.end() if match else self._at
+        return self._at
+
+
+_PREFIX: Final = "REDRIVE_"
+_SEPARATOR: Final = "__"
+"""Between the table and the key. Variables without it, such as REDRIVE_JAVA, are not settings."""
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+def with_environment(document: Document, environ: Mapping[str, str]) -> Document:
+    """The document overridden by environment variables.
+
+    A variable is named after table and key, in capitals, with two underscores between them; every
+    character that is not a letter or digit becomes an underscore. It has one text, number or
+    boolean; named tables, such as [clusters.eu], must be in the document. An empty variable counts
+    as not set. A secret stays in its variable: the document refers to it.
+    """
+    variables = tuple(_variables(environ))
+    settings = _settings(document) if variables else {}
+    for name, value in variables:
+        if name in settings:
+            path, kind = settings[name]
+            written = f"${{{name}}}" if is_secret(str(path[-1])) else _typed(value, kind)
+            document = document.with_variable(name, path, written)
+    return document
+
+
+def unknown_variables(document: Document, environ: Mapping[str, str]) -> Iterator[Diagnostic]:
+    """A finding for each variable that has the form of a setting but names none."""
+    variables = tuple(_variables(environ))
+    settings = _settings(document) if variables else {}
+    for name, _ in variables:
+        if name not in settings:
+            yield SourceLocation(ENVIRONMENT, 1, 1, len(name), f"{name}=...").finding(
+                Severity.ERROR,
+                "UNKNOWN_KEY",
+                f"the environment variable {name} does not name a setting",
+                expected="a setting of one value; named tables must be in the file",
+                hint=did_you_mean(name, settings),
+                subject=name,
+            )
+
+
+def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, value in sorted(environ.items()):
+        if name.startswith(_PREFIX) and _SEPARATOR in name and value:
+            yield name, value
+
+
+def _settings(document: Document) -> Mapping[str, tuple[KeyPath, type]]:
+    """The paths and types of the settings that variables can hold, by the variables' names."""
+    settings: dict[str, tuple[KeyPath, type]] = {}
+    ambiguous = set()
+    for path, kind in _scalars(FORM.root, document.data, ()):
+        steps = (re.sub("[^A-Z0-9]", "_", str(step).upper()) for step in path)
+        name = _PREFIX + _SEPARATOR.join(steps)
+        if name in settings:
+            ambiguous.add(name)
+        settings[name] = path, kind
+    # Names of tables that differ only in case or punctuation have no variables.
+    return {name: setting for name, setting in settings.items() if name not in ambiguous}
+
+
+def _scalars(key: Key, value: object, path: KeyPath) -> Iterator[tuple[KeyPath, type]]:
+    """The texts, numbers and booleans of a table, and of its named tables that there are."""
+    written = value if isinstance(value, Mapping) else {}
+    keys = key.keys
+    if key.is_mapping and key.element and key.element.is_table:
+        keys = dict.fromkeys(written, key.element)
+    for name, inner in keys.items():
+        yield from _scalars(inner, written.get(name), (*path, name))
+    if not key.is_table and key.element is None:
+        yield path, key.kind
+
+
+def _typed(text: str, kind: type) -> str | float:
+    """A value in its type; others stay text, for which the form has a finding."""
+    if kind is bool:
+        return _BOOLEANS.get(text.lower(), text)
+    try:
+        return kind(text) if kind in {int, float} else text
+    except ValueError:
+        return text

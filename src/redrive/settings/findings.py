@@ -95,7 +95,7 @@ class Findings:
         self.diagnostics.append(flaw.finding(place))
 
     def unset_variable(self, path: KeyPath, name: str) -> None:
-        """Reports an environment variable that is not set, or has an invalid name."""
+        """Report an environment variable that is not set, or has an invalid name."""
         if _VARIABLE_NAME.fullmatch(name):
             message = f"environment variable {name} is not set"
             hint = f"export {name} before the start"
@@ -201,7 +201,7 @@ class Section(Generic[Value]):
         self.findings.error((*self.path, key), code, message, **more)
 
     def error_at_key(self, key: str, code: str, message: str, **more: str) -> None:
-        """Reports that a key is wrong or missing; its value is not shown."""
+        """Report that a key is wrong or missing; its value is not shown."""
         self.findings.error_at_key((*self.path, key), code, message, **more)
 
     def warning(self, key: str, code: str, message: str, **more: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,39 +18,141 @@ from redrive.configuration import (
     JobConfiguration,
     LedgerConfiguration,
     LedgerFolder,
+    RegistryAccess,
     RemoteFolder,
     TransformConfiguration,
 )
-from redrive.diagnostics import Severity
-from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault
+from redrive.diagnostics import Diagnostic, Severity
+from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError, TransientFault
 from redrive.forms import keys_of
-from redrive.masking import Mask
+from redrive.kafka.connection import KafkaTable
+from redrive.masking import NO_MASK, Mask
 from redrive.messages.dead_letters import NO_VALID_SCHEME
 from redrive.messages.json_patch import JsonPatch, read_json
 from redrive.messages.schemes import SCHEME_NAMES, OwnScheme, PartPlace, PlaceError, Scheme
 from redrive.messages.schemes.known import SCHEMES
 from redrive.messages.schemes.own import payload_reader
-from redrive.messages.schemes.scheme import Part
+from redrive.messages.schemes.scheme import SchemePart
 from redrive.settings.connection import read_clusters, read_connection, read_registry
-from redrive.settings.document import Document, Option
-from redrive.settings.environment import unknown_variables, with_environment
+from redrive.settings.document import Document, Option, unknown_variables, with_environment
 from redrive.settings.findings import Section
 from redrive.settings.handlers import HandlersReader
 from redrive.settings.rules import RulesSource
 from redrive.settings.topology import TopologySettings, read_topology
-from redrive.settings.values import LogSettings, Settings
 from redrive.settings_file import (
     FORM,
     ApplicationTable,
+    JobTable,
     LedgerSettings,
+    LogTable,
     MaskTable,
+    ObserveTable,
     QueueTable,
+    RetryTable,
     SchemeEntry,
     SettingsFile,
     StartTable,
+    SupervisionTable,
     TransformTable,
 )
+from redrive.topology.files import named_sources
+from redrive.topology.layout import Topology
 from redrive.topology.put import QueueLimits
+
+_OF_SECRETS: Final = (
+    "password", "password_file", "client_secret", "client_secret_file",
+)  # fmt: skip
+"""Ends of keys with secrets, or with the files that have them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSettings(LogTable):
+    """The log; ``file`` is absolute, empty for standard error."""
+
+    mask: Mask = NO_MASK
+    """What to hide in the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings without errors."""
+
+    name: str
+    """Their file, or the command line."""
+    job: JobConfiguration
+    topology: Topology | None = None
+    """The definitions of queue managers; None for the kind ``kafka``."""
+    log: LogSettings = field(default_factory=LogSettings)
+    mask: Mask = NO_MASK
+    """What commands must not show of a message."""
+    registry: RegistryAccess | None = None
+    """The schema registry by which bodies are shown; None if there is none."""
+    warnings: tuple[Diagnostic, ...] = ()
+    """Warnings about the settings and the rules tables."""
+
+    def describe(self) -> dict[str, Any]:
+        """The settings for JSON, defaults filled in, secrets left out."""
+        job = self.job
+        handlers = [
+            {
+                "name": handler.identity.name,
+                "queue": handler.identity.queue,
+                "queue_manager": handler.identity.queue_manager,
+                "rules": handler.rules_name,
+                "breaker": handler.breaker.failures if handler.breaker else 0,
+                "held_keys": handler.held_keys,
+                "timestamp": handler.timestamp.value,
+                "on_data_loss": job.data_loss_on(handler.identity.topic).value,
+            }
+            for handler in job.handlers
+        ]
+        return {
+            "settings": self.name,
+            "application": job.application,
+            "instance": job.instance,
+            "on_conflict": job.on_conflict.value,
+            "directory": str(job.directory),
+            "kafka": _described(KafkaTable, job.connection),
+            "clusters": {
+                name: _described(KafkaTable, cluster) for name, cluster in job.clusters.items()
+            },
+            "handlers": handlers,
+            "queues": {
+                queue: _described(QueueTable, limits)
+                | {"put": "enabled" if limits.put_enabled else "disabled"}
+                for queue, limits in job.limits.items()
+            },
+            "queue_managers": job.queue_managers,
+            "schemes": [scheme.name for scheme in job.schemes],
+            "transforms": [transform.name for transform in job.transforms],
+            "topology": [text.name for text in job.topology],
+            "on_undeliverable": job.on_undeliverable.value,
+            "job": _described(JobTable, job),
+            "retry": _described(RetryTable, job),
+            "supervision": _described(SupervisionTable, job),
+            "observe": _described(ObserveTable, job),
+            "ledger": _described(LedgerSettings, job.ledger),
+            "log": _described(LogTable, self.log),
+        }
+
+
+def _described(form: type, values: object) -> dict[str, Any]:
+    """The keys of a table that are fields of the values too, without secrets."""
+    return {
+        name: _plain(getattr(values, key.attribute))
+        for name, key in keys_of(form).items()
+        if hasattr(values, key.attribute) and not name.endswith(_OF_SECRETS)
+    }
+
+
+def _plain(value: object) -> object:
+    match value:
+        case Path() | RemoteFolder() | Enum():
+            return str(value)
+        case Mapping():
+            return sorted(value)  # a value may be secret
+    return value
+
 
 DEFAULT_DIRECTORY: Final = ".redrive"
 """Default parent of applications' folders, next to the settings file."""
@@ -327,7 +431,6 @@ def _patch(section: Section[TransformTable]) -> bytes:
 
 
 def _schemes(root: Section[SettingsFile]) -> tuple[OwnScheme, ...]:
-    """The schemes of the table ``[schemes]``; errors are reported in the section."""
     schemes = tuple(
         _scheme(root.inner(table, "schemes", name), name)
         for name, table in root.value.schemes.items()
@@ -386,7 +489,7 @@ def _parts(
             yield f"{prefix}{name}", value
 
 
-def _read_part(part: str, words: str) -> Part:
+def _read_part(part: str, words: str) -> SchemePart:
     return PartPlace.parse(words).part(part)
 
 
@@ -466,3 +569,53 @@ def _mask(section: Section[MaskTable], schemes: Iterable[OwnScheme]) -> Mask:
         if mask.hides(part.header)
     }
     return replace(mask, silent_schemes=tuple(sorted(silent)))
+
+
+_MISSING = b"missing"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedFiles:
+    """The settings file and the files it names: rules tables, definitions and patches."""
+
+    path: Path | None
+    """The settings file; None if there are only options."""
+    options: Sequence[Option]
+    environ: Mapping[str, str]
+
+    @classmethod
+    def of(cls, path: Path | None, options: Sequence[Option]) -> WatchedFiles:
+        """The files of a job with this environment."""
+        return cls(path, options, os.environ)
+
+    def digest(self) -> bytes:
+        """A digest of the content of all files."""
+        digest = hashlib.blake2b(digest_size=16)
+        for path in self._files():
+            try:
+                content = hashlib.blake2b(path.read_bytes()).digest()
+            except OSError:
+                content = _MISSING
+            digest.update(b"%b %b;" % (os.fsencode(path), content))
+        return digest.digest()
+
+    def _files(self) -> Iterator[Path]:
+        document = Document.empty()
+        if self.path is not None:
+            yield self.path
+            # A broken file names nothing, and is the one that has to change.
+            with suppress(RedriveError):
+                document = Document.from_file(self.path)
+        document = with_environment(document, self.environ)
+        yield from _named(document.with_options("redrive run", self.options), self.environ)
+
+
+def _named(document: Document, environ: Mapping[str, str]) -> Iterator[Path]:
+    root = Section.whole(document, environ, FORM)
+    named = [handler.file("rules") for handler in root.inners(root.value.handlers, "handlers")]
+    for name, table in root.value.transforms.items():
+        named.append(root.inner(table, "transforms", name).file("json_patch"))
+    yield from filter(None, named)
+    for index, written in enumerate(root.value.topology.files):
+        path_of = partial(document.path_of, ("topology", "files", index))
+        yield from (source.path for source in named_sources(written, path_of).sources)

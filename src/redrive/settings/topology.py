@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,11 +12,11 @@ from redrive.diagnostics import Severity, did_you_mean
 from redrive.forms import KeyPath
 from redrive.settings.findings import Findings, Section
 from redrive.settings_file import TopologyTable
-from redrive.topology.files import SUFFIXES, Source, named_sources
+from redrive.topology.files import SUFFIXES, DefinitionFile, named_sources
 from redrive.topology.files import read_topology as read_definitions
 from redrive.topology.layout import SourceText, Topology
 from redrive.topology.mq.objects import LocalQueue
-from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.objects import MqeLocalQueue
 
 _EXAMPLE: Final = '["qm1.mqsc", "QM2=other.mqsc", "bindings.yaml"]'
 _OF_KAFKA: Final = ("queue_managers", "dead_letter_queue")
@@ -50,18 +50,14 @@ def local_queues(topology: Topology, queue_manager: str) -> list[str]:
     """The queues of a manager that applications read, without transmission queues."""
     manager = topology.mq.queue_managers.get(queue_manager)
     if manager is None:
-        queues = _queues_in_mqe(topology, queue_manager)
-        return [queue.name for queue in queues if isinstance(queue, mqe.LocalQueue)]
+        in_mqe = topology.mqe.queue_manager(queue_manager) if topology.mqe else None
+        queues = in_mqe.queues if in_mqe else ()
+        return [queue.name for queue in queues if isinstance(queue, MqeLocalQueue)]
     return [
         queue.name
         for queue in manager.every_queue.values()
         if isinstance(queue, LocalQueue) and not queue.is_transmission_queue
     ]
-
-
-def _queues_in_mqe(topology: Topology, queue_manager: str) -> Sequence[mqe.Queue]:
-    manager = topology.mqe.queue_manager(queue_manager) if topology.mqe else None
-    return manager.queues if manager else ()
 
 
 def read_topology(section: Section[TopologyTable]) -> TopologySettings:
@@ -127,7 +123,7 @@ def _texts(section: Section[TopologyTable]) -> Iterator[SourceText]:
                 yield SourceText(str(source.path), data, source.queue_manager)
 
 
-def _sources(findings: Findings, path: KeyPath, written: str) -> Iterable[Source]:
+def _sources(findings: Findings, path: KeyPath, written: str) -> Iterable[DefinitionFile]:
     named = named_sources(written, partial(findings.document.path_of, path))
     if not named.path.exists():
         hint = similar_file(named.path)

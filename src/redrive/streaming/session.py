@@ -20,7 +20,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from redrive.class_archive import ClassArchive, training_options
 from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.errors import (
     ConfigurationError,
@@ -29,8 +28,7 @@ from redrive.errors import (
     RedriveError,
     RestartRequired,
 )
-from redrive.jars import JarGroup, jar_files
-from redrive.java import Java, find_java
+from redrive.java import ClassArchive, JarGroup, Java, find_java, jar_files, training_options
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import CLOSE, SILENCE, DeadlineThread, PendingCall, within
 from redrive.streaming.batch import LARGEST_RESULT

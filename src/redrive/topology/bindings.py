@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field
 
 from redrive.diagnostics import UNKNOWN_LOCATION, Diagnostic, Severity, in_order
 from redrive.forms import FileForm, KeyPath, Location, TableForm
-from redrive.topology.document import Document, read_document
+from redrive.topology.document import DefinitionDocument, read_document
 from redrive.topology.names import is_reserved, topic_name
 
 _NOTHING: Final = BeforeValidator(lambda value: {} if value is None else value)
@@ -141,7 +141,7 @@ def read_bindings(text: str, name: str = "<input>") -> BindingsResult:
     return BindingsResult(None if findings else bindings, in_order(findings))
 
 
-def _bindings(document: Document) -> Bindings:
+def _bindings(document: DefinitionDocument) -> Bindings:
     def located(queues: Mapping[str, QueueBinding], path: KeyPath) -> Mapping[str, QueueBinding]:
         return {
             name: replace(queue, location=document.keys[(*path, name)])
@@ -160,7 +160,7 @@ def _bindings(document: Document) -> Bindings:
     )
 
 
-def _topic_findings(bindings: Bindings, document: Document) -> Iterator[Diagnostic]:
+def _topic_findings(bindings: Bindings, document: DefinitionDocument) -> Iterator[Diagnostic]:
     seen: dict[tuple[str | None, str], str] = {}
     for name, manager in bindings.queue_managers.items():
         for queue, binding in manager.queues.items():

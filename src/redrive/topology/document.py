@@ -32,7 +32,7 @@ _UNPRINTABLE = re.compile(
 
 
 @dataclass(slots=True)
-class Document:
+class DefinitionDocument:
     """A text, its data, and their positions."""
 
     file: str
@@ -63,9 +63,9 @@ class Document:
         return self.values.get(path, self.at(1, 1))
 
 
-def read_document(text: str, name: str) -> Document:
+def read_document(text: str, name: str) -> DefinitionDocument:
     """Read YAML text; errors become findings. The data is None if the text is not YAML."""
-    document = Document(name, _LINE_END.split(text))
+    document = DefinitionDocument(name, _LINE_END.split(text))
     unprintable = _UNPRINTABLE.search(text)
     if unprintable:
         before = _LINE_END.split(text[: unprintable.start()])
@@ -86,7 +86,7 @@ def read_document(text: str, name: str) -> Document:
     return document
 
 
-def _syntax_error(document: Document, problem: yaml.MarkedYAMLError) -> Diagnostic:
+def _syntax_error(document: DefinitionDocument, problem: yaml.MarkedYAMLError) -> Diagnostic:
     mark = problem.problem_mark or problem.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     message = " ".join(part for part in (problem.context, problem.problem) if part)
@@ -105,7 +105,7 @@ class _TooDeepError(Exception):
 class _Builder:
     """Turns parser events into data with positions."""
 
-    def __init__(self, document: Document, events: Iterator[yaml.Event]) -> None:
+    def __init__(self, document: DefinitionDocument, events: Iterator[yaml.Event]) -> None:
         self._document = document
         self._events = events
 

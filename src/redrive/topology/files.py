@@ -11,7 +11,7 @@ from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
 from redrive.topology.document import read_document
 from redrive.topology.layout import SourceText, Topology
 from redrive.topology.mq.checks import check_topology
-from redrive.topology.mq.network import Network
+from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import CommandCounts, read_mqsc
@@ -22,7 +22,7 @@ from redrive.topology.mq.script import (
     manager_name,
     read_configuration,
 )
-from redrive.topology.mqe import objects as everyplace
+from redrive.topology.mqe.objects import MqeNetwork
 from redrive.topology.mqe.reader import read_network
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -33,7 +33,7 @@ SUFFIXES = (".mqsc", CONFIGURATION_SUFFIX, JSON_SUFFIX, *YAML_SUFFIXES)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DefinitionFile:
     """One file of a topology."""
 
     path: Path
@@ -47,7 +47,7 @@ class NamedSources:
 
     path: Path
     """The file or the folder, which may be missing."""
-    sources: tuple[Source, ...]
+    sources: tuple[DefinitionFile, ...]
     """The file, or those of the folder by name; empty if it holds no definitions."""
 
 
@@ -80,14 +80,14 @@ class _Files:
     def __init__(self) -> None:
         self.findings: list[Diagnostic] = []
         self.managers: dict[str, QueueManager] = {}
-        self.network: everyplace.Network | None = None
+        self.network: MqeNetwork | None = None
         self.bindings: Bindings | None = None
         self.counts: dict[str, CommandCounts] = {}
         self.failures: set[Diagnostic] = set()
         self._first_of_kind: dict[str, str] = {}
         self._configurations: dict[str, Configuration] = {}
 
-    def load(self, source: Source) -> SourceText | None:
+    def load(self, source: DefinitionFile) -> SourceText | None:
         """The content of a file; None, and a finding, if it cannot be read."""
         file = str(source.path)
         try:
@@ -169,11 +169,11 @@ def named_sources(text: str, path_of: Callable[[str], Path] = Path) -> NamedSour
         queue_manager, _, name = text.partition("=")
         path = path_of(name)
     if not path.is_dir():
-        return NamedSources(path, (Source(path, queue_manager),))
+        return NamedSources(path, (DefinitionFile(path, queue_manager),))
     files = sorted(filter(_holds_definitions, path.iterdir()))
     # QM= may name a folder of scripts of one queue manager; networks name theirs themselves.
     sources = (
-        Source(file, "" if file.suffix.lower() in YAML_SUFFIXES else queue_manager)
+        DefinitionFile(file, "" if file.suffix.lower() in YAML_SUFFIXES else queue_manager)
         for file in files
     )
     return NamedSources(path, tuple(sources))
@@ -191,7 +191,7 @@ def _holds_definitions(path: Path) -> bool:
     return any(word in data for word in (b'"runCommand', b'"commandResponse"'))
 
 
-def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
+def read_topology(sources: Sequence[DefinitionFile | SourceText]) -> TopologyResult:
     """Read and check the files of a topology.
 
     Scripts of the same queue manager run in order. There is no topology if there are errors other
@@ -202,7 +202,9 @@ def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
             files with ``kind: mqe`` or ``kind: bindings``.
     """
     files = _Files()
-    loaded = [files.load(source) if isinstance(source, Source) else source for source in sources]
+    loaded = [
+        files.load(source) if isinstance(source, DefinitionFile) else source for source in sources
+    ]
     texts = [text for text in loaded if text is not None]
     # The inserts of a qm.ini apply to all scripts, whatever their order.
     for text in sorted(texts, key=lambda source: source.suffix != CONFIGURATION_SUFFIX):
@@ -213,7 +215,7 @@ def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
         if finding.severity is Severity.ERROR
     )
     topology = Topology(
-        mq=Network(files.managers.values()),
+        mq=MqNetwork(files.managers.values()),
         mqe=files.network,
         bindings=files.bindings or NO_BINDINGS,
         sources=tuple(texts),

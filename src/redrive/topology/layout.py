@@ -14,10 +14,21 @@ from typing import NamedTuple, TypeAlias
 
 from redrive.topology.bindings import NO_BINDINGS, Bindings
 from redrive.topology.mq import objects as mq
-from redrive.topology.mq.network import Network, senders
+from redrive.topology.mq.network import MqNetwork, senders
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
-from redrive.topology.mqe import objects as everyplace
-from redrive.topology.mqe.resolver import Tables, connections_on_way
+from redrive.topology.mqe.objects import (
+    BridgeQueue,
+    DiscoveredQueue,
+    HomeServerQueue,
+    Mode,
+    MqeLocalQueue,
+    MqeNetwork,
+    MqeQueue,
+    MqeQueueManager,
+    MqeRemoteQueue,
+    StoreAndForwardQueue,
+)
+from redrive.topology.mqe.resolver import ManagerTables, connections_on_way
 from redrive.topology.names import Names, put_topic, transmission_topic
 from redrive.topology.put import Discovered, DynamicQueue
 
@@ -37,21 +48,21 @@ class SourceText:
         return Path(self.name).suffix.lower()
 
 
-_LocalQueue: TypeAlias = mq.LocalQueue | everyplace.LocalQueue
+_LocalQueue: TypeAlias = mq.LocalQueue | MqeLocalQueue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     """Everything that the files define."""
 
-    mq: Network
-    mqe: everyplace.Network | None = None
+    mq: MqNetwork
+    mqe: MqeNetwork | None = None
     bindings: Bindings = NO_BINDINGS
     sources: tuple[SourceText, ...] = field(default=(), compare=False, repr=False)
     """The texts that were read, for other processes."""
 
     @property
-    def mqe_managers(self) -> tuple[everyplace.QueueManager, ...]:
+    def mqe_managers(self) -> tuple[MqeQueueManager, ...]:
         """Queue managers of kind ``mqe``; empty without a network."""
         return self.mqe.queue_managers if self.mqe else ()
 
@@ -65,7 +76,7 @@ class Topology:
 
         The owner is their manager; a shared queue is one queue, that of its group.
         """
-        definitions: list[tuple[str, Iterable[mq.Queue | everyplace.Queue]]] = []
+        definitions: list[tuple[str, Iterable[mq.Queue | MqeQueue]]] = []
         for manager in self.mq.queue_managers.values():
             group = manager.queue_sharing_group
             definitions.append((manager.name, manager.queues.values()))
@@ -101,11 +112,9 @@ class Topology:
     def with_discovered(self, discovered: Iterable[Discovered]) -> Topology:
         """The topology with remote definitions that queue discovery created."""
         definitions = [
-            everyplace.Discovered(
+            DiscoveredQueue(
                 definition.at,
-                everyplace.RemoteQueue(
-                    name=definition.queue, queue_manager=definition.queue_manager
-                ),
+                MqeRemoteQueue(name=definition.queue, queue_manager=definition.queue_manager),
             )
             for definition in discovered
         ]
@@ -319,17 +328,17 @@ def _cluster_transmission(
 # MQ Everyplace
 
 
-def _topics_in_mqe(topology: Topology, manager: everyplace.QueueManager) -> Iterator[QueueTopic]:
+def _topics_in_mqe(topology: Topology, manager: MqeQueueManager) -> Iterator[QueueTopic]:
     name = manager.name
     yield QueueTopic(topic=put_topic(name), role=TopicRole.PUTS, queue_manager=name)
     for queue in manager.queues:
         match queue:
-            case everyplace.LocalQueue():
+            case MqeLocalQueue():
                 topic = topology.bindings.topic(queue=queue.name, queue_manager=name)
                 yield QueueTopic(
                     topic=topic, role=TopicRole.QUEUE, queue_manager=name, queue=queue.name
                 )
-            case everyplace.BridgeQueue() if queue.queue_manager not in topology.mq:
+            case BridgeQueue() if queue.queue_manager not in topology.mq:
                 topic = topology.bindings.topic(queue=queue.name, queue_manager=queue.queue_manager)
                 yield QueueTopic(
                     topic=topic,
@@ -337,16 +346,14 @@ def _topics_in_mqe(topology: Topology, manager: everyplace.QueueManager) -> Iter
                     queue_manager=queue.queue_manager,
                     queue=queue.name,
                 )
-            case everyplace.RemoteQueue(mode=everyplace.Mode.ASYNC):
+            case MqeRemoteQueue(mode=Mode.ASYNC):
                 yield _store_topic(manager, queue.name, queue.queue_manager, queue.queue_manager)
-            case everyplace.StoreAndForwardQueue():
+            case StoreAndForwardQueue():
                 for target in queue.targets:
                     yield _store_and_forward_topic(topology, manager, queue, target)
 
 
-def _store_topic(
-    manager: everyplace.QueueManager, queue: str, to: str, connection: str
-) -> QueueTopic:
+def _store_topic(manager: MqeQueueManager, queue: str, to: str, connection: str) -> QueueTopic:
     name = manager.name
     return QueueTopic(
         topic=transmission_topic(queue=queue, queue_manager=name, to=to),
@@ -359,15 +366,15 @@ def _store_topic(
     )
 
 
-def _via(manager: everyplace.QueueManager, connection: str) -> tuple[tuple[str, str], ...]:
-    _, *further = connections_on_way(Tables(manager), connection)
+def _via(manager: MqeQueueManager, connection: str) -> tuple[tuple[str, str], ...]:
+    _, *further = connections_on_way(ManagerTables(manager), connection)
     return tuple((manager.name, channel) for channel in further)
 
 
 def _store_and_forward_topic(
     topology: Topology,
-    manager: everyplace.QueueManager,
-    queue: everyplace.StoreAndForwardQueue,
+    manager: MqeQueueManager,
+    queue: StoreAndForwardQueue,
     target: str,
 ) -> QueueTopic:
     """The messages of a store-and-forward queue for one target: pushed if possible, else pulled."""
@@ -376,10 +383,7 @@ def _store_and_forward_topic(
         return pushed
     puller = topology.mqe.queue_manager(target) if topology.mqe else None
     for pulling in puller.queues if puller else ():
-        if (
-            isinstance(pulling, everyplace.HomeServerQueue)
-            and pulling.queue_manager == manager.name
-        ):
+        if isinstance(pulling, HomeServerQueue) and pulling.queue_manager == manager.name:
             channel, is_running = (target, manager.name), pulling.interval > 0
             assert puller is not None, "its kind was checked"
             return replace(

@@ -16,9 +16,23 @@ from typing import Final, TypeAlias
 
 from redrive.topology.layout import Resting, Topology, topics_of
 from redrive.topology.mq import objects as mq
-from redrive.topology.mq.network import Network
+from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.objects import (
+    AliasConnection,
+    BridgeQueue,
+    DirectConnection,
+    HomeServerQueue,
+    MqConnection,
+    MqeConnection,
+    MqeDefinition,
+    MqeQueue,
+    MqeQueueManager,
+    MqeRemoteQueue,
+    NullConnection,
+    StoreAndForwardQueue,
+    ViaConnection,
+)
 from redrive.topology.mqe.resolver import NetworkTables, link_to
 
 _NOT_RESTING: Final = Resting("", "")
@@ -26,7 +40,7 @@ _Topics: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class DefinitionTarget:
     """The target of a definition."""
 
     queue: str
@@ -45,7 +59,7 @@ class QueueOverview:
     name: str
     kind: str
     """Its kind, in the queue manager's own words."""
-    targets: tuple[Target, ...] = ()
+    targets: tuple[DefinitionTarget, ...] = ()
     """Its target, if it has one."""
     topics: tuple[str, ...] = ()
     """Topics that hold its messages; several if it keeps them by receiving manager."""
@@ -168,7 +182,7 @@ def _clusters(managers: Collection[QueueManagerOverview]) -> Iterator[ClusterOve
 
 
 def _in_mq(
-    network: Network,
+    network: MqNetwork,
     manager: QueueManager,
     topics: _Topics,
     resting: Mapping[tuple[str, str], Resting],
@@ -200,11 +214,13 @@ def _in_mq(
 def _mq_queue(manager: QueueManager, queue: mq.Queue, topics: _Topics) -> QueueOverview:
     holds = queue if isinstance(queue, mq.HoldingQueue) else None
     is_transmission = isinstance(queue, mq.LocalQueue) and queue.is_transmission_queue
-    targets: tuple[Target, ...] = ()
+    targets: tuple[DefinitionTarget, ...] = ()
     if isinstance(queue, mq.AliasQueue):
-        targets = (Target(queue=queue.target, queue_manager=manager.name),)
+        targets = (DefinitionTarget(queue=queue.target, queue_manager=manager.name),)
     elif isinstance(queue, mq.RemoteQueue):
-        targets = (Target(queue=queue.remote_queue, queue_manager=queue.remote_queue_manager),)
+        targets = (
+            DefinitionTarget(queue=queue.remote_queue, queue_manager=queue.remote_queue_manager),
+        )
     return QueueOverview(
         name=queue.name,
         kind=f"{queue.keyword} XMITQ" if is_transmission else queue.keyword,
@@ -219,7 +235,7 @@ def _mq_queue(manager: QueueManager, queue: mq.Queue, topics: _Topics) -> QueueO
 
 
 def _channel(
-    network: Network, manager: QueueManager, channel: mq.Channel, resting: Resting
+    network: MqNetwork, manager: QueueManager, channel: mq.Channel, resting: Resting
 ) -> ConnectionOverview:
     return ConnectionOverview(
         name=channel.name,
@@ -234,7 +250,7 @@ def _channel(
     )
 
 
-def _far_end(network: Network, manager: QueueManager, channel: mq.Channel) -> str:
+def _far_end(network: MqNetwork, manager: QueueManager, channel: mq.Channel) -> str:
     if channel.channel_type is mq.ChannelType.CLUSSDR:
         for name, far in network.queue_managers.items():
             receiver = far.channels.get(channel.name) if name != manager.name else None
@@ -251,7 +267,7 @@ def _far_end(network: Network, manager: QueueManager, channel: mq.Channel) -> st
 
 
 def _in_mqe(
-    tables: NetworkTables, manager: mqe.QueueManager, topics: _Topics
+    tables: NetworkTables, manager: MqeQueueManager, topics: _Topics
 ) -> QueueManagerOverview:
     own = tables.of(manager.name)
     dead = own.dead_letter_queue if own else None
@@ -266,9 +282,9 @@ def _in_mqe(
     )
 
 
-def _mqe_queue(manager: mqe.QueueManager, queue: mqe.Queue, topics: _Topics) -> QueueOverview:
+def _mqe_queue(manager: MqeQueueManager, queue: MqeQueue, topics: _Topics) -> QueueOverview:
     kind, targets = _mqe_kind(queue)
-    owner = queue.queue_manager if isinstance(queue, mqe.BridgeQueue) else manager.name
+    owner = queue.queue_manager if isinstance(queue, BridgeQueue) else manager.name
     return QueueOverview(
         name=queue.name,
         kind=kind,
@@ -283,25 +299,27 @@ def _mqe_queue(manager: mqe.QueueManager, queue: mqe.Queue, topics: _Topics) -> 
 _HOLDING = frozenset({"local", "remote async", "store-and-forward", "bridge"})
 
 
-def _mqe_kind(queue: mqe.Queue) -> tuple[str, tuple[Target, ...]]:
+def _mqe_kind(queue: MqeQueue) -> tuple[str, tuple[DefinitionTarget, ...]]:
     match queue:
-        case mqe.RemoteQueue():
+        case MqeRemoteQueue():
             return f"remote {queue.mode}", (
-                Target(queue=queue.name, queue_manager=queue.queue_manager),
+                DefinitionTarget(queue=queue.name, queue_manager=queue.queue_manager),
             )
-        case mqe.BridgeQueue():
-            return "bridge", (Target(queue=queue.name, queue_manager=queue.queue_manager),)
-        case mqe.HomeServerQueue():
-            return "home server", (Target(queue="", queue_manager=queue.queue_manager),)
-        case mqe.StoreAndForwardQueue():
+        case BridgeQueue():
+            return "bridge", (
+                DefinitionTarget(queue=queue.name, queue_manager=queue.queue_manager),
+            )
+        case HomeServerQueue():
+            return "home server", (DefinitionTarget(queue="", queue_manager=queue.queue_manager),)
+        case StoreAndForwardQueue():
             return "store-and-forward", tuple(
-                Target(queue="", queue_manager=name) for name in queue.targets
+                DefinitionTarget(queue="", queue_manager=name) for name in queue.targets
             )
     return "local", ()
 
 
 def _connection(
-    tables: NetworkTables, manager: mqe.QueueManager, connection: mqe.Connection
+    tables: NetworkTables, manager: MqeQueueManager, connection: MqeConnection
 ) -> ConnectionOverview:
     kind, address = _connection_kind(connection)
     return ConnectionOverview(
@@ -313,22 +331,22 @@ def _connection(
     )
 
 
-def _connection_kind(connection: mqe.Connection) -> tuple[str, str]:
+def _connection_kind(connection: MqeConnection) -> tuple[str, str]:
     match connection:
-        case mqe.ViaConnection():
+        case ViaConnection():
             return "via", connection.via
-        case mqe.AliasConnection():
+        case AliasConnection():
             return "alias", connection.of
-        case mqe.NullConnection():
+        case NullConnection():
             return "null", ""
-        case mqe.MqConnection() | mqe.DirectConnection():
-            kind = "mq" if isinstance(connection, mqe.MqConnection) else "direct"
+        case MqConnection() | DirectConnection():
+            kind = "mq" if isinstance(connection, MqConnection) else "direct"
             port = f"({connection.port})" if connection.port is not None else ""
             return kind, f"{connection.address}{port}"
     return type(connection).__name__, ""
 
 
-def _location(definition: mqe.Definition) -> str:
+def _location(definition: MqeDefinition) -> str:
     return str(definition.location) if definition.location.line else ""
 
 

@@ -15,15 +15,22 @@ from typing import Final, Protocol, TypeGuard
 from redrive.messages.reasons import Reason
 from redrive.topology.bindings import Bindings
 from redrive.topology.layout import QueueTopic, TopicRole, Topology
-from redrive.topology.mq.network import Link, Network
+from redrive.topology.mq.network import Link, MqNetwork
 from redrive.topology.mq.objects import LocalQueue, Queue
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolver import MqResolver, names_as_headers, reply_to_names
 from redrive.topology.mq.results import Resolution
-from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.objects import MqeQueue, MqeRemoteQueue, StoreAndForwardQueue
 from redrive.topology.mqe.resolver import MqeResolver
-from redrive.topology.mqe.results import Conditions, Delivered, End, Failed, Failure, Stored
-from redrive.topology.mqe.results import Resolution as MqeResolution
+from redrive.topology.mqe.results import (
+    Conditions,
+    Delivered,
+    End,
+    Failed,
+    MqeResolution,
+    PutFailure,
+    Stored,
+)
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
 
@@ -33,9 +40,9 @@ HEADERS: Final = "headers"
 """Dead letters are written with record headers ``mqdlh.*``."""
 
 _REASONS: Final = {
-    Failure.NO_QUEUE_ACCEPTS: Reason.UNKNOWN_OBJECT_NAME,
-    Failure.MESSAGE_TOO_BIG: Reason.MSG_TOO_BIG_FOR_Q,
-    Failure.QUEUE_FULL: Reason.Q_FULL,
+    PutFailure.NO_QUEUE_ACCEPTS: Reason.UNKNOWN_OBJECT_NAME,
+    PutFailure.MESSAGE_TOO_BIG: Reason.MSG_TOO_BIG_FOR_Q,
+    PutFailure.QUEUE_FULL: Reason.Q_FULL,
 }
 """The closest reason codes for failures of MQ Everyplace, which have no numbers; else 2087."""
 
@@ -55,7 +62,7 @@ class ReceivingQueueManager(Protocol):
     """Whether IBM MQ applications put here, so that MQPUT completes their messages."""
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
-        """See ``Resolver.resolve``; the names are those of the message."""
+        """Where the message with these names goes, or why it is refused."""
 
     def opened(
         self, *, queue: str, queue_manager: str, seed: int = 0
@@ -96,7 +103,7 @@ def resolver_of(
     *,
     stopped: frozenset[tuple[str, str]] = frozenset(),
 ) -> Resolver:
-    """Resolves puts on one manager; raises ``KeyError`` if it does not exist.
+    """The resolver of puts on one manager; raises ``KeyError`` if it does not exist.
 
     ``stopped`` is as for ``receiving_queue_managers``.
     """
@@ -148,11 +155,11 @@ class MqReceivingQueueManager(MqResolver):
         self.dead_letters = self._dead_letters(bindings)
 
     def reply_to(self, names: Names) -> Names:
-        """See ``ReceivingQueueManager``: only the first put replaces the names."""
+        """The names for a reply, which only the first put replaces."""
         return reply_to_names(self._manager, names) if self.takes_puts else names
 
     def is_lost(self, persistence: int) -> bool:
-        """See ``ReceivingQueueManager``: fast channels discard nonpersistent messages."""
+        """Whether a fast channel discards the message, as nonpersistent ones."""
         return self._link is not None and self._link.is_fast and persistence == 0
 
     def _dead_letters(self, bindings: Bindings) -> Destination | Refusal:
@@ -186,7 +193,7 @@ def _limits_in_mq(queue: Queue | None, manager: QueueManager) -> QueueLimits:
     )
 
 
-def _link(network: Network, source: QueueTopic) -> Link:
+def _link(network: MqNetwork, source: QueueTopic) -> Link:
     if not source.is_of_cluster:
         link = network.link(queue=source.queue, queue_manager=source.queue_manager)
         if link is not None:
@@ -276,11 +283,11 @@ class MqeReceivingQueueManager:
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, str(end))
 
     def reply_to(self, names: Names) -> Names:
-        """See ``ReceivingQueueManager``: names are not replaced."""
+        """The names as they are."""
         return names
 
     def is_lost(self, persistence: int) -> bool:  # noqa: ARG002 - see ReceivingQueueManager
-        """See ``ReceivingQueueManager``: never."""
+        """Never."""
         return False
 
     def _delivery_destination(self, end: Delivered) -> Destination | Refusal:
@@ -317,20 +324,20 @@ class MqeReceivingQueueManager:
 
 
 def _stores_for(
-    queue: mqe.Queue, source: QueueTopic
-) -> TypeGuard[mqe.RemoteQueue | mqe.StoreAndForwardQueue]:
+    queue: MqeQueue, source: QueueTopic
+) -> TypeGuard[MqeRemoteQueue | StoreAndForwardQueue]:
     if source.role is TopicRole.PUTS or queue.name != source.queue:
         return False
-    if isinstance(queue, mqe.StoreAndForwardQueue):
+    if isinstance(queue, StoreAndForwardQueue):
         return source.to in queue.targets
-    return isinstance(queue, mqe.RemoteQueue) and queue.queue_manager == source.to
+    return isinstance(queue, MqeRemoteQueue) and queue.queue_manager == source.to
 
 
-def _limits(queue: mqe.Queue) -> QueueLimits:
+def _limits(queue: MqeQueue) -> QueueLimits:
     return QueueLimits(
         max_message_length=queue.maximum_message_size, max_depth=queue.maximum_messages
     )
 
 
-def _reason(failure: Failure) -> int:
+def _reason(failure: PutFailure) -> int:
     return _REASONS.get(failure, Reason.UNKNOWN_REMOTE_Q_MGR)

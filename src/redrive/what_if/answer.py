@@ -20,7 +20,7 @@ class Loss(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TriedTable:
+class TableActions:
     """One of the two tables."""
 
     name: str
@@ -65,7 +65,7 @@ class NextAction:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangedMessages:
     """Messages with the same two deciding rules, for which something changes."""
 
     loss: Loss
@@ -107,7 +107,7 @@ class TargetCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedPuts:
     """Puts of the new table that would fail now."""
 
     target: str
@@ -122,22 +122,22 @@ class WhatIf:
     """What changes if one table replaces another; ``asdict`` makes its document."""
 
     handler: str
-    old: TriedTable
-    new: TriedTable
+    old: TableActions
+    new: TableActions
     messages: Mapping[str, int]
     """The number of messages, by where they wait, and in total."""
     changed: int
     """The number of messages for which something changes."""
     newly_discarded: int
     newly_discarded_in_the_end: int
-    changes: Sequence[Change]
+    changes: Sequence[ChangedMessages]
     """New discards first, then the most frequent."""
     matrix: Sequence[Cell]
     rules: Sequence[RuleCount]
     never_matched: Sequence[IdleRule]
     """The rules of the new table that match none of the messages."""
     targets: Sequence[TargetCount]
-    failing_now: Sequence[Refused]
+    failing_now: Sequence[RefusedPuts]
     control: Sequence[ControlChange]
     schemes: Sequence[str]
     """Names of dead-letter schemes that differ or are missing in the settings."""

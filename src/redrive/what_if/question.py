@@ -1,34 +1,428 @@
-"""The question: two tables for one handler, and the messages to try them on."""
+"""The question: two tables for one handler, tried on messages; nothing is written.
+
+The engine decides, as it does for the job. Messages with the same profile and the same earlier
+attempts are decided once, unless their decision depends on more than that.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from redrive.collector import collector_paused
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.configuration.deciders import DeciderFactory
+from redrive.engine.cache import put_bounds
 from redrive.engine.commands import NO_STATES
-from redrive.engine.facts import Answers, Facts, Questions, TopicFacts
+from redrive.engine.context import SliceContext
+from redrive.engine.decision import NO_PROFILE, Decision, Put
+from redrive.engine.facts import NO_LIMIT, Answers, Facts, Questions, TopicFacts
+from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
+from redrive.engine.put_record import PutTimes
 from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.sources import DeadLetterSource, PartitionRecords
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import ANSWER
 from redrive.kafka.facts import ClusterFacts
 from redrive.masking import NO_MASK, Mask
-from redrive.messages import PATTERN_KEYWORDS
+from redrive.messages import (
+    NO_VALID_SCHEME,
+    PATTERN_KEYWORDS,
+    DeadLetterDecoder,
+    DeadLetterProfile,
+    Records,
+)
+from redrive.messages.constants import reason_name
 from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Engine, Inventory
 from redrive.outcomes.storage import is_remote
-from redrive.rules import Dialect, RulesTable
-from redrive.what_if.answer import WhatIf
-from redrive.what_if.sources import Over, number_of_reads, parts_of, waiting_for
-from redrive.what_if.tally import Tally
+from redrive.printable import counted
+from redrive.rules import Dialect, FieldValue, RulesTable, write_rule
+from redrive.rules.analysis import control_changes, hidden_field, write_message
+from redrive.what_if.answer import (
+    Cell,
+    ChangedMessages,
+    IdleRule,
+    Loss,
+    NextAction,
+    RefusedPuts,
+    RuleCount,
+    Sample,
+    TableActions,
+    TargetCount,
+    WhatIf,
+)
+from redrive.what_if.sources import LaneRecords, Over, number_of_reads, parts_of, waiting_for
+from redrive.what_if.verdict import Disposition, TableEffect, reasons
+
+SAMPLES: Final = 3
+"""Maximum samples of each kind of change."""
+_EVERY: Final = 1 << 62
+"""Above every offset."""
+_KINDS: Final = 10_000
+"""Maximum kinds of messages to count individually; messages may name any number of queues."""
+_SHARED: Final = 20_000
+"""Maximum decisions about profiles to keep."""
+_OTHERS: Final = "(others)"
+_NO_LINE: Final = -1
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Decided = TypeVar("_Decided")
+_Pair: TypeAlias = tuple[Decision, Decision]
+"""The decisions of both tables about a message."""
+_ChangeKey: TypeAlias = tuple[Loss, NextAction, NextAction]
+
+
+class OnceDecoder(DeadLetterDecoder):
+    """A decoder for several tables, which decodes the same records once."""
+
+    _last: tuple[Records, tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]] | None = None
+
+    def decode(self, records: Records) -> tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]:
+        """Decode records, unless they were decoded last."""
+        if self._last is None or self._last[0] is not records:
+            self._last = records, super().decode(records)
+        return self._last[1]
+
+
+class _Shared(NamedTuple):
+    """The decision about a profile after some attempts, and which of its messages it is for."""
+
+    decision: Decision
+    room: int = NO_LIMIT
+    """Bytes of the longest value; negative if each message needs its own decision."""
+    wait: int = 0
+    """Seconds since the failure after which it is valid."""
+
+
+class Trial:
+    """Decides records by one table."""
+
+    def __init__(
+        self, decider: RulesDecider, decoder: DeadLetterDecoder, context: SliceContext
+    ) -> None:
+        self.decider = decider
+        self.context = context
+        self._source = DeadLetterSource(decider, decoder)
+        self._version = 0
+        # With the profile of each, so that the id in its key stays unique.
+        self._shared: dict[tuple[int, Attempts, int], tuple[DeadLetterProfile, _Shared]] = {}
+
+    def begin(self, puts: Mapping[str, int]) -> None:
+        """Decide after these puts; drop what was shared under other facts."""
+        self.context.begin()
+        self.context.puts.update(puts)
+        if self._version != self.context.facts.version or len(self._shared) > _SHARED:
+            self._version = self.context.facts.version
+            self._shared.clear()
+
+    def decisions(self, part: PartitionRecords) -> list[Decision]:
+        """The decision about each record, in order.
+
+        Missing facts about the cluster are left as questions, as in an attempt.
+        """
+        self._source.load(part, 0)
+        return [self._decide(row) for row in range(len(part.records))]
+
+    def _decide(self, row: int) -> Decision:
+        message, attempts, _ = self._source.read(row)
+        if not self.decider.profiles.is_varied:
+            profile = message.profile or NO_PROFILE
+            key = id(profile), attempts, message.hops
+            if key not in self._shared:
+                self._shared[key] = profile, self._share(profile, attempts, message.hops)
+            _, shared = self._shared[key]
+            if self._is_for(message, shared):
+                return shared.decision
+        return self.decider.decide(message, attempts, self.context).decision
+
+    def _share(self, profile: DeadLetterProfile, attempts: Attempts, hops: int) -> _Shared:
+        decision = self.decide_profile(profile, attempts, hops)
+        if not isinstance(decision, Put):
+            return _Shared(decision)
+        bounds = put_bounds(decision, self.context)
+        if bounds is None or PutTimes.of(decision, self.context).depends_on_record:
+            return _Shared(decision, room=-1)
+        # Sizes near the limit are checked individually, as headers count too.
+        return _Shared(decision, bounds[0] // 2, decision.wait)
+
+    def _is_for(self, message: Message, shared: _Shared) -> bool:
+        facts = self.context
+        return not (
+            len(message.value or b"") > shared.room
+            or message.cut
+            or (shared.wait and message.failed_at and facts.is_waiting(message, shared.wait))
+            or self.decider.attempts.may_lack_rounds(message, facts.facts)
+        )
+
+    def decide_profile(
+        self, profile: DeadLetterProfile, attempts: Attempts = NO_ATTEMPTS, hops: int = 0
+    ) -> Decision:
+        """Decide about the messages of a profile, before a put is tried."""
+        matched = self.decider.profiles.shared(profile)
+        return self.decider.decision_of_profile(matched, attempts, self.context, hops=hops)
+
+    def describe(self, row: int) -> tuple[str, dict[str, FieldValue]]:
+        """The identity of a record's message, and all fields that the table's patterns use."""
+        message, _, _ = self._source.read(row)
+        return message.identity, self.decider.profiles.fields_of(message, self.context.now)
+
+
+class _Kind(NamedTuple):
+    """Messages that are counted together."""
+
+    loss: Loss
+    old: NextAction
+    new: NextAction
+    is_changed: bool
+    old_target: str
+    new_target: str
+    reason: int
+    detail: str
+    risks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, old: TableEffect, new: TableEffect) -> _Kind:
+        loss = Loss.NONE
+        if new.course.discarded and not old.course.discarded:
+            loss = Loss.AT_ONCE if new.action is Disposition.DISCARD else Loss.IN_THE_END
+        actions = NextAction(old.action, old.line), NextAction(new.action, new.line)
+        detail = new.detail if new.reason else ""
+        is_changed, targets = old.course != new.course, (old.target, new.target)
+        return cls(loss, *actions, is_changed, *targets, new.reason, detail, new.risks)
+
+    @property
+    def change(self) -> _ChangeKey:
+        return self.loss, self.old, self.new
+
+    @property
+    def without_names(self) -> _Kind:
+        old, new = (target and _OTHERS for target in (self.old_target, self.new_target))
+        return self._replace(old_target=old, new_target=new, detail="")
+
+
+class Tally:
+    """Tries two tables on messages and counts what they do with them."""
+
+    def __init__(
+        self,
+        old: RulesDecider,
+        new: RulesDecider,
+        facts: Facts,
+        answers: Callable[[Questions], Answers],
+        *,
+        now: int,
+        schemes: Sequence[str] = (),
+        mask: Mask = NO_MASK,
+    ) -> None:
+        """Start empty.
+
+        Args:
+            old: The decider with one table.
+            new: The decider with the other table.
+            facts: What is known of the cluster.
+            answers: Asks the cluster.
+            now: The time of the attempts, in milliseconds.
+            schemes: Names of the dead-letter schemes that the two read differently.
+            mask: What to hide in the answer.
+        """
+        decoder = OnceDecoder(schemes=old.schemes)
+        other = OnceDecoder(schemes=new.schemes) if schemes else decoder
+        self._old = Trial(old, decoder, SliceContext(facts, "", now))
+        self._new = Trial(new, other, SliceContext(facts, "", now))
+        self._trials = self._old, self._new
+        self._facts, self._answers = facts, answers
+        self._schemes, self._mask = tuple(schemes), mask
+        is_another = old.table.hash != new.table.hash or schemes
+        self._released = _EVERY if is_another else 0
+        self._messages: Counter[Over] = Counter()
+        self._kinds: Counter[_Kind] = Counter()
+        self._samples: defaultdict[_ChangeKey, list[Sample]] = defaultdict(list)
+        self._matched = 0
+        """The rules of the new table that match any message, as bits."""
+
+    def add(self, part: LaneRecords) -> None:
+        """Try both tables on some messages."""
+        lane, kind, records = part.lane, part.over.kind, part.records
+        parts = (
+            PartitionRecords(lane, self._old.decider, kind, records),
+            PartitionRecords(lane, self._new.decider, kind, records, released=self._released),
+        )
+        old, new = self._answered(lambda: map(Trial.decisions, self._trials, parts))
+        pairs = [*zip(old, new, strict=True)]
+        for pair, count in Counter(pairs).items():
+            if self._count(part.over, pair, count):
+                row = pairs.index(pair)
+                identity, fields = self._old.describe(row)
+                self._add_sample(pair, identity, {**fields, **self._new.describe(row)[1]})
+
+    def add_known(
+        self, scheme: str, fields: Mapping[str, FieldValue], example: str, count: int
+    ) -> None:
+        """Try both tables on messages of which only the match fields are known."""
+        problem = "no valid dead-letter header" if scheme == NO_VALID_SCHEME else ""
+        profile = DeadLetterProfile(scheme, problem, fields, None)
+        old, new = self._answered(lambda: (trial.decide_profile(profile) for trial in self._trials))
+        if self._count(Over.HISTORY, (old, new), count):
+            self._add_sample((old, new), example, fields)
+
+    def _answered(self, decide: Callable[[], Iterable[_Decided]]) -> list[_Decided]:
+        """What both tables decide, once all of its questions are answered."""
+        puts = [Counter(trial.context.puts) for trial in self._trials]
+        while True:
+            for trial, before in zip(self._trials, puts, strict=True):
+                trial.begin(before)
+            decided = [*decide()]
+            questions = self._facts.take_questions()
+            if not questions:
+                return decided
+            self._facts.learn(self._answers(questions))
+
+    def _count(self, over: Over, pair: _Pair, count: int) -> bool:
+        """Count messages with a pair of decisions; whether a sample of them is needed."""
+        kind = pair[0].derive(self._kind_of, pair[1])
+        if len(self._kinds) >= _KINDS and kind not in self._kinds:
+            kind = kind.without_names
+        self._messages[over] += count
+        self._kinds[kind] += count
+        return kind.is_changed and len(self._samples[kind.change]) < SAMPLES
+
+    def _kind_of(self, *pair: Decision) -> _Kind:
+        old, new = self._verdicts(*pair)
+        self._matched |= new.candidates
+        return _Kind.of(old, new)
+
+    def _verdicts(self, *pair: Decision) -> list[TableEffect]:
+        decided = zip(self._trials, pair, strict=True)
+        return [
+            TableEffect.of(trial.decider, trial.context, self._mask, decision)
+            for trial, decision in decided
+        ]
+
+    def _add_sample(self, pair: _Pair, identity: str, fields: Mapping[str, FieldValue]) -> None:
+        (old, new), mask = self._verdicts(*pair), self._mask
+        shown = {name: hidden_field(mask, name, value) for name, value in fields.items()}
+        texts, because = (mask.text(old.text), mask.text(new.text)), reasons(old, new, fields, mask)
+        sample = Sample(identity, shown, write_message(shown), *texts, tuple(because))
+        self._samples[_Kind.of(old, new).change].append(sample)
+
+    def answer(
+        self,
+        handler: str,
+        names: tuple[str, str],
+        *,
+        over: Collection[Over] = (),
+        seconds: float = 0.0,
+        notes: Sequence[str] = (),
+    ) -> WhatIf:
+        """The answer so far.
+
+        Args:
+            handler: Its name.
+            names: Those of the old and the new table.
+            over: Where messages were looked for, also if there are none.
+            seconds: How long it took.
+            notes: What was left out.
+        """
+        old, new = (trial.decider.table for trial in self._trials)
+        actions = (
+            self._sums(lambda kind: [kind.old.action.value]),
+            self._sums(lambda kind: [kind.new.action.value]),
+        )
+        lost = self._sums(lambda kind: [kind.loss])
+        risks = self._sums(lambda kind: kind.risks).most_common()
+        places = [place for place in Over if place in over or place in self._messages]
+        return WhatIf(
+            handler=handler,
+            old=TableActions(names[0], old.hash, dict(actions[0])),
+            new=TableActions(names[1], new.hash, dict(actions[1])),
+            messages={
+                **{place.value: self._messages[place] for place in places},
+                "total": self._messages.total(),
+            },
+            changed=self._sums(lambda kind: [kind.is_changed])[True],
+            newly_discarded=lost[Loss.AT_ONCE],
+            newly_discarded_in_the_end=lost[Loss.IN_THE_END],
+            changes=self._changes(),
+            matrix=self._matrix(),
+            rules=tuple(self._rules(old, new)),
+            never_matched=tuple(
+                IdleRule(rule.line, write_rule(rule))
+                for index, rule in enumerate(new.rules)
+                if not self._matched >> index & 1
+            ),
+            targets=self._targets(),
+            failing_now=tuple(self._refused()),
+            control=tuple(control_changes(old, new)),
+            schemes=self._schemes,
+            seconds=round(seconds, 3),
+            notes=(*(f"{counted(count, 'message')}: {risk}" for risk, count in risks), *notes),
+        )
+
+    def _sums(self, keys: Callable[[_Kind], Iterable[_Key]]) -> Counter[_Key]:
+        sums: Counter[_Key] = Counter()
+        for kind, count in self._kinds.items():
+            for key in keys(kind):
+                sums[key] += count
+        return sums
+
+    def _matrix(self) -> list[Cell]:
+        sums = self._sums(lambda kind: [(kind.old.action, kind.new.action, kind.is_changed)])
+        return [Cell(*cell, count) for cell, count in sorted(sums.items())]
+
+    def _changes(self) -> list[ChangedMessages]:
+        sums = self._sums(lambda kind: [kind.change] if kind.is_changed else [])
+        worst = [*Loss]
+        order = sorted(sums.items(), key=lambda item: (worst.index(item[0][0]), -item[1], item[0]))
+        return [
+            ChangedMessages(loss, count, old, new, tuple(self._samples[loss, old, new]))
+            for (loss, old, new), count in order
+        ]
+
+    def _rules(self, old: RulesTable, new: RulesTable) -> Iterator[RuleCount]:
+        """How many messages each rule of both tables applies to next, in the new table's order."""
+        was, becomes = _lines_by_text(old), _lines_by_text(new)
+        by_old = self._sums(lambda kind: [kind.old.line])
+        by_new = self._sums(lambda kind: [kind.new.line])
+        for text in {**becomes, **was}:
+            before, after = was.get(text), becomes.get(text)
+            counts = by_old[before or _NO_LINE], by_new[after or _NO_LINE]
+            yield RuleCount(text[0], before, counts[0], after, counts[1])
+
+    def _targets(self) -> list[TargetCount]:
+        old = self._sums(lambda kind: [(kind.old.action, kind.old_target)])
+        new = self._sums(lambda kind: [(kind.new.action, kind.new_target)])
+        rows = [TargetCount(*key, old[key], new[key]) for key in {**old, **new} if key[1]]
+        return sorted(rows, key=lambda row: (-max(row.old, row.new), row.action, row.target))
+
+    def _refused(self) -> Iterator[RefusedPuts]:
+        """Puts of the new table that would fail now, the most frequent first."""
+        sums = self._sums(lambda kind: [(kind.new_target, kind.reason, kind.detail)])
+        for (target, reason, detail), count in sums.most_common():
+            if reason:
+                yield RefusedPuts(target, reason, reason_name(reason), detail, count)
+
+
+def _lines_by_text(table: RulesTable) -> dict[tuple[str, int], int]:
+    """The line of each rule by its text, and by how many earlier ones have the same text."""
+    seen: Counter[str] = Counter()
+    lines = {}
+    for rule in table.rules:
+        text = write_rule(rule)
+        lines[text, seen[text]] = rule.line
+        seen[text] += 1
+    return lines
+
 
 _LARGE: Final = 4 * 1024**3
 """Bytes of a ledger above which Spark reads it: some hundred million outcomes."""
@@ -47,7 +441,7 @@ _UNCHECKED: Final = "the broker cannot be reached: whether targets exist and acc
 
 
 def _no_progress(_done: int, _total: int) -> None:
-    """Ignores progress."""
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +551,6 @@ def _engine(question: Question, inventory: Inventory) -> Iterator[Engine | None]
 
 
 def _check_fields(*tables: RulesTable) -> None:
-    """Check that the ledger has the fields that tables need."""
     for table in tables:
         unknown = sorted(table.asked - _KNOWN_OF_A_DIALECT)
         if table.control.dialect is Dialect.KAFKA and unknown:

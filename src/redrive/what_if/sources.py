@@ -38,7 +38,7 @@ Waiting: TypeAlias = Mapping[Over, list[OffsetRange]]
 """The offsets of the messages that wait."""
 
 
-class Part(NamedTuple):
+class LaneRecords(NamedTuple):
     """Some messages of one lane, in offset order."""
 
     over: Over
@@ -85,7 +85,7 @@ def number_of_reads(waiting: Waiting) -> int:
 
 def parts_of(
     waiting: Waiting, connection: Connection, advance: Callable[[int], None]
-) -> Iterator[Part]:
+) -> Iterator[LaneRecords]:
     """The messages that wait; raises ``TransientFault`` if a topic cannot be read to its end.
 
     ``advance`` is called with the number of offsets read since the last call.
@@ -101,7 +101,7 @@ def parts_of(
             elif place is Over.PARKED:
                 records = _without_notes(records)
             if len(records):
-                yield Part(place, lane, records)
+                yield LaneRecords(place, lane, records)
 
 
 def _without_notes(records: Records) -> Records:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from redrive.printable import counted
-from redrive.what_if.answer import Change, NextAction, WhatIf
+from redrive.what_if.answer import ChangedMessages, NextAction, WhatIf
 from redrive.what_if.verdict import Disposition
 
 _CHANGES: Final = 20
@@ -110,7 +110,7 @@ def _in_words(answer: WhatIf) -> str:
     )
 
 
-def _changes(changes: Sequence[Change]) -> Iterator[str]:
+def _changes(changes: Sequence[ChangedMessages]) -> Iterator[str]:
     for change in changes[:_CHANGES]:
         yield ""
         loss = f"{change.loss.upper()}: " if change.loss else ""

@@ -22,9 +22,8 @@ from redrive.rules import (
     write_clause,
     write_rule,
 )
-from redrive.rules.analysis import Decision as Course
+from redrive.rules.analysis import TableDecision, hidden_field, write_field
 from redrive.rules.analysis import decide as course_of
-from redrive.rules.analysis import hidden_field, write_field
 
 
 class Disposition(StrEnum):
@@ -40,7 +39,7 @@ class Disposition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TableEffect:
     """What one table does with equal messages."""
 
     table: RulesTable
@@ -49,7 +48,7 @@ class Verdict:
     """Line of the rule; 0 if none applies."""
     target: str
     """The queue that they are put to; empty for none."""
-    course: Course
+    course: TableDecision
     """Their further results, if every attempt fails."""
     reason: int
     """Why the attempt would fail now; 0 if it would not."""
@@ -63,7 +62,7 @@ class Verdict:
     @classmethod
     def of(
         cls, decider: RulesDecider, context: SliceContext, mask: Mask, decision: Decision
-    ) -> Verdict:
+    ) -> TableEffect:
         """The part of a decision that is compared between tables, with masked texts."""
         rule, profile = decision.rule, decision.profile
         candidates = decider.profiles.candidates_of(profile) if profile.is_dead_letter else 0
@@ -87,17 +86,16 @@ class Verdict:
         return ", then ".join(_steps(self.course))
 
 
-def _course(decider: RulesDecider, decision: Decision, candidates: int) -> Course:
+def _course(decider: RulesDecider, decision: Decision, candidates: int) -> TableDecision:
     rule = decision.rule
     if rule is None or (rule.action.can_fail and not decision.attempt):
-        return Course((), discarded=False, quarantined=decision.attempts.is_quarantined)
+        return TableDecision((), discarded=False, quarantined=decision.attempts.is_quarantined)
     failed = _failed_before(decider, decision, candidates)
     course, _ = course_of(decider.table, candidates, decision.profile.fields, failed)
     return course
 
 
 def _failed_before(decider: RulesDecider, decision: Decision, candidates: int) -> dict[int, int]:
-    """The failed attempts of each rule before a decision."""
     rules, attempts = decider.table.rules, decision.attempts
     number = decision.attempt - 1 if decision.attempt else attempts.failures
     if decider.profiles.is_kafka:
@@ -112,7 +110,7 @@ def _failed_before(decider: RulesDecider, decision: Decision, candidates: int) -
     return failed
 
 
-def _steps(course: Course) -> Iterator[str]:
+def _steps(course: TableDecision) -> Iterator[str]:
     for put, number in course.steps:
         manager = f"@{put.queue_manager}" if put.queue_manager else ""
         header = ", with its header" if put.header else ""
@@ -126,7 +124,7 @@ def _steps(course: Course) -> Iterator[str]:
 
 
 def reasons(
-    old: Verdict, new: Verdict, fields: Mapping[str, FieldValue], mask: Mask
+    old: TableEffect, new: TableEffect, fields: Mapping[str, FieldValue], mask: Mask
 ) -> Iterator[str]:
     """Why two tables treat a message differently, line by line."""
     yield from _applies("old", old, fields, mask)
@@ -144,7 +142,7 @@ def reasons(
 
 
 def _applies(
-    name: str, verdict: Verdict, fields: Mapping[str, FieldValue], mask: Mask
+    name: str, verdict: TableEffect, fields: Mapping[str, FieldValue], mask: Mask
 ) -> Iterator[str]:
     index = _index_of(verdict)
     if index is None:
@@ -177,6 +175,6 @@ def _clause_text(clause: ClauseVerdict, mask: Mask) -> str:
     return f"{write_clause(keyword, clause.pattern)} {verb}, {value}"
 
 
-def _index_of(verdict: Verdict) -> int | None:
+def _index_of(verdict: TableEffect) -> int | None:
     rules = enumerate(verdict.table.rules)
     return next((index for index, rule in rules if rule.line == verdict.line), None)

@@ -13,7 +13,7 @@ from tests.rules.dialect.tables import messages, numbers, rules, table_texts
 from tests.rules.findings import assert_reads_back
 
 from redrive.rules import Matcher, RulesTable, explain, parse
-from redrive.rules import matcher as matcher_module
+from redrive.rules import selection as selection_module
 from redrive.rules.patterns import ABSENT, Interval, RangePattern, RegexPattern
 
 tables = st.lists(rules(), min_size=1, max_size=6)
@@ -38,7 +38,7 @@ def test_the_index_agrees_with_rules_that_are_asked_one_by_one(
     data: st.DataObject,
 ) -> None:
     table = table_of(plain, data)
-    with patch.object(matcher_module, "FIRST_RULES", first_rules):
+    with patch.object(selection_module, "FIRST_RULES", first_rules):
         matcher = Matcher(table)
     for row in rows:
         expected = reference.candidates(plain, row)

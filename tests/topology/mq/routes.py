@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from redrive.messages.reasons import Reason
-from redrive.topology.mq.network import Network
+from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.objects import SHARED_TRANSMISSION_QUEUE, LocalQueue
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolution import open_queue
@@ -25,7 +25,7 @@ from redrive.topology.mq.results import (
     OpenRequest,
     Persistence,
     Resolution,
-    Target,
+    TargetKind,
     job_request,
 )
 from redrive.topology.names import NO_NAMES, Names
@@ -64,7 +64,7 @@ class PutResult:
 
 
 def put_message(
-    network: Network,
+    network: MqNetwork,
     at: str,
     request: OpenRequest,
     message: PutMessage,
@@ -76,7 +76,7 @@ def put_message(
     ``depths`` are the messages on queues of this manager before the put; others are empty.
     """
     opened = open_queue(network, at, request)
-    if opened.target is Target.PER_MESSAGE:
+    if opened.target is TargetKind.PER_MESSAGE:
         opened = open_queue(network, at, replace(request, call=Call.MQPUT1))
     if opened.is_failed:
         return PutResult(resolution=opened, reason=opened.reason, detail=opened.detail)
@@ -104,7 +104,7 @@ def _refusal(
 ) -> tuple[Reason, str]:
     queue = manager.queue(opened.destination.queue)
     is_copied = isinstance(queue, LocalQueue) and queue.stream_queue and queue.must_duplicate
-    if opened.target is Target.TOPIC or (opened.target is Target.LOCAL and is_copied):
+    if opened.target is TargetKind.TOPIC or (opened.target is TargetKind.LOCAL and is_copied):
         return Reason.FUNCTION_NOT_SUPPORTED, "nothing is published or copied"
     for used in opened.path:
         if not used.put_enabled:
@@ -161,7 +161,7 @@ class Route:
 
 
 def follow_route(
-    network: Network,
+    network: MqNetwork,
     at: str,
     request: OpenRequest,
     message: PutMessage | None = None,
@@ -187,7 +187,7 @@ def follow_route(
     persistence = Persistence(int(puts[0].is_persistent))
     message = replace(message, persistence=persistence, reply_to=puts[0].reply_to)
     seen: set[tuple[str, Names]] = set()
-    while (sent := puts[-1].resolution).target is Target.REMOTE:
+    while (sent := puts[-1].resolution).target is TargetKind.REMOTE:
         hop, stop = _next_hop(network, sent)
         hops.append(hop)
         if stop is not None:
@@ -212,7 +212,7 @@ def follow_route(
     return ended(End.QUEUE, final=final)
 
 
-def _next_hop(network: Network, sent: Resolution) -> tuple[Hop, tuple[End, str] | None]:
+def _next_hop(network: MqNetwork, sent: Resolution) -> tuple[Hop, tuple[End, str] | None]:
     """The next hop from a transmission queue, and why the route ends if there is none."""
     at, queue = sent.opened_at, sent.transmission_queue
     hop = Hop(transmission_queue=queue, queue_manager=at, to="")

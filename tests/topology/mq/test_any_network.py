@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from redrive.topology.mq import objects as mq
 from redrive.topology.mq.checks import check_topology
-from redrive.topology.mq.network import Link, Network
+from redrive.topology.mq.network import Link, MqNetwork
 from redrive.topology.mq.queue_manager import (
     ChannelState,
     ClusterInstance,
@@ -19,7 +19,7 @@ from redrive.topology.mq.queue_manager import (
     QueueSharingGroup,
 )
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import Bind, Call, OpenOption, OpenRequest, Target
+from redrive.topology.mq.results import Bind, Call, OpenOption, OpenRequest, TargetKind
 from redrive.topology.names import Names
 
 MANAGERS = ["QM1", "QM2", "QM3", "QM4"]
@@ -118,16 +118,16 @@ def opens(draw: st.DrawFn) -> tuple[QueueManager, OpenRequest]:
 @given(opens())
 def test_input_needs_a_local_queue_in_the_end(question: tuple[QueueManager, OpenRequest]) -> None:
     manager, request = question
-    network = Network([manager])
+    network = MqNetwork([manager])
     output = open_queue(network, "QM1", request)
     opened = open_queue(network, "QM1", replace(request, options=OpenOption.INPUT))
     if opened.is_failed:
         return
-    assert opened.target in {Target.LOCAL, Target.DYNAMIC}
+    assert opened.target in {TargetKind.LOCAL, TargetKind.DYNAMIC}
     assert opened.resolved_queue_manager == "QM1"
-    if output.target is Target.LOCAL:
+    if output.target is TargetKind.LOCAL:
         assert opened.destination == output.destination
-    elif output.target is Target.REMOTE:
+    elif output.target is TargetKind.REMOTE:
         # A clustered queue with a local instance, of which output took another one.
         assert opened.destination.queue == output.destination.queue
         assert isinstance(opened.path[-1], mq.LocalQueue)
@@ -140,9 +140,9 @@ def test_an_open_is_decided_alike_by_the_same_seed_and_names_why_it_fails(
     question: tuple[QueueManager, OpenRequest],
 ) -> None:
     manager, request = question
-    first, second = (open_queue(Network([manager]), "QM1", request) for _ in range(2))
+    first, second = (open_queue(MqNetwork([manager]), "QM1", request) for _ in range(2))
     assert first == second
-    assert first.is_failed == (first.target is Target.NOTHING) == bool(first.detail)
+    assert first.is_failed == (first.target is TargetKind.NOTHING) == bool(first.detail)
     assert first.is_failed == (first.resolved_queue == "")
 
 
@@ -157,5 +157,5 @@ def test_every_message_comes_to_an_end(
         for name in MANAGERS
         for to in MANAGERS
     }
-    findings = check_topology(Network([manager, *others], links=links))
+    findings = check_topology(MqNetwork([manager, *others], links=links))
     assert all(finding.message for finding in findings)

@@ -8,10 +8,10 @@ from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
 from redrive.topology.files import check_together
 from redrive.topology.layout import Topology
 from redrive.topology.mq.checks import check_topology
-from redrive.topology.mq.network import Network
+from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import read_mqsc
-from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.objects import MqeNetwork, MqeQueueManager
 
 OK = """\
 DEF QL(ORDERS)
@@ -37,7 +37,7 @@ def found(*scripts: str, bindings: Bindings = NO_BINDINGS) -> list[tuple[str, st
         result = read_mqsc(script, queue_manager=f"QM{number}", file=f"QM{number}.mqsc")
         assert result.diagnostics == ()
         managers.append(result.queue_manager)
-    findings = check_together(Topology(mq=Network(managers), bindings=bindings))
+    findings = check_together(Topology(mq=MqNetwork(managers), bindings=bindings))
     assert all(finding.message and finding.render() for finding in findings)
     return [(finding.code, finding.file, finding.line) for finding in findings]
 
@@ -163,8 +163,8 @@ def test_bindings_are_checked_against_the_definitions() -> None:
 def test_managers_of_other_kinds_may_be_bound() -> None:
     bindings = read_bindings("kind: bindings\nqueue_managers:\n  MOON: {}\n", "b.yaml").bindings
     assert bindings is not None
-    network = Network([read_mqsc("", queue_manager="QM1").queue_manager])
-    moon = mqe.Network(queue_managers=(mqe.QueueManager(name="MOON"),))
+    network = MqNetwork([read_mqsc("", queue_manager="QM1").queue_manager])
+    moon = MqeNetwork(queue_managers=(MqeQueueManager(name="MOON"),))
     assert check_together(Topology(mq=network, mqe=moon, bindings=bindings)) == []
 
 
@@ -182,7 +182,7 @@ def test_managers_of_other_kinds_may_be_bound() -> None:
 )
 def test_what_is_asked_in_vain_is_told(script: str, words: str) -> None:
     """An attribute that would change a message's way in IBM MQ, and does not here."""
-    (finding,) = check_topology(Network([of(f"DEF QL(ORDERS)\n{script}")]))
+    (finding,) = check_topology(MqNetwork([of(f"DEF QL(ORDERS)\n{script}")]))
     assert (finding.code, finding.severity) == ("NOT_HONOURED", "warning")
     assert finding.message.startswith(f"{words} has no effect: ")
 
@@ -201,7 +201,7 @@ def test_what_is_asked_in_vain_is_told(script: str, words: str) -> None:
 )
 def test_defaults_ask_for_nothing(script: str) -> None:
     """What ``dmpmqcfg -a`` prints of every object is no finding."""
-    assert check_topology(Network([of(script)])) == []
+    assert check_topology(MqNetwork([of(script)])) == []
 
 
 @pytest.mark.parametrize(
@@ -224,6 +224,6 @@ def test_a_member_that_finds_no_full_repository_is_noted(
         if name in senders:
             script += f"DEF CHL({senders[name]}) CHLTYPE(CLUSSDR) CLUSTER(C) CONNAME(h)\n"
         managers.append(read_mqsc(script, queue_manager=name).queue_manager)
-    notes = check_topology(Network(managers))
+    notes = check_topology(MqNetwork(managers))
     assert {(note.code, note.severity) for note in notes} <= {("NO_REPOSITORY_CHANNEL", "note")}
     assert [note.message.split(" leads")[0].rsplit(" ", 1)[1] for note in notes] == unconnected

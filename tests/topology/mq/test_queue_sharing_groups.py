@@ -8,7 +8,7 @@ import pytest
 from redrive.topology.bindings import Bindings, QueueBinding, QueueManagerBinding
 from redrive.topology.files import check_together
 from redrive.topology.layout import Topology, topics_of
-from redrive.topology.mq.network import Network
+from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.reader import read_mqsc
 from redrive.topology.mq.resolver import MqResolver
 from redrive.topology.put import Refusal
@@ -16,10 +16,10 @@ from redrive.topology.put import Refusal
 SHARED = "DEF QL(IN) QSGDISP(SHARED)\n"
 
 
-def network(first: str, second: str) -> Network:
+def network(first: str, second: str) -> MqNetwork:
     """Two queue managers, each with a queue OWN."""
     scripts = {"QM1": first, "QM2": second}
-    return Network(
+    return MqNetwork(
         read_mqsc(f"DEF QL(OWN)\n{script}", queue_manager=name).queue_manager
         for name, script in scripts.items()
     )
@@ -48,7 +48,7 @@ STRANGERS = network(f"ALTER QMGR QSGNAME(SQ1)\n{SHARED}", "ALTER QMGR QSGNAME(SQ
     ],
 )
 def test_a_put_at_a_member_reaches_the_topic_of_the_group(
-    known: Network, at: str, names: tuple[str, str], expected: str
+    known: MqNetwork, at: str, names: tuple[str, str], expected: str
 ) -> None:
     resolution = MqResolver(known, at).resolve(queue_manager=names[0], queue=names[1])
     assert (

@@ -10,7 +10,7 @@ from tests.conformance.mq_notation import read_topology
 from tests.topology.mq.routes import PutMessage, PutResult, put_message
 
 from redrive.messages.reasons import Reason
-from redrive.topology.mq.network import Network
+from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.results import (
     Bind,
@@ -19,7 +19,7 @@ from redrive.topology.mq.results import (
     OpenRequest,
     Persistence,
     Resolution,
-    Target,
+    TargetKind,
 )
 from redrive.topology.names import Names
 
@@ -28,7 +28,7 @@ CLUSTER_QUEUE = "SYSTEM.CLUSTER.TRANSMIT.QUEUE"
 GROUP = "QSG(SQ1) MEMBERS(QM1,QM2) IGQ(ENABLED)"
 
 
-def network(*lines: str) -> Network:
+def network(*lines: str) -> MqNetwork:
     """One manager QM1; lines that start with another one's name belong to that."""
     topology = read_topology(line if line[:4] == "QM2:" else f"QM1: {line}" for line in lines)
     topology.manager("QM1")
@@ -173,7 +173,7 @@ def test_a_reason_code(lines: list[str], queue: str, manager: str, reason: int) 
     resolution = opened(*lines, queue=queue, manager=manager)
     assert int(resolution.reason) == reason, resolution.detail
     assert resolution.detail
-    assert resolution.target is Target.NOTHING
+    assert resolution.target is TargetKind.NOTHING
     assert resolution.resolved_queue == ""
 
 
@@ -240,7 +240,7 @@ def test_sqqmname_written_as_use_sends_the_put_to_the_member() -> None:
 def test_an_alias_for_a_topic_resolves_to_no_queue() -> None:
     result = put("DEF QA(A) TARGET(T) TARGTYPE(TOPIC)", "TOPIC(T)", queue="A")
     assert (result.resolution.reason, result.reason) == (0, 2298)
-    assert result.resolution.target is Target.TOPIC
+    assert result.resolution.target is TargetKind.TOPIC
     assert (result.resolution.resolved_queue, result.resolution.transmission_queue) == ("", "")
 
 
@@ -261,7 +261,7 @@ def test_an_alias_for_a_topic_resolves_to_no_queue() -> None:
 def test_dynamic_queue_names(asked: str, pattern: str) -> None:
     """An asterisk at the end is replaced by characters; without one the name is used as it is."""
     resolution = opened("DEF QM(M)", queue="M", dynamic_queue=asked)
-    assert resolution.target is Target.DYNAMIC
+    assert resolution.target is TargetKind.DYNAMIC
     assert re.fullmatch(pattern, resolution.resolved_queue)
     assert len(resolution.resolved_queue) <= 48
     assert resolution.resolved_queue_manager == "QM1"
@@ -424,19 +424,19 @@ def test_disabled_instances(lines: tuple[str, ...], bind: Bind, call: Call, reas
 
 def test_an_open_that_binds_nothing_succeeds_although_all_are_disabled() -> None:
     resolution = opened(*DISABLED, queue="I", bind=Bind.NOT_FIXED)
-    assert resolution.target is Target.PER_MESSAGE
+    assert resolution.target is TargetKind.PER_MESSAGE
     assert (resolution.resolved_queue, resolution.resolved_queue_manager) == ("I", "")
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("CLQ(I) ON(QM2) CLUSTER(C) DEFBIND(NOTFIXED)", Target.PER_MESSAGE),
-        ("CLQ(I) ON(QM2) CLUSTER(C) DEFBIND(OPEN)", Target.REMOTE),
-        ("CLQ(I) ON(QM2) CLUSTER(C) DEFBIND(GROUP)", Target.REMOTE),
+        ("CLQ(I) ON(QM2) CLUSTER(C) DEFBIND(NOTFIXED)", TargetKind.PER_MESSAGE),
+        ("CLQ(I) ON(QM2) CLUSTER(C) DEFBIND(OPEN)", TargetKind.REMOTE),
+        ("CLQ(I) ON(QM2) CLUSTER(C) DEFBIND(GROUP)", TargetKind.REMOTE),
     ],
 )
-def test_bind_as_defined_by_the_chosen_instance(line: str, expected: Target) -> None:
+def test_bind_as_defined_by_the_chosen_instance(line: str, expected: TargetKind) -> None:
     """Without a local object DEFBIND of the instance decides."""
     assert opened(line, queue="I").target is expected
 
@@ -449,16 +449,16 @@ def test_a_local_definition_gives_the_defaults_of_a_cluster_queue() -> None:
     assert not result.is_failed
     assert result.resolution.resolved_queue_manager == "QM2"
     assert result.is_persistent
-    assert opened(f"{local} DEFBIND(NOTFIXED)", away, queue="I").target is Target.PER_MESSAGE
+    assert opened(f"{local} DEFBIND(NOTFIXED)", away, queue="I").target is TargetKind.PER_MESSAGE
     other = f"{away} DEFBIND(NOTFIXED) DEFPSIST(YES)"
-    assert opened(local, other, queue="I").target is Target.REMOTE
+    assert opened(local, other, queue="I").target is TargetKind.REMOTE
     assert not put(local, other, queue="I").is_persistent
 
 
 def test_bind_as_defined_by_the_first_object() -> None:
     """A local alias decides with its DEFBIND before the instance does."""
     lines = ["DEF QA(A) TARGET(I) DEFBIND(NOTFIXED)", BOTH[0]]
-    assert opened(*lines, queue="A").target is Target.PER_MESSAGE
+    assert opened(*lines, queue="A").target is TargetKind.PER_MESSAGE
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from tests.conformance.mq_notation import read_topology
 
 from redrive.topology.bindings import Bindings, QueueBinding, QueueManagerBinding
-from redrive.topology.mq.network import Network
+from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.resolver import MqResolver
 from redrive.topology.put import Destination, DynamicQueue, Refusal, Resolver, check_limits
 
@@ -31,11 +31,11 @@ BINDINGS = Bindings(
 
 
 @pytest.fixture(scope="module")
-def network() -> Network:
+def network() -> MqNetwork:
     return read_topology(LINES).network()
 
 
-def test_a_local_queue_is_its_topic(network: Network) -> None:
+def test_a_local_queue_is_its_topic(network: MqNetwork) -> None:
     resolver: Resolver = MqResolver(network, "QM1")
     answer = resolver.resolve(queue="IN", queue_manager="")
     assert isinstance(answer, Destination)
@@ -45,27 +45,27 @@ def test_a_local_queue_is_its_topic(network: Network) -> None:
     assert answer.limits.consumer_group is None
 
 
-def test_a_binding_gives_topic_and_consumer_group(network: Network) -> None:
+def test_a_binding_gives_topic_and_consumer_group(network: MqNetwork) -> None:
     answer = MqResolver(network, "QM1", bindings=BINDINGS).resolve(queue="ORDERS", queue_manager="")
     assert isinstance(answer, Destination)
     assert (answer.topic, answer.limits.consumer_group) == ("orders", "billing")
 
 
-def test_a_transmission_queue_carries_the_names(network: Network) -> None:
+def test_a_transmission_queue_carries_the_names(network: MqNetwork) -> None:
     answer = MqResolver(network, "QM1").resolve(queue="FAR", queue_manager="")
     assert isinstance(answer, Destination)
     assert (answer.topic, answer.queue, answer.queue_manager) == ("QM1--QM2", "Q", "QM2")
     assert answer.headers == (("redrive.oqm", b"QM2"), ("redrive.oq", b"Q"))
 
 
-def test_a_cluster_queue_names_the_next_manager_too(network: Network) -> None:
+def test_a_cluster_queue_names_the_next_manager_too(network: MqNetwork) -> None:
     answer = MqResolver(network, "QM1").resolve(queue="INV", queue_manager="")
     assert isinstance(answer, Destination)
     assert answer.headers[-1] == ("redrive.next", b"QM3")
 
 
 @pytest.mark.parametrize(("queue", "reason"), [("NOPE", 2085), ("MODEL", 2057), ("", 2085)])
-def test_what_has_no_topic_is_refused(network: Network, queue: str, reason: int) -> None:
+def test_what_has_no_topic_is_refused(network: MqNetwork, queue: str, reason: int) -> None:
     answer = MqResolver(network, "QM1").resolve(queue=queue, queue_manager="")
     assert isinstance(answer, Refusal)
     assert (answer.reason, bool(answer.detail)) == (reason, True)
@@ -81,7 +81,7 @@ def test_what_has_no_topic_is_refused(network: Network, queue: str, reason: int)
     ],
 )
 def test_a_dynamic_queue_takes_puts_like_a_local_one(
-    network: Network, queue: str, until: int | None, expected: object
+    network: MqNetwork, queue: str, until: int | None, expected: object
 ) -> None:
     """A temporary one no persistent messages (B.8); a definition of its name counts more."""
     made = [] if queue == "NONE" else [DynamicQueue("QM1", queue, "MODEL", until)]
@@ -94,7 +94,7 @@ def test_a_dynamic_queue_takes_puts_like_a_local_one(
         assert (answer.topic, refusal.reason if refusal else 0) == expected
 
 
-def test_a_dynamic_queue_outlives_its_model_and_its_manager(network: Network) -> None:
+def test_a_dynamic_queue_outlives_its_model_and_its_manager(network: MqNetwork) -> None:
     made = [DynamicQueue("QM1", "TEMP", "GONE", 1), DynamicQueue("QM9", "TEMP", "GONE", 1)]
     answer = MqResolver(network.with_dynamic_queues(made), "QM1").resolve(
         queue="TEMP", queue_manager=""

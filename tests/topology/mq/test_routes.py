@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.mq_notation import read_topology
 from tests.topology.mq.routes import End, PutMessage, Route, follow_route
 
-from redrive.topology.mq.network import Network
+from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.reader import read_mqsc
 from redrive.topology.mq.results import OpenRequest, Persistence
 
@@ -40,7 +40,7 @@ SENDER = "DEF QL(X) USAGE(XMITQ)\nDEF CHL(A.B) CHLTYPE(SDR) XMITQ(X) CONNAME('b(
 
 
 def test_sender_and_receiver_find_each_other_by_name() -> None:
-    network = Network(
+    network = MqNetwork(
         [
             manager("QM1", SENDER + "DEF QR(QM2) RQMNAME(QM2) XMITQ(X)"),
             manager("QM2", "DEF QL(Q)\nDEF CHL(A.B) CHLTYPE(RCVR)"),
@@ -70,7 +70,7 @@ def test_where_a_channel_leads_when_names_alone_do_not_tell(
         manager(name, "DEF CHL(A.B) CHLTYPE(RCVR)" if name in receivers else "")
         for name in ("QM2", "QM3")
     ]
-    link = Network([manager("QM1", sender), *others]).link(queue=queue, queue_manager="QM1")
+    link = MqNetwork([manager("QM1", sender), *others]).link(queue=queue, queue_manager="QM1")
     assert (link and link.queue_manager) == expected
 
 
@@ -83,14 +83,14 @@ def clustered(name: str, script: str = "", channel: str = "") -> Any:
 
 def finals(*managers: Any, manager: str = "") -> set[str]:
     """Where messages for the queue I come to lie, whichever instance each of them gets."""
-    network = Network(managers)
+    network = MqNetwork(managers)
     requests = [OpenRequest(queue="I", queue_manager=manager, seed=seed) for seed in range(10)]
     return {str(follow_route(network, "QM1", request).final) for request in requests}
 
 
 def test_members_of_a_cluster_know_each_others_queues() -> None:
     """A queue with CLUSTER at another member is found; without, or elsewhere, it is not."""
-    network = Network(
+    network = MqNetwork(
         [
             clustered("QM1"),
             clustered("QM2", "DEF QL(I) CLUSTER(C)\nDEF QL(PRIVATE)\nDEF QL(O) CLUSTER(OTHER)"),
@@ -133,7 +133,7 @@ def test_clusters_may_be_named_by_a_namelist() -> None:
 
 def test_a_clustered_queue_manager_alias_leads_to_its_host() -> None:
     host = "DEF QR(VIRTUAL) RQMNAME(QM2) CLUSTER(C)\nDEF QL(Q)"
-    network = Network([clustered("QM1"), clustered("QM2", host)])
+    network = MqNetwork([clustered("QM1"), clustered("QM2", host)])
     route = follow_route(network, "QM1", OpenRequest(queue="Q", queue_manager="VIRTUAL"))
     assert str(route.final) == "Q@QM2"
     assert [hop.to for hop in route.hops] == ["QM2"]
@@ -151,7 +151,7 @@ def test_a_clustered_queue_manager_alias_leads_to_its_host() -> None:
 )
 def test_which_cluster_transmission_queue_is_used(script: str, expected: str) -> None:
     """CLCHNAME, the most specific first, then DEFCLXQ, then the common one."""
-    network = Network([clustered("QM1", script), clustered("QM2", "DEF QL(I) CLUSTER(C)")])
+    network = MqNetwork([clustered("QM1", script), clustered("QM2", "DEF QL(I) CLUSTER(C)")])
     route = follow_route(network, "QM1", OpenRequest(queue="I"))
     assert [hop.transmission_queue for hop in route.hops] == [expected]
     assert str(route.final) == "I@QM2"

@@ -8,10 +8,33 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.checks import check_network
+from redrive.topology.mqe.objects import (
+    AliasConnection,
+    AnyConnection,
+    AnyQueue,
+    BridgeQueue,
+    CodeBase,
+    DirectConnection,
+    Discovery,
+    HomeServerQueue,
+    Mode,
+    MqeDefinition,
+    MqeListener,
+    MqeLocalQueue,
+    MqeNetwork,
+    MqeQueueManager,
+    MqeRemoteQueue,
+    NullConnection,
+    Options,
+    QueueManagerAlias,
+    QueuePurpose,
+    Security,
+    StoreAndForwardQueue,
+    ViaConnection,
+)
+from redrive.topology.mqe.reader import check_network
 
-_D = TypeVar("_D", bound=mqe.Definition)
+_D = TypeVar("_D", bound=MqeDefinition)
 MANAGERS = ("QM1", "QM2", "QM3")
 MANAGER_NAMES = (*MANAGERS, "VIRT")
 QUEUES = ("A", "B")
@@ -19,48 +42,40 @@ QUEUES = ("A", "B")
 # Pools of whole definitions: one choice each, so that examples are made fast and shrink well.
 _PAIRS = tuple(itertools.product(QUEUES, MANAGER_NAMES))
 _OTHER = {"A": ("B",), "B": ("A",)}
-_QUEUE_POOL: tuple[mqe.AnyQueue, ...] = (
-    *(mqe.LocalQueue(name=name) for name in QUEUES),
-    *(mqe.LocalQueue(name=name, aliases=_OTHER[name]) for name in QUEUES),
-    *(mqe.RemoteQueue(name=name, queue_manager=manager) for name, manager in _PAIRS),
-    *(mqe.RemoteQueue(name=n, queue_manager=m, aliases=_OTHER[n]) for n, m in _PAIRS),
-    *(mqe.RemoteQueue(name=n, queue_manager=m, mode=mqe.Mode.ASYNC) for n, m in _PAIRS),
+_QUEUE_POOL: tuple[AnyQueue, ...] = (
+    *(MqeLocalQueue(name=name) for name in QUEUES),
+    *(MqeLocalQueue(name=name, aliases=_OTHER[name]) for name in QUEUES),
+    *(MqeRemoteQueue(name=name, queue_manager=manager) for name, manager in _PAIRS),
+    *(MqeRemoteQueue(name=n, queue_manager=m, aliases=_OTHER[n]) for n, m in _PAIRS),
+    *(MqeRemoteQueue(name=n, queue_manager=m, mode=Mode.ASYNC) for n, m in _PAIRS),
     *(
-        mqe.StoreAndForwardQueue(name="S", queue_manager=hop, targets=(target,))
+        StoreAndForwardQueue(name="S", queue_manager=hop, targets=(target,))
         for hop, target in itertools.product(MANAGER_NAMES, MANAGER_NAMES)
     ),
-    *(mqe.HomeServerQueue(name="S", queue_manager=server) for server in MANAGERS),
-    *(mqe.BridgeQueue(name=name, queue_manager="VIRT") for name in QUEUES),
+    *(HomeServerQueue(name="S", queue_manager=server) for server in MANAGERS),
+    *(BridgeQueue(name=name, queue_manager="VIRT") for name in QUEUES),
 )
-_CONNECTION_POOL: tuple[mqe.AnyConnection, ...] = (
+_CONNECTION_POOL: tuple[AnyConnection, ...] = (
     # Direct connections come often: they are what lets a message get anywhere.
-    *(mqe.DirectConnection(name=name) for name in MANAGERS * 6),
-    mqe.DirectConnection(name="VIRT"),
-    *(mqe.DirectConnection(name=name, aliases=("VIRT",)) for name in MANAGERS),
-    *(
-        mqe.ViaConnection(name=name, via=via)
-        for name, via in itertools.permutations(MANAGER_NAMES, 2)
-    ),
-    *(mqe.AliasConnection(name="VIRT", of=name) for name in MANAGERS),
-    mqe.NullConnection(name="VIRT"),
-    mqe.NullConnection(name="QM1"),
+    *(DirectConnection(name=name) for name in MANAGERS * 6),
+    DirectConnection(name="VIRT"),
+    *(DirectConnection(name=name, aliases=("VIRT",)) for name in MANAGERS),
+    *(ViaConnection(name=name, via=via) for name, via in itertools.permutations(MANAGER_NAMES, 2)),
+    *(AliasConnection(name="VIRT", of=name) for name in MANAGERS),
+    NullConnection(name="VIRT"),
+    NullConnection(name="QM1"),
 )
 _ALIAS_POOL = tuple(
-    mqe.QueueManagerAlias(name=name, of=of)
-    for name, of in itertools.product(MANAGER_NAMES, repeat=2)
+    QueueManagerAlias(name=name, of=of) for name, of in itertools.product(MANAGER_NAMES, repeat=2)
 )
 
 
 @st.composite
-def _queue_manager(draw: st.DrawFn, name: str) -> mqe.QueueManager:
+def _queue_manager(draw: st.DrawFn, name: str) -> MqeQueueManager:
     connections = draw(st.lists(st.sampled_from(_CONNECTION_POOL), max_size=3))
-    return mqe.QueueManager(
+    return MqeQueueManager(
         name=name,
-        code_base=draw(
-            st.sampled_from(
-                (mqe.CodeBase.JAVA, mqe.CodeBase.JAVA, mqe.CodeBase.JAVA, mqe.CodeBase.C)
-            )
-        ),
+        code_base=draw(st.sampled_from((CodeBase.JAVA, CodeBase.JAVA, CodeBase.JAVA, CodeBase.C))),
         queues=tuple(draw(st.lists(st.sampled_from(_QUEUE_POOL), min_size=1, max_size=4))),
         connections=tuple({connection.name: connection for connection in connections}.values()),
         aliases=tuple(draw(st.lists(st.sampled_from(_ALIAS_POOL), max_size=1))),
@@ -68,21 +83,21 @@ def _queue_manager(draw: st.DrawFn, name: str) -> mqe.QueueManager:
 
 
 _options = st.builds(
-    mqe.Options,
-    discovery=st.sampled_from((mqe.Discovery.JAVA, mqe.Discovery.JAVA, mqe.Discovery.OFF)),
+    Options,
+    discovery=st.sampled_from((Discovery.JAVA, Discovery.JAVA, Discovery.OFF)),
     alias_chains=st.booleans(),
     home_server_names=st.booleans(),
 )
 
 
 @st.composite
-def networks(draw: st.DrawFn) -> mqe.Network:
+def networks(draw: st.DrawFn) -> MqeNetwork:
     """Networks of three managers, sound or not."""
     managers = tuple(draw(_queue_manager(name)) for name in MANAGERS)
-    return mqe.Network(queue_managers=managers, options=draw(_options))
+    return MqeNetwork(queue_managers=managers, options=draw(_options))
 
 
-def sound_networks() -> st.SearchStrategy[mqe.Network]:
+def sound_networks() -> st.SearchStrategy[MqeNetwork]:
     """Networks of three managers that a job starts with."""
     drawn = networks().map(_with_names_once)
     return drawn.filter(
@@ -90,7 +105,7 @@ def sound_networks() -> st.SearchStrategy[mqe.Network]:
     )
 
 
-def _with_names_once(network: mqe.Network) -> mqe.Network:
+def _with_names_once(network: MqeNetwork) -> MqeNetwork:
     managers = (
         replace(
             manager,
@@ -127,7 +142,7 @@ _name = st.text(
 ) | st.sampled_from(("NO", "on", "null", "~", "1", "0x1F", "1e3", "true", "-", "?", "!a"))
 _count = st.none() | st.integers(min_value=0, max_value=2**40)
 _port = st.none() | st.integers(min_value=0, max_value=65535)
-_security = st.builds(mqe.Security, authenticator=_text, cryptor=_text, compressor=_text)
+_security = st.builds(Security, authenticator=_text, cryptor=_text, compressor=_text)
 _names = st.lists(_name, max_size=3, unique=True).map(tuple)
 
 
@@ -138,9 +153,9 @@ def _several(definitions: st.SearchStrategy[_D]) -> st.SearchStrategy[tuple[_D, 
 
 
 _local = st.builds(
-    mqe.LocalQueue,
+    MqeLocalQueue,
     name=_name,
-    role=st.sampled_from((mqe.Role.ORDINARY, mqe.Role.ADMINISTRATION)),
+    role=st.sampled_from((QueuePurpose.ORDINARY, QueuePurpose.ADMINISTRATION)),
     **dict.fromkeys(("description", "message_store", "creation_date"), _text),
     **dict.fromkeys(("expiry", "maximum_message_size", "maximum_messages"), _count),
     priority=st.none() | st.integers(min_value=0, max_value=9),
@@ -149,16 +164,16 @@ _local = st.builds(
 )
 _texts = dict.fromkeys(("description", "adapter", "address", "channel"), _text)
 _manager = st.builds(
-    mqe.QueueManager,
+    MqeQueueManager,
     name=_name,
     description=_text,
-    code_base=st.sampled_from(mqe.CodeBase),
+    code_base=st.sampled_from(CodeBase),
     queues=_several(_local),
-    connections=_several(st.builds(mqe.DirectConnection, name=_name, port=_port, **_texts)),
-    listeners=_several(st.builds(mqe.Listener, name=_name, adapter=_text, port=_port)),
+    connections=_several(st.builds(DirectConnection, name=_name, port=_port, **_texts)),
+    listeners=_several(st.builds(MqeListener, name=_name, adapter=_text, port=_port)),
 )
 
 
-def described_networks() -> st.SearchStrategy[mqe.Network]:
+def described_networks() -> st.SearchStrategy[MqeNetwork]:
     """Networks with arbitrary attributes and names that YAML could take for something else."""
-    return st.builds(mqe.Network, queue_managers=st.tuples(_manager), options=_options)
+    return st.builds(MqeNetwork, queue_managers=st.tuples(_manager), options=_options)

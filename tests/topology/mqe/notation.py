@@ -12,11 +12,30 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.objects import (
+    AliasConnection,
+    AnyConnection,
+    AnyQueue,
+    BridgeQueue,
+    CodeBase,
+    DirectConnection,
+    HomeServerQueue,
+    Mode,
+    MqeListener,
+    MqeLocalQueue,
+    MqeNetwork,
+    MqeQueueManager,
+    MqeRemoteQueue,
+    NullConnection,
+    QueueManagerAlias,
+    QueuePurpose,
+    StoreAndForwardQueue,
+    ViaConnection,
+)
 from redrive.topology.mqe.results import Conditions
 
 _WORD = re.compile(r"\s*([A-Za-z&]+)\s*(?:\(([^)]*)\))?")
-_ROLES = {"deadletter": mqe.Role.DEAD_LETTER, "admin": mqe.Role.ADMINISTRATION}
+_ROLES = {"deadletter": QueuePurpose.DEAD_LETTER, "admin": QueuePurpose.ADMINISTRATION}
 _COUNTS = ("MAXMSGS", "MAXCOUNT", "MAXDEPTH", "MAXNUM")
 _SIZES = ("MAXMSG", "MAXMSGL", "MAXSIZE")
 
@@ -25,7 +44,7 @@ _SIZES = ("MAXMSG", "MAXMSGL", "MAXSIZE")
 class Topology:
     """What the lines of a topology say."""
 
-    network: mqe.Network
+    network: MqeNetwork
     conditions: Conditions
     first: str
     """The first manager named, on which a put is made unless it says otherwise."""
@@ -33,12 +52,12 @@ class Topology:
 
 @dataclass
 class _Reader:
-    managers: dict[str, mqe.QueueManager] = field(default_factory=dict)
+    managers: dict[str, MqeQueueManager] = field(default_factory=dict)
     down: set[tuple[str, str]] = field(default_factory=set)
     maxmsg_counts: bool = False
 
-    def manager(self, name: str) -> mqe.QueueManager:
-        return self.managers.setdefault(name, mqe.QueueManager(name=name))
+    def manager(self, name: str) -> MqeQueueManager:
+        return self.managers.setdefault(name, MqeQueueManager(name=name))
 
     def line(self, line: str) -> None:
         name, _, text = line.partition(":")
@@ -53,19 +72,19 @@ class _Reader:
             connection = _connection(value, attributes)
             manager = replace(manager, connections=(*manager.connections, connection))
         elif kind == "QMALIAS":
-            alias = mqe.QueueManagerAlias(name=value, of=attributes["IS"].strip())
+            alias = QueueManagerAlias(name=value, of=attributes["IS"].strip())
             manager = replace(manager, aliases=(*manager.aliases, alias))
         elif kind == "LISTENER":
-            manager = replace(manager, listeners=(*manager.listeners, mqe.Listener(name=value)))
+            manager = replace(manager, listeners=(*manager.listeners, MqeListener(name=value)))
         elif kind == "CODE":
-            manager = replace(manager, code_base=mqe.CodeBase(value.lower()))
+            manager = replace(manager, code_base=CodeBase(value.lower()))
         elif kind == "DOWN":
             self.down.add((manager.name, value))
         else:
             raise ValueError(f"object {kind!r} is not known: {line!r}")
         self.managers[manager.name] = manager
 
-    def _limited(self, queue: mqe.AnyQueue, attributes: Mapping[str, str]) -> mqe.AnyQueue:
+    def _limited(self, queue: AnyQueue, attributes: Mapping[str, str]) -> AnyQueue:
         for word, value in attributes.items():
             if word in _COUNTS or (word in _SIZES and self.maxmsg_counts):
                 queue = replace(queue, maximum_messages=int(value))
@@ -83,32 +102,32 @@ def _pair(text: str) -> dict[str, Any]:
     return {"name": name.strip(), "queue_manager": queue_manager.strip()}
 
 
-def _local(text: str, attributes: Mapping[str, str]) -> mqe.AnyQueue:
-    role = _ROLES.get(attributes.get("ROLE", "").lower(), mqe.Role.ORDINARY)
-    return mqe.LocalQueue(name=text, aliases=_names(attributes.get("ALIAS", "")), role=role)
+def _local(text: str, attributes: Mapping[str, str]) -> AnyQueue:
+    role = _ROLES.get(attributes.get("ROLE", "").lower(), QueuePurpose.ORDINARY)
+    return MqeLocalQueue(name=text, aliases=_names(attributes.get("ALIAS", "")), role=role)
 
 
-def _remote(text: str, attributes: Mapping[str, str]) -> mqe.AnyQueue:
-    mode = mqe.Mode(attributes.get("MODE", "sync").strip().lower())
-    return mqe.RemoteQueue(**_pair(text), mode=mode, aliases=_names(attributes.get("ALIAS", "")))
+def _remote(text: str, attributes: Mapping[str, str]) -> AnyQueue:
+    mode = Mode(attributes.get("MODE", "sync").strip().lower())
+    return MqeRemoteQueue(**_pair(text), mode=mode, aliases=_names(attributes.get("ALIAS", "")))
 
 
-def _store_and_forward(text: str, attributes: Mapping[str, str]) -> mqe.AnyQueue:
+def _store_and_forward(text: str, attributes: Mapping[str, str]) -> AnyQueue:
     targets = _names(attributes["QME"])
     pair = _pair(text)
     pair["queue_manager"] = pair["queue_manager"] or targets[0]
-    return mqe.StoreAndForwardQueue(**pair, targets=targets)
+    return StoreAndForwardQueue(**pair, targets=targets)
 
 
-def _home_server(text: str, _attributes: Mapping[str, str]) -> mqe.AnyQueue:
-    return mqe.HomeServerQueue(**_pair(text))
+def _home_server(text: str, _attributes: Mapping[str, str]) -> AnyQueue:
+    return HomeServerQueue(**_pair(text))
 
 
-def _bridge(text: str, attributes: Mapping[str, str]) -> mqe.AnyQueue:
-    return mqe.BridgeQueue(**_pair(text), aliases=_names(attributes.get("ALIAS", "")))
+def _bridge(text: str, attributes: Mapping[str, str]) -> AnyQueue:
+    return BridgeQueue(**_pair(text), aliases=_names(attributes.get("ALIAS", "")))
 
 
-_QUEUES: Mapping[str, Callable[[str, Mapping[str, str]], mqe.AnyQueue]] = {
+_QUEUES: Mapping[str, Callable[[str, Mapping[str, str]], AnyQueue]] = {
     "LQ": _local,
     "RQD": _remote,
     "SAF": _store_and_forward,
@@ -117,15 +136,15 @@ _QUEUES: Mapping[str, Callable[[str, Mapping[str, str]], mqe.AnyQueue]] = {
 }
 
 
-def _connection(name: str, attributes: Mapping[str, str]) -> mqe.AnyConnection:
+def _connection(name: str, attributes: Mapping[str, str]) -> AnyConnection:
     common: dict[str, Any] = {"name": name, "aliases": _names(attributes.get("ALIAS", ""))}
     if "VIA" in attributes:
-        return mqe.ViaConnection(**common, via=attributes["VIA"].strip())
+        return ViaConnection(**common, via=attributes["VIA"].strip())
     if "NULL" in attributes:
-        return mqe.NullConnection(**common)
+        return NullConnection(**common)
     if "IS" in attributes:
-        return mqe.AliasConnection(**common, of=attributes["IS"].strip())
-    return mqe.DirectConnection(**common)
+        return AliasConnection(**common, of=attributes["IS"].strip())
+    return DirectConnection(**common)
 
 
 def read_topology(lines: Iterable[str], *, maxmsg_counts: bool = False) -> Topology:
@@ -146,16 +165,16 @@ def read_topology(lines: Iterable[str], *, maxmsg_counts: bool = False) -> Topol
     answered = {name for manager in reader.managers.values() for name in _answers_to(manager)}
     for manager in list(reader.managers.values()):
         for connection in manager.connections:
-            if isinstance(connection, mqe.DirectConnection) and connection.name not in answered:
+            if isinstance(connection, DirectConnection) and connection.name not in answered:
                 reader.manager(connection.name)
-    network = mqe.Network(queue_managers=tuple(reader.managers.values()))
+    network = MqeNetwork(queue_managers=tuple(reader.managers.values()))
     return Topology(network, Conditions(down=frozenset(reader.down)), first)
 
 
-def _answers_to(manager: mqe.QueueManager) -> set[str]:
+def _answers_to(manager: MqeQueueManager) -> set[str]:
     nulls = {
         connection.name
         for connection in manager.connections
-        if isinstance(connection, mqe.NullConnection)
+        if isinstance(connection, NullConnection)
     }
     return nulls | {alias.name for alias in manager.aliases if alias.of == manager.name}

@@ -8,8 +8,8 @@ import pytest
 from tests.topology.mqe.notation import read_topology
 from tests.topology.mqe.texts import network_of
 
-from redrive.topology.mqe.checks import check_network
-from redrive.topology.mqe.objects import QueueManager
+from redrive.topology.mqe.objects import MqeQueueManager
+from redrive.topology.mqe.reader import check_network
 
 _, *FINDINGS = Path(__file__).with_name("findings.txt").read_text("utf-8").strip().split("\n\n")
 
@@ -51,7 +51,7 @@ def test_names_are_checked_without_any_text() -> None:
     network = read_topology(["QM: LQ(Q)"]).network
     assert check_network(network) == ()
     bad = network.queue_managers[0].queues[0]
-    manager = QueueManager(name="", queues=(bad,))
+    manager = MqeQueueManager(name="", queues=(bad,))
     assert [
         finding.code for finding in check_network(type(network)(queue_managers=(manager,)))
     ] == ["BAD_NAME"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.topology.mqe.results import ExpireAfter, ExpireAt, Message, deadline, is_expired
+from redrive.topology.mqe.results import ExpireAfter, ExpireAt, PutMessage, deadline, is_expired
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from redrive.topology.mqe.results import ExpireAfter, ExpireAt, Message, deadlin
 def test_the_deadline_counts_from_creation_unless_it_is_absolute(
     expire_time: ExpireAfter | ExpireAt | None, queue_expiry: int | None, expected: int | None
 ) -> None:
-    message = Message(created=1000, expire_time=expire_time)
+    message = PutMessage(created=1000, expire_time=expire_time)
     assert deadline(message, queue_expiry) == expected
     if expected is not None:
         assert not is_expired(message, queue_expiry, expected)

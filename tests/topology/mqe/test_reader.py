@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tests.topology.mqe.networks import described_networks, networks
 from tests.topology.mqe.texts import network_text
 
-from redrive.topology.mqe.checks import check_network
-from redrive.topology.mqe.objects import Network
-from redrive.topology.mqe.reader import read_network
+from redrive.topology.mqe.objects import MqeNetwork
+from redrive.topology.mqe.reader import check_network, read_network
 
 EVERYTHING = """\
 kind: mqe
@@ -80,7 +79,7 @@ def test_every_object_and_attribute_is_read_and_written() -> None:
 
 @settings(max_examples=100)
 @given(network=described_networks())
-def test_every_attribute_and_name_survives_the_round_trip(network: Network) -> None:
+def test_every_attribute_and_name_survives_the_round_trip(network: MqeNetwork) -> None:
     """Names that YAML takes for something else, and any text, come back as they were."""
     result = read_network(network_text(network))
     assert result.network == network, [finding.render() for finding in result.diagnostics]
@@ -88,7 +87,7 @@ def test_every_attribute_and_name_survives_the_round_trip(network: Network) -> N
 
 @settings(max_examples=100)
 @given(network=networks())
-def test_a_network_is_read_exactly_when_its_check_finds_no_error(network: Network) -> None:
+def test_a_network_is_read_exactly_when_its_check_finds_no_error(network: MqeNetwork) -> None:
     result = read_network(network_text(network))
     codes = [finding.code for finding in check_network(network) if finding.severity == "error"]
     assert result.network == (None if codes else network)

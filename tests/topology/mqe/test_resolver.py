@@ -9,8 +9,18 @@ import pytest
 from tests.topology.mqe.notation import read_topology
 
 from redrive.topology.layout import QueueTopic, TopicRole, Topology
-from redrive.topology.mq.network import Network
-from redrive.topology.mqe import objects as mqe
+from redrive.topology.mq.network import MqNetwork
+from redrive.topology.mqe.objects import (
+    CodeBase,
+    Discovery,
+    Mode,
+    MqeLocalQueue,
+    MqeNetwork,
+    MqeQueueManager,
+    MqeRemoteQueue,
+    Options,
+    Security,
+)
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, TriggerTransmission
 from redrive.topology.mqe.results import (
     NORMAL,
@@ -19,9 +29,9 @@ from redrive.topology.mqe.results import (
     ExpireAfter,
     Expired,
     Failed,
-    Failure,
-    Message,
-    Resolution,
+    MqeResolution,
+    PutFailure,
+    PutMessage,
     Stored,
 )
 from redrive.topology.names import Names
@@ -40,10 +50,10 @@ def put(
     at: str,
     to: str,
     *follow_ups: FollowUp,
-    message: Message = Message(),  # noqa: B008  a value
+    message: PutMessage = PutMessage(),  # noqa: B008  a value
     conditions: Conditions = NORMAL,
-    options: mqe.Options = mqe.Options(),  # noqa: B008  a value
-) -> Resolution:
+    options: Options = Options(),  # noqa: B008  a value
+) -> MqeResolution:
     """The way of a put to ``queue@manager`` and what follows it."""
     read = read_topology(topology)
     conditions = replace(conditions, down=read.conditions.down)
@@ -54,7 +64,7 @@ def put(
     return resolution
 
 
-def failure(resolution: Resolution) -> Failure:
+def failure(resolution: MqeResolution) -> PutFailure:
     assert isinstance(resolution.end, Failed)
     assert not resolution.accepted
     return resolution.end.failure
@@ -67,13 +77,13 @@ LIMITED = ("QM: LQ(Q) MAXMSG(10) MAXCOUNT(2)",)
 
 @pytest.mark.parametrize(
     ("length", "depth", "expected"),
-    [(10, 1, None), (11, 1, Failure.MESSAGE_TOO_BIG), (10, 2, Failure.QUEUE_FULL)],
+    [(10, 1, None), (11, 1, PutFailure.MESSAGE_TOO_BIG), (10, 2, PutFailure.QUEUE_FULL)],
 )
 def test_a_local_queue_refuses_what_is_beyond_its_limits(
-    length: int, depth: int, expected: Failure | None
+    length: int, depth: int, expected: PutFailure | None
 ) -> None:
     conditions = Conditions(depths={("QM", names("Q@QM")): depth})
-    taken = put(LIMITED, "QM", "Q@QM", message=Message(length=length), conditions=conditions)
+    taken = put(LIMITED, "QM", "Q@QM", message=PutMessage(length=length), conditions=conditions)
     assert (failure(taken) if expected else None) == expected
 
 
@@ -81,15 +91,15 @@ ASYNCHRONOUS = ("QM: RQD(Q@Far) MODE(async) MAXMSG(100)", "QM: CONN(Far)", "Far:
 
 
 def test_every_failure_comes_with_advice() -> None:
-    assert all(failure.advice for failure in Failure)
+    assert all(failure.advice for failure in PutFailure)
 
 
 def test_a_connection_to_a_manager_outside_the_network_is_reported() -> None:
     topology = read_topology(["QM: RQD(Q@Far)", "QM: CONN(Far)"]).network
-    alone = mqe.Network(queue_managers=topology.queue_managers[:1])
+    alone = MqeNetwork(queue_managers=topology.queue_managers[:1])
     end = MqeResolver(alone).resolve("QM", names("Q@Far")).end
     assert isinstance(end, Failed)
-    assert end.failure is Failure.UNKNOWN_QUEUE_MANAGER
+    assert end.failure is PutFailure.UNKNOWN_QUEUE_MANAGER
 
 
 # Readings that a network can choose
@@ -101,16 +111,16 @@ DISCOVERABLE = ("QM: CONN(Far)", "Far: LQ(Q)")
 @pytest.mark.parametrize(
     ("topology", "to", "options", "steps"),
     [
-        (CHAIN, "Q@A", mqe.Options(alias_chains=False), ["QM qm-alias A->B"]),
-        (DISCOVERABLE, "Q@Far", mqe.Options(discovery=mqe.Discovery.OFF), []),
+        (CHAIN, "Q@A", Options(alias_chains=False), ["QM qm-alias A->B"]),
+        (DISCOVERABLE, "Q@Far", Options(discovery=Discovery.OFF), []),
     ],
 )
 def test_in_the_strict_reading_no_queue_accepts(
-    topology: Sequence[str], to: str, options: mqe.Options, steps: list[str]
+    topology: Sequence[str], to: str, options: Options, steps: list[str]
 ) -> None:
     resolution = put(topology, "QM", to, options=options)
     assert [str(step) for step in resolution.steps] == steps
-    assert failure(resolution) is Failure.NO_QUEUE_ACCEPTS
+    assert failure(resolution) is PutFailure.NO_QUEUE_ACCEPTS
     assert resolution.discovered == ()
 
 
@@ -130,7 +140,7 @@ def test_a_stopped_connection_over_which_a_queue_is_not_discovered_is_named(
 ) -> None:
     end = put(topology, "QM", "Q@Far").end
     assert isinstance(end, Failed)
-    assert end.failure is Failure.NO_QUEUE_ACCEPTS
+    assert end.failure is PutFailure.NO_QUEUE_ACCEPTS
     assert f"connection {stopped[1]!r} of {stopped[0]!r} is stopped" in end.detail
     assert f"redrive channel start {' '.join(stopped)}" in end.advice
 
@@ -146,7 +156,7 @@ def test_a_store_says_once_why_the_next_manager_refuses_its_message() -> None:
     source = QueueTopic(
         topic="t", role=TopicRole.TRANSMISSION, queue="None", queue_manager="QM", to="Far"
     )
-    topology = Topology(mq=Network(()), mqe=read.network)
+    topology = Topology(mq=MqNetwork(()), mqe=read.network)
     receiver = receiving_queue_managers(topology, {"t": source})["t"]
     refusal = receiver.resolve(queue="None", queue_manager="Far")
     assert isinstance(refusal, Refusal)
@@ -156,19 +166,19 @@ def test_a_store_says_once_why_the_next_manager_refuses_its_message() -> None:
 
 
 def test_a_discovered_definition_has_the_far_queues_security_and_is_synchronous() -> None:
-    security = mqe.Security(authenticator="A", cryptor="C", compressor="Z")
+    security = Security(authenticator="A", cryptor="C", compressor="Z")
     network = read_topology(["QM: CONN(Far)"]).network
-    far = mqe.QueueManager(name="Far", queues=(mqe.LocalQueue(name="Q", security=security),))
-    network = mqe.Network(queue_managers=(network.queue_managers[0], far))
+    far = MqeQueueManager(name="Far", queues=(MqeLocalQueue(name="Q", security=security),))
+    network = MqeNetwork(queue_managers=(network.queue_managers[0], far))
     (discovered,) = MqeResolver(network).resolve("QM", names("Q@Far")).discovered
     assert discovered.definition.security == security
-    assert discovered.definition.mode is mqe.Mode.SYNC
+    assert discovered.definition.mode is Mode.SYNC
 
 
 def test_a_definition_lasts_even_if_the_put_that_made_it_fails() -> None:
     topology = ("QM: CONN(Far)", "Far: LQ(Q) MAXCOUNT(0)")
     resolution = put(topology, "QM", "Q@Far")
-    assert failure(resolution) is Failure.QUEUE_FULL
+    assert failure(resolution) is PutFailure.QUEUE_FULL
     assert [definition.names for definition in resolution.discovered] == [names("Q@Far")]
 
 
@@ -183,7 +193,7 @@ PULLED = (
 
 
 def test_in_the_strict_reading_the_two_queues_must_have_one_name() -> None:
-    strict = mqe.Options(home_server_names=True)
+    strict = Options(home_server_names=True)
     other = [line.replace("HSQ(H", "HSQ(Store") for line in PULLED]
     ends = [
         put(t, "Server", "Q@Client", Pull("Client"), options=strict).end for t in (PULLED, other)
@@ -191,8 +201,8 @@ def test_in_the_strict_reading_the_two_queues_must_have_one_name() -> None:
     assert [str(end) for end in ends] == ["SAF Store on Server", "Q@Client"]
 
 
-@pytest.mark.parametrize("message", [Message(lock_id="1"), Message(is_confirmed=False)])
-def test_locked_and_unconfirmed_messages_do_not_move(message: Message) -> None:
+@pytest.mark.parametrize("message", [PutMessage(lock_id="1"), PutMessage(is_confirmed=False)])
+def test_locked_and_unconfirmed_messages_do_not_move(message: PutMessage) -> None:
     transmitted = put(ASYNCHRONOUS, "QM", "Q@Far", TriggerTransmission(), message=message)
     pulled = put(PULLED, "Server", "Q@Client", Pull("Client"), message=message)
     assert str(transmitted.end) == "RQD Q@Far on QM"
@@ -205,15 +215,15 @@ DEAD_LETTERS = (*PULLED, "Client: LQ(Dead) ROLE(deadletter) MAXMSG(20)")
 @pytest.mark.parametrize(
     ("queue", "end", "why"),
     [
-        ("Q", "SAF Store on Server", Failure.DUPLICATE),
+        ("Q", "SAF Store on Server", PutFailure.DUPLICATE),
         # It is resent to the dead-letter queue, so duplicate protection lets it in.
         ("Nope", "Dead@Client (dead letter)", None),
     ],
 )
 def test_a_duplicate_does_not_become_a_dead_letter(
-    queue: str, end: str, why: Failure | None
+    queue: str, end: str, why: PutFailure | None
 ) -> None:
-    message, seen = Message(identity="m"), Conditions(received={("Client", "m")})
+    message, seen = PutMessage(identity="m"), Conditions(received={("Client", "m")})
     put_to = f"{queue}@Client"
     moved = put(DEAD_LETTERS, "Server", put_to, Pull("Client"), message=message, conditions=seen)
     assert moved.accepted
@@ -232,7 +242,7 @@ def test_a_message_without_identity_is_never_a_duplicate() -> None:
 def test_an_expired_message_is_gone_at_every_queue_that_keeps_messages() -> None:
     topology = ("QM: LQ(L)", "QM: RQD(R@Far) MODE(async)", "QM: SAF(S@Far) QME(Far)")
     late = Conditions(now=11)
-    message = Message(expire_time=ExpireAfter(10))
+    message = PutMessage(expire_time=ExpireAfter(10))
     for to in ("L@QM", "R@Far", "Any@Far"):
         resolution = put(topology, "QM", to, message=message, conditions=late)
         assert isinstance(resolution.end, Expired)
@@ -251,7 +261,7 @@ def test_an_expired_message_is_gone_at_every_queue_that_keeps_messages() -> None
 def test_an_expired_message_neither_moves_nor_becomes_a_dead_letter(
     topology: Sequence[str], at: str, to: str, follow_up: FollowUp
 ) -> None:
-    message = Message(expire_time=ExpireAfter(10))
+    message = PutMessage(expire_time=ExpireAfter(10))
     resolver = MqeResolver(read_topology(topology).network)
     on_time, late = Conditions(now=10), Conditions(now=11)
     stored = resolver.resolve(at, names(to), message, on_time)
@@ -266,5 +276,5 @@ def test_a_second_discovery_of_the_same_definition_adds_nothing() -> None:
     discovered = MqeResolver(network).resolve("QM", names("Q@Far")).discovered
     once = network.with_discovered(discovered)
     assert once.with_discovered(discovered) == once
-    assert once.queue_managers[0].queues == (mqe.RemoteQueue(name="Q", queue_manager="Far"),)
-    assert once.queue_managers[0].code_base is mqe.CodeBase.JAVA
+    assert once.queue_managers[0].queues == (MqeRemoteQueue(name="Q", queue_manager="Far"),)
+    assert once.queue_managers[0].code_base is CodeBase.JAVA

@@ -9,7 +9,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.topology.mqe.networks import MANAGERS, PUTS, links, networks
 
-from redrive.topology.mqe.objects import Network
+from redrive.topology.mqe.objects import MqeNetwork
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
 from redrive.topology.mqe.results import Conditions, Delivered, Failed, StepKind, Stored
 from redrive.topology.names import Names
@@ -17,7 +17,7 @@ from redrive.topology.names import Names
 
 @settings(max_examples=100)
 @given(network=networks())
-def test_a_second_put_finds_what_the_first_discovered(network: Network) -> None:
+def test_a_second_put_finds_what_the_first_discovered(network: MqeNetwork) -> None:
     resolver = MqeResolver(network)
     for at, queue, queue_manager in PUTS:
         names = Names(queue=queue, queue_manager=queue_manager)
@@ -39,7 +39,7 @@ _FOLLOW_UPS: tuple[FollowUp, ...] = (
 @settings(max_examples=100)
 @given(network=networks(), follow_ups=st.lists(st.sampled_from(_FOLLOW_UPS), max_size=4))
 def test_a_message_is_never_lost_once_its_put_succeeded(
-    network: Network, follow_ups: list[FollowUp]
+    network: MqeNetwork, follow_ups: list[FollowUp]
 ) -> None:
     resolver = MqeResolver(network)
     for at, queue, queue_manager in PUTS:
@@ -58,7 +58,7 @@ def test_a_message_is_never_lost_once_its_put_succeeded(
 
 @settings(max_examples=100)
 @given(network=networks())
-def test_a_forgotten_name_is_never_seen_again(network: Network) -> None:
+def test_a_forgotten_name_is_never_seen_again(network: MqeNetwork) -> None:
     resolver = MqeResolver(network)
     for at, queue, queue_manager in PUTS:
         taken = resolver.resolve(at, Names(queue=queue, queue_manager=queue_manager or at))
@@ -69,7 +69,7 @@ def test_a_forgotten_name_is_never_seen_again(network: Network) -> None:
 @settings(max_examples=100)
 @given(network=networks(), down=links())
 def test_what_is_passed_on_is_a_fresh_put_at_the_receiver(
-    network: Network, down: frozenset[tuple[str, str]]
+    network: MqeNetwork, down: frozenset[tuple[str, str]]
 ) -> None:
     resolver, conditions = MqeResolver(network), Conditions(down=down)
     for at, queue, queue_manager in PUTS:

@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 
 from redrive.topology.document import read_document
-from redrive.topology.mqe.objects import Network
+from redrive.topology.mqe.objects import MqeNetwork
 from redrive.topology.mqe.reader import network_from
 
 
-def network_of(managers: str) -> Network:
+def network_of(managers: str) -> MqeNetwork:
     """The network of a YAML list of managers, whatever its check says."""
     text = "kind: mqe\nqueue_managers:\n" + textwrap.dedent(managers)
     document = read_document(text, "test")
@@ -21,7 +21,7 @@ def network_of(managers: str) -> Network:
     return network_from(document)
 
 
-def network_text(network: Network) -> str:
+def network_text(network: MqeNetwork) -> str:
     """The YAML text of a network; what has its default is left out."""
     text: str = yaml.safe_dump({"kind": "mqe", "queue_managers": [], **_plain(network)})
     return text

@@ -11,10 +11,10 @@ from tests.topology.mqe.notation import Topology, read_topology
 from tests.topology.mqe.wording import config_error_differs, differences
 
 from redrive.diagnostics import Severity
-from redrive.topology.mqe.checks import check_network
-from redrive.topology.mqe.objects import Discovered, Network, identity
+from redrive.topology.mqe.objects import DiscoveredQueue, MqeNetwork, identity
+from redrive.topology.mqe.reader import check_network
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
-from redrive.topology.mqe.results import Conditions, Delivered, Message, Resolution, Stored
+from redrive.topology.mqe.results import Conditions, Delivered, MqeResolution, PutMessage, Stored
 from redrive.topology.names import Names
 
 _EXAMPLE = re.compile(r"(\S+)@(\S+) on (\S+?)(?: length (\d+))?(?: then (.+))?")
@@ -50,7 +50,7 @@ def check_vector(vector: Mapping[str, Any]) -> list[str]:
     return differences(expect, carry_out(topology, put))
 
 
-def carry_out(topology: Topology, put: Mapping[str, Any]) -> Resolution:
+def carry_out(topology: Topology, put: Mapping[str, Any]) -> MqeResolution:
     """Make a put as often as it says, and what follows the last one.
 
     Args:
@@ -62,10 +62,10 @@ def carry_out(topology: Topology, put: Mapping[str, Any]) -> Resolution:
     """
     at = put.get("at") or topology.first
     names = Names(queue=put["destQ"], queue_manager=put.get("destQM") or "")
-    message = Message(length=int(_field(put, _LENGTH) or 0), resend=bool(put.get("resend")))
+    message = PutMessage(length=int(_field(put, _LENGTH) or 0), resend=bool(put.get("resend")))
     conditions = replace(topology.conditions, depths=_depths(topology.network, _field(put, _DEPTH)))
     network = topology.network
-    discovered: tuple[Discovered, ...] = ()
+    discovered: tuple[DiscoveredQueue, ...] = ()
     for _ in range(put.get("repeat", 1) - 1):
         first = MqeResolver(network).resolve(at, names, message, conditions)
         network = network.with_discovered(first.discovered)
@@ -104,7 +104,7 @@ def _field(put: Mapping[str, Any], name: re.Pattern[str]) -> Any:
     return next((value for field, value in put.items() if name.search(field)), None)
 
 
-def _depths(network: Network, depth: Any) -> dict[tuple[str, Names], int]:
+def _depths(network: MqeNetwork, depth: Any) -> dict[tuple[str, Names], int]:
     """Depths as a vector gives them: by queue name, optionally with ``@manager``, or for all."""
     depths: dict[tuple[str, Names], int] = {}
     for manager in network.queue_managers:
@@ -118,7 +118,7 @@ def _depths(network: Network, depth: Any) -> dict[tuple[str, Names], int]:
     return depths
 
 
-def _after(resolution: Resolution, conditions: Conditions) -> Conditions:
+def _after(resolution: MqeResolution, conditions: Conditions) -> Conditions:
     """The conditions after a put: one message more where it is."""
     end = resolution.end
     if isinstance(end, Delivered):

@@ -11,24 +11,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redrive.diagnostics import Diagnostic
-from redrive.topology.mqe.objects import RemoteQueue
-from redrive.topology.mqe.results import Delivered, Failed, Failure, Resolution, Stored
+from redrive.topology.mqe.objects import MqeRemoteQueue
+from redrive.topology.mqe.results import Delivered, Failed, MqeResolution, PutFailure, Stored
 
 _FILLERS = frozenset({"creates", "stores", "from", "to", "the", "queue", "mode", "alias", "for"})
 _ACCEPTED = frozenset({"ok", "true", "yes", "accepted", "success"})
 _MODES = frozenset({"sync", "async", "direct"})
 _KINDS = {"qmalias": "qm-alias", "queuealias": "queue-alias", "saf": "s&f", "connection": "conn"}
 
-_MEANINGS: Sequence[tuple[str, frozenset[Failure]]] = (
-    (r"no queue|not found|no such", frozenset({Failure.NO_QUEUE_ACCEPTS})),
+_MEANINGS: Sequence[tuple[str, frozenset[PutFailure]]] = (
+    (r"no queue|not found|no such", frozenset({PutFailure.NO_QUEUE_ACCEPTS})),
     # A link that is down leaves no usable connection: both words are in use for it.
-    (r"no connection", frozenset({Failure.NO_CONNECTION, Failure.LINK_DOWN})),
-    (r"down|unreach|unavailable|not available|link|network", frozenset({Failure.LINK_DOWN})),
-    (r"too (big|large|long)|size|exceed", frozenset({Failure.MESSAGE_TOO_BIG})),
-    (r"full|count|depth", frozenset({Failure.QUEUE_FULL})),
-    (r"duplicate|twice", frozenset({Failure.DUPLICATE})),
+    (r"no connection", frozenset({PutFailure.NO_CONNECTION, PutFailure.LINK_DOWN})),
+    (r"down|unreach|unavailable|not available|link|network", frozenset({PutFailure.LINK_DOWN})),
+    (r"too (big|large|long)|size|exceed", frozenset({PutFailure.MESSAGE_TOO_BIG})),
+    (r"full|count|depth", frozenset({PutFailure.QUEUE_FULL})),
+    (r"duplicate|twice", frozenset({PutFailure.DUPLICATE})),
 )
-_ROUTE_ERRORS = frozenset(Failure)
+_ROUTE_ERRORS = frozenset(PutFailure)
 
 _CONFIG_CODES: Sequence[tuple[str, frozenset[str]]] = (
     (r"alias.*loop|loop.*alias", frozenset({"ALIAS_LOOP"})),
@@ -54,10 +54,10 @@ _CONFIG_CODES: Sequence[tuple[str, frozenset[str]]] = (
 # is listed as a step is free.
 _FOUND_BUT_REFUSING = frozenset(
     {
-        Failure.LINK_DOWN,
-        Failure.MESSAGE_TOO_BIG,
-        Failure.QUEUE_FULL,
-        Failure.DUPLICATE,
+        PutFailure.LINK_DOWN,
+        PutFailure.MESSAGE_TOO_BIG,
+        PutFailure.QUEUE_FULL,
+        PutFailure.DUPLICATE,
     }
 )
 
@@ -76,7 +76,7 @@ def modes(text: str) -> set[str]:
     return {word.lower() for word in re.split(r"[\s()]+", text)} & _MODES
 
 
-def steps_differ(expected: Sequence[str], resolution: Resolution) -> str:
+def steps_differ(expected: Sequence[str], resolution: MqeResolution) -> str:
     """What is different between expected and taken steps; empty if nothing is."""
     taken = [str(step) for step in resolution.steps]
     choices = [taken]
@@ -94,7 +94,7 @@ def _same_steps(expected: Sequence[str], taken: Sequence[str]) -> bool:
     )
 
 
-def failure_of(resolution: Resolution) -> Failure | None:
+def failure_of(resolution: MqeResolution) -> PutFailure | None:
     """Why the message did not get on, if it did not."""
     match resolution.end:
         case Failed(failure):
@@ -104,7 +104,7 @@ def failure_of(resolution: Resolution) -> Failure | None:
     return None
 
 
-def final_differs(expected: str, resolution: Resolution) -> str:
+def final_differs(expected: str, resolution: MqeResolution) -> str:
     """What is different about the final queue; empty if nothing is."""
     end = resolution.end
     names, _, note = expected.partition(" ")
@@ -117,7 +117,7 @@ def final_differs(expected: str, resolution: Resolution) -> str:
     return "" if same else f"expected final {expected}, got {end!r}"
 
 
-def stored_differs(expected: str | None, resolution: Resolution) -> str:
+def stored_differs(expected: str | None, resolution: MqeResolution) -> str:
     """What is different about where the message waits; empty if nothing is."""
     end = resolution.end
     if expected is None:
@@ -126,7 +126,7 @@ def stored_differs(expected: str | None, resolution: Resolution) -> str:
         return f"expected stored {expected}, got {end}"
     match = re.match(r"(\S+)\s+(\S+).*?\s(?:on|at|of)\s+(\S+)", expected)
     kind, name, manager = match.groups() if match else ("", "", "")
-    is_definition = isinstance(end.queue, RemoteQueue)
+    is_definition = isinstance(end.queue, MqeRemoteQueue)
     kinds = ("RQD",) if is_definition else ("SAF", "S&F")
     name_here = f"{end.queue.name}@{end.queue.queue_manager}"
     same = (
@@ -137,7 +137,7 @@ def stored_differs(expected: str | None, resolution: Resolution) -> str:
     return "" if same else f"expected stored {expected}, got {end}"
 
 
-def error_differs(expected: str, resolution: Resolution) -> str:
+def error_differs(expected: str, resolution: MqeResolution) -> str:
     """What is different about the failure; empty if nothing is."""
     failure = failure_of(resolution)
     if failure is None:
@@ -157,7 +157,7 @@ def _meant(text: str, meanings: Sequence[tuple[str, Any]], otherwise: Any) -> An
     return next((meant for words, meant in meanings if re.search(words, text)), otherwise)
 
 
-def differences(expect: Mapping[str, Any], resolution: Resolution) -> list[str]:
+def differences(expect: Mapping[str, Any], resolution: MqeResolution) -> list[str]:
     """Everything in which a resolution differs from an expectation without ``config`` errors."""
     known = {"steps", "final", "stored", "error", "put", "created", "undeliverable", "note"}
     problems = [f"expectation {key!r} is not known" for key in expect.keys() - known]
@@ -180,7 +180,7 @@ def differences(expect: Mapping[str, Any], resolution: Resolution) -> list[str]:
     return [difference for difference in problems if difference]
 
 
-def _created_differs(expected: Any, resolution: Resolution) -> str:
+def _created_differs(expected: Any, resolution: MqeResolution) -> str:
     wanted = [expected] if isinstance(expected, str) else list(expected or ())
     created = [
         f"RQD {definition.names} {definition.definition.mode}"

@@ -5,21 +5,16 @@ All values are text unless noted. Each scheme names its source.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from functools import lru_cache, partial
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
-from redrive.messages.schemes.embedded_headers import (
-    MARK,
-    embedded_number,
-    embedded_text,
-    has_embedded,
-    without_embedded,
-)
 from redrive.messages.schemes.encodings import (
+    BITS,
     Reader,
     class_name,
     decimal,
@@ -29,24 +24,201 @@ from redrive.messages.schemes.encodings import (
     root_cause,
     text,
     time,
+    varint,
 )
-from redrive.messages.schemes.scheme import LastHeaders, Newest, Part, Parts, Scheme, Stamp
-from redrive.messages.schemes.uforwarder import UFORWARDER
+from redrive.messages.schemes.scheme import (
+    LastHeaders,
+    Newest,
+    Parts,
+    RecordPart,
+    Scheme,
+    SchemePart,
+    Stamp,
+)
+
+# Headers that Spring Cloud Stream writes into a value with headerMode=embeddedHeaders
+# (EmbeddedHeaderUtils), as before Kafka had headers. The value begins with 0xff and the number of
+# headers. Each header has the length of its name in a byte, its name, the length of its value in
+# four bytes, and its value as JSON. The payload follows.
+
+MARK: Final = b"\xff"
+"""Prefix of a value with embedded headers."""
+_SIZE: Final = struct.Struct(">i")
+_LONG: Final = 2**63
 
 
-def _parts(prefix: str, headers: Mapping[str, str]) -> dict[str, tuple[Part, ...]]:
+class _Embedded(NamedTuple):
+    headers: Mapping[bytes, bytes]
+    """JSON by name; the last of repeated names counts, as in Spring."""
+    payload: bytes
+
+
+@lru_cache(maxsize=2)
+def _parse_embedded(value: bytes) -> _Embedded | None:
+    """A value with the prefix, parsed; None if it has another form after all."""
+    headers: dict[bytes, bytes] = {}
+    at = len(MARK) + 1
+    try:
+        for _ in range(value[len(MARK)]):
+            end = at + 1 + value[at]
+            name = value[at + 1 : end]
+            (size,) = _SIZE.unpack_from(value, end)
+            at = end + _SIZE.size + size
+            if size < 0 or at > len(value):
+                return None
+            headers[name] = value[at - size : at]
+    except (IndexError, struct.error):
+        return None
+    return _Embedded(headers, value[at:])
+
+
+def _embedded(value: bytes) -> _Embedded | None:
+    return _parse_embedded(value) if value.startswith(MARK) else None
+
+
+def has_embedded(value: bytes, names: frozenset[str]) -> bool:
+    """Whether any of some headers is embedded in a value."""
+    embedded = _embedded(value)
+    return embedded is not None and any(name.encode() in embedded.headers for name in names)
+
+
+def embedded_text(name: str, read: Reader = text) -> SchemePart:
+    """A part of a scheme in an embedded header with a JSON text."""
+
+    def read_value(value: bytes) -> str | int | None:
+        content = _embedded_content(value, name)
+        return read(content.encode()) if isinstance(content, str) else None
+
+    return SchemePart("", read_value, RecordPart.VALUE)
+
+
+def embedded_number(name: str) -> SchemePart:
+    """A part of a scheme in an embedded header with a JSON number."""
+
+    def read_value(value: bytes) -> int | None:
+        number = _embedded_content(value, name)
+        is_number = isinstance(number, int) and not isinstance(number, bool)
+        return number if is_number and -_LONG <= number < _LONG else None
+
+    return SchemePart("", read_value, RecordPart.VALUE)
+
+
+def _embedded_content(value: bytes, name: str) -> Any:  # noqa: ANN401 - any JSON
+    embedded = _embedded(value)
+    raw = None if embedded is None else embedded.headers.get(name.encode())
+    try:
+        return None if raw is None else orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def without_embedded(value: bytes, names: frozenset[str]) -> bytes:
+    """A value without some of its embedded headers; the payload alone if none are left.
+
+    Raises:
+        LookupError: No header is embedded in it.
+    """
+    embedded = _embedded(value)
+    if embedded is None:
+        raise LookupError("the value has no embedded headers")
+    kept = [
+        (name, raw)
+        for name, raw in embedded.headers.items()
+        if name.decode(errors="replace") not in names
+    ]
+    if not kept:
+        return embedded.payload
+    written = [bytes([len(name)]) + name + _SIZE.pack(len(raw)) + raw for name, raw in kept]
+    return b"".join([MARK, bytes([len(kept)]), *written, embedded.payload])
+
+
+# uForwarder's dead-letter topics (dlq_metadata.proto): a protobuf message as the record's key. The
+# record's own key is a field of that message. Only the header original_cluster identifies such a
+# record, as nearly any bytes may be a key.
+
+_ATTEMPTS, _TOPIC, _PARTITION, _OFFSET, _NANOSECONDS, _KEY = range(1, 7)
+"""Numbers of the fields."""
+_VARINT, _BYTES = 0, 2
+"""Protobuf's wire types."""
+
+
+@lru_cache(maxsize=64)
+def _uforwarder_fields(key: bytes) -> dict[int, int | bytes] | None:
+    fields: dict[int, int | bytes] = {}
+    at = 0
+    try:
+        while at < len(key):
+            tag, at = varint(key, at)
+            number, at = varint(key, at)
+            if tag & 7 == _VARINT:
+                fields[tag >> 3] = number - (1 << BITS) if number >> (BITS - 1) else number
+            elif tag & 7 == _BYTES and at + number <= len(key):
+                fields[tag >> 3] = key[at : at + number]
+                at += number
+            else:
+                return None
+    except (IndexError, ValueError):
+        return None
+    return fields if isinstance(fields.get(_TOPIC), bytes) else None
+
+
+def _uforwarder_number(field: int) -> Reader:
+    # Protobuf leaves out fields with 0.
+    def read(key: bytes) -> int | None:
+        fields = _uforwarder_fields(key)
+        number = None if fields is None else fields.get(field, 0)
+        return number if isinstance(number, int) else None
+
+    return read
+
+
+def _uforwarder_topic(key: bytes) -> str | None:
+    topic = (_uforwarder_fields(key) or {}).get(_TOPIC)
+    return topic.decode("utf-8", "replace") if isinstance(topic, bytes) else None
+
+
+def _uforwarder_timestamp(key: bytes) -> int | None:
+    nanoseconds = (_uforwarder_fields(key) or {}).get(_NANOSECONDS)
+    return nanoseconds // 1_000_000 if isinstance(nanoseconds, int) else None
+
+
+def _uforwarder_key(key: bytes | None, _headers: LastHeaders) -> bytes | None:
+    fields = _uforwarder_fields(key) if key is not None else None
+    if fields is None:
+        return key
+    original = fields.get(_KEY)
+    return original if isinstance(original, bytes) and original else None
+
+
+UFORWARDER: Final = Scheme(
+    name="uforwarder",
+    leading=("original_cluster",),
+    names=frozenset({"original_cluster"}),
+    original_key=_uforwarder_key,
+    parts={
+        "origin.topic": (SchemePart("", _uforwarder_topic, RecordPart.KEY),),
+        "origin.partition": (SchemePart("", _uforwarder_number(_PARTITION), RecordPart.KEY),),
+        "origin.offset": (SchemePart("", _uforwarder_number(_OFFSET), RecordPart.KEY),),
+        "origin.timestamp": (SchemePart("", _uforwarder_timestamp, RecordPart.KEY),),
+        "attempts": (SchemePart("", _uforwarder_number(_ATTEMPTS), RecordPart.KEY),),
+    },
+)
+"""uForwarder."""
+
+
+def _parts(prefix: str, headers: Mapping[str, str]) -> dict[str, tuple[SchemePart, ...]]:
     """Parts that are the text of one header each, by its name after the prefix."""
-    return {part: (Part(prefix + name),) for part, name in headers.items()}
+    return {part: (SchemePart(prefix + name),) for part, name in headers.items()}
 
 
 def _origin(
     prefix: str, *, partition: Reader = decimal, offset: Reader = decimal
-) -> dict[str, tuple[Part, ...]]:
+) -> dict[str, tuple[SchemePart, ...]]:
     """The three origin headers that nearly every scheme has, with a common prefix."""
     return {
-        "origin.topic": (Part(f"{prefix}topic"),),
-        "origin.partition": (Part(f"{prefix}partition", partition),),
-        "origin.offset": (Part(f"{prefix}offset", offset),),
+        "origin.topic": (SchemePart(f"{prefix}topic"),),
+        "origin.partition": (SchemePart(f"{prefix}partition", partition),),
+        "origin.offset": (SchemePart(f"{prefix}offset", offset),),
     }
 
 
@@ -77,7 +249,9 @@ CONNECT: Final = Scheme(
                 "error.stack": "exception.stacktrace",
             },
         ),
-        "error.root_class": (Part(f"{_ERRORS}exception.stacktrace", root_cause, is_wordy=True),),
+        "error.root_class": (
+            SchemePart(f"{_ERRORS}exception.stacktrace", root_cause, is_wordy=True),
+        ),
     },
 )
 
@@ -96,16 +270,16 @@ def _spring_leading(prefix: str) -> tuple[str, ...]:
 
 
 def _spring_parts(prefix: str) -> Parts:
-    def of_exception(name: str) -> tuple[Part, ...]:
-        return Part(f"{prefix}exception-{name}"), Part(f"{prefix}key-exception-{name}")
+    def of_exception(name: str) -> tuple[SchemePart, ...]:
+        return SchemePart(f"{prefix}exception-{name}"), SchemePart(f"{prefix}key-exception-{name}")
 
     return {
         **_origin(f"{prefix}original-", partition=int32be, offset=int64be),
-        "origin.timestamp": (Part(f"{prefix}original-timestamp", int64be),),
-        "group": (Part(_GROUP),),
+        "origin.timestamp": (SchemePart(f"{prefix}original-timestamp", int64be),),
+        "group": (SchemePart(_GROUP),),
         "error.class": of_exception("fqcn"),
         # The listener's wrapper is useless, its cause is not.
-        "error.root_class": (Part(f"{prefix}exception-cause-fqcn"),),
+        "error.root_class": (SchemePart(f"{prefix}exception-cause-fqcn"),),
         "error.message": of_exception("message"),
         "error.stack": of_exception("stacktrace"),
     }
@@ -148,11 +322,11 @@ SPRING_RETRY_TOPIC: Final = Scheme(
     parts={
         **_spring_parts("kafka_"),
         "origin.timestamp": (
-            Part("kafka_original-timestamp", int64be),
-            Part("retry_topic-original-timestamp", minimal_integer),
+            SchemePart("kafka_original-timestamp", int64be),
+            SchemePart("retry_topic-original-timestamp", minimal_integer),
         ),
-        "attempts": (Part("retry_topic-attempts", _attempts),),
-        "first_failed_at": (Part("retry_topic-original-timestamp", minimal_integer),),
+        "attempts": (SchemePart("retry_topic-attempts", _attempts),),
+        "first_failed_at": (SchemePart("retry_topic-original-timestamp", minimal_integer),),
     },
 )
 
@@ -178,8 +352,8 @@ SPRING_CLOUD_STREAM: Final = Scheme(
     names=_CLOUD_HEADERS,
     parts={
         **_origin("x-original-", partition=int32be, offset=int64be),
-        "origin.timestamp": (Part("x-original-timestamp", int64be),),
-        "error.root_class": (Part("x-exception-stacktrace", root_cause, is_wordy=True),),
+        "origin.timestamp": (SchemePart("x-original-timestamp", int64be),),
+        "error.root_class": (SchemePart("x-exception-stacktrace", root_cause, is_wordy=True),),
         **_parts("", _CLOUD_ERRORS),
     },
 )
@@ -214,11 +388,11 @@ KAFKA_STREAMS: Final = Scheme(
     prefixes=(_STREAMS,),
     parts={
         **_origin(_STREAMS),
-        "task": (Part(f"{_STREAMS}task.id"),),
-        "stage": (Part(f"{_STREAMS}processor.node.id"),),
-        "error.class": (Part(f"{_STREAMS}exception", class_name, is_wordy=True),),
-        "error.message": (Part(f"{_STREAMS}message"),),
-        "error.stack": (Part(f"{_STREAMS}stacktrace"),),
+        "task": (SchemePart(f"{_STREAMS}task.id"),),
+        "stage": (SchemePart(f"{_STREAMS}processor.node.id"),),
+        "error.class": (SchemePart(f"{_STREAMS}exception", class_name, is_wordy=True),),
+        "error.message": (SchemePart(f"{_STREAMS}message"),),
+        "error.stack": (SchemePart(f"{_STREAMS}stacktrace"),),
     },
 )
 
@@ -235,9 +409,9 @@ SHARE_GROUP: Final = Scheme(
     drops_headers=True,
     parts={
         **_origin(_SHARE),
-        "group": (Part(f"{_SHARE}group"),),
-        "attempts": (Part(f"{_SHARE}delivery.count", decimal),),
-        "error.message": (Part(f"{_SHARE}message"),),
+        "group": (SchemePart(f"{_SHARE}group"),),
+        "attempts": (SchemePart(f"{_SHARE}delivery.count", decimal),),
+        "error.message": (SchemePart(f"{_SHARE}message"),),
     },
 )
 
@@ -252,12 +426,12 @@ _SMALLRYE_COPIES: Final = _names(_SMALLRYE_DESERIALIZATION, "data key-data value
 _SMALLRYE: Final = "reason cause exception-class-name cause-class-name topic partition offset"
 
 
-def _smallrye_parts(prefix: str) -> dict[str, tuple[Part, ...]]:
+def _smallrye_parts(prefix: str) -> dict[str, tuple[SchemePart, ...]]:
     return {
         **_origin(prefix),
-        "error.class": (Part(f"{prefix}exception-class-name"),),
-        "error.root_class": (Part(f"{prefix}cause-class-name"),),
-        "error.message": (Part(f"{prefix}reason"),),
+        "error.class": (SchemePart(f"{prefix}exception-class-name"),),
+        "error.root_class": (SchemePart(f"{prefix}cause-class-name"),),
+        "error.message": (SchemePart(f"{prefix}reason"),),
     }
 
 
@@ -283,9 +457,9 @@ SMALLRYE_DELAYED_RETRY: Final = Scheme(
     newest=Newest.FIRST,
     parts={
         **_smallrye_parts("delayed-retry-"),
-        "origin.timestamp": (Part("delayed-retry-original-timestamp", decimal),),
-        "attempts": (Part("delayed-retry-count", decimal, is_count=True),),
-        "first_failed_at": (Part("delayed-retry-first-processing-timestamp", decimal),),
+        "origin.timestamp": (SchemePart("delayed-retry-original-timestamp", decimal),),
+        "attempts": (SchemePart("delayed-retry-count", decimal, is_count=True),),
+        "first_failed_at": (SchemePart("delayed-retry-first-processing-timestamp", decimal),),
     },
 )
 
@@ -299,8 +473,8 @@ def _spellings(name: str) -> tuple[str, ...]:
     return f"source_{name}", f"original_{name}", f"original-{name.replace('_', '-')}"
 
 
-def _karafka(name: str, read: Reader = text) -> tuple[Part, ...]:
-    return tuple(Part(header, read) for header in _spellings(name))
+def _karafka(name: str, read: Reader = text) -> tuple[SchemePart, ...]:
+    return tuple(SchemePart(header, read) for header in _spellings(name))
 
 
 def _karafka_key(key: bytes | None, headers: LastHeaders) -> bytes | None:
@@ -336,10 +510,10 @@ WATERMILL: Final = Scheme(
         {"reason_poisoned", "topic_poisoned", "handler_poisoned", "subscriber_poisoned"}
     ),
     parts={
-        "origin.topic": (Part("topic_poisoned"),),
-        "stage": (Part("handler_poisoned"),),
-        "task": (Part("subscriber_poisoned"),),
-        "error.message": (Part("reason_poisoned"),),
+        "origin.topic": (SchemePart("topic_poisoned"),),
+        "stage": (SchemePart("handler_poisoned"),),
+        "task": (SchemePart("subscriber_poisoned"),),
+        "error.message": (SchemePart("reason_poisoned"),),
     },
 )
 
@@ -355,13 +529,15 @@ WOLVERINE: Final = Scheme(
     | {"failed-at", "original-destination", "attempts"},
     parts={
         "origin.topic": (
-            Part("original-destination", lambda raw: text(raw).removeprefix("kafka://topic/")),
+            SchemePart(
+                "original-destination", lambda raw: text(raw).removeprefix("kafka://topic/")
+            ),
         ),
-        "error.class": (Part("exception-type"),),
-        "error.message": (Part("exception-message"),),
-        "error.stack": (Part("exception-stack"),),
-        "attempts": (Part("attempts", decimal),),
-        "failed_at": (Part("failed-at", time),),
+        "error.class": (SchemePart("exception-type"),),
+        "error.message": (SchemePart("exception-message"),),
+        "error.stack": (SchemePart("exception-stack"),),
+        "attempts": (SchemePart("attempts", decimal),),
+        "failed_at": (SchemePart("failed-at", time),),
     },
 )
 
@@ -396,8 +572,8 @@ def _death_time(raw: bytes) -> int | None:
     return time(value.encode(errors="replace")) if isinstance(value, str) else None
 
 
-def _death(read: Reader, *others: str) -> tuple[Part, ...]:
-    return Part("x-death", read, is_wordy=True), *map(Part, others)
+def _death(read: Reader, *others: str) -> tuple[SchemePart, ...]:
+    return SchemePart("x-death", read, is_wordy=True), *map(SchemePart, others)
 
 
 RABBITMQ: Final = Scheme(
@@ -407,7 +583,7 @@ RABBITMQ: Final = Scheme(
     prefixes=("x-first-death-", "x-last-death-"),
     parts={
         "origin.topic": _death(_death_text("queue"), "x-last-death-queue", "x-first-death-queue"),
-        "first_origin.topic": (Part("x-first-death-queue"),),
+        "first_origin.topic": (SchemePart("x-first-death-queue"),),
         "error.message": _death(
             _death_text("reason"), "x-last-death-reason", "x-first-death-reason"
         ),
@@ -424,9 +600,9 @@ AZURE_SERVICE_BUS: Final = Scheme(
     leading=("DeadLetterReason",),
     names=_names("DeadLetter", "Reason ErrorDescription Source"),
     parts={
-        "origin.topic": (Part("DeadLetterSource"),),
-        "error.class": (Part("DeadLetterReason"),),
-        "error.message": (Part("DeadLetterErrorDescription"),),
+        "origin.topic": (SchemePart("DeadLetterSource"),),
+        "error.class": (SchemePart("DeadLetterReason"),),
+        "error.message": (SchemePart("DeadLetterErrorDescription"),),
     },
 )
 

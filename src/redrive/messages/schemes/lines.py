@@ -7,24 +7,24 @@ from typing import Any, Final, NamedTuple
 
 from redrive.messages.fields import Headers
 from redrive.messages.schemes.encodings import Reader
-from redrive.messages.schemes.scheme import VARYING, Newest, Part, Place, Scheme
+from redrive.messages.schemes.scheme import VARYING, Newest, RecordPart, Scheme, SchemePart
 from redrive.messages.schemes.view import Origin
 
 _TOPIC: Final = "origin_topic"
 _LARGEST_PARTITION: Final = 2**31 - 1
 
 
-class Column(NamedTuple):
+class DecisiveHeader(NamedTuple):
     """A header that determines what many messages have in common."""
 
     place: int
     """Its index in the layout."""
-    part: Part | None
+    part: SchemePart | None
     """Reads the decisive part of a header; None if all of it is decisive."""
 
 
-class _Place(NamedTuple):
-    part: Part
+class _PartIndices(NamedTuple):
+    part: SchemePart
     indices: tuple[int, ...]
     """Indexes of the header in the layout, the newest first; empty for a key or a value."""
 
@@ -34,7 +34,7 @@ class _Line(NamedTuple):
 
     name: str
     """As an attribute: ``origin_topic``, ``error_class``."""
-    places: tuple[_Place, ...]
+    places: tuple[_PartIndices, ...]
     varies: bool
 
 
@@ -61,7 +61,7 @@ class SchemeLines:
             (part, name)
             for name, parts in scheme.parts.items()
             for part in parts
-            if part.place is not Place.HEADER and name not in VARYING
+            if part.place is not RecordPart.HEADER and name not in VARYING
         ]
         self.looks_into_records = bool(
             self._deep or scheme.can_point or scheme.is_in_value or scheme.original_value
@@ -104,7 +104,7 @@ class SchemeLines:
                 topics = (_read(part, headers[index][1]) for index in reversed(indices))
                 yield from (topic for topic in topics if isinstance(topic, str))
 
-    def columns(self) -> Iterator[Column]:
+    def columns(self) -> Iterator[DecisiveHeader]:
         """The headers that determine what messages share."""
         for name, places, varies in self._lines:
             if varies:
@@ -113,7 +113,9 @@ class SchemeLines:
                 # Every topic, for the chain of origins; else the newest and the oldest.
                 is_whole = name == _TOPIC or part.is_count
                 wanted = indices if is_whole else {*indices[:1], *indices[-1:]}
-                yield from (Column(index, part if part.is_wordy else None) for index in wanted)
+                yield from (
+                    DecisiveHeader(index, part if part.is_wordy else None) for index in wanted
+                )
 
     def decisive(self, key: bytes | None, value: bytes | None) -> Iterator[object]:
         """The part of a record's key and value that determines what messages share."""
@@ -125,13 +127,13 @@ class SchemeLines:
         if self.scheme.can_point or self.scheme.original_value is not None:
             yield self.scheme.lacks_payload(key, value)
         for part, _ in self._deep:
-            yield _read(part, key if part.place is Place.KEY else value)
+            yield _read(part, key if part.place is RecordPart.KEY else value)
 
     def unreadable(self, key: bytes | None, value: bytes | None, headers: Headers) -> Iterator[str]:
         """Sentences about present but unreadable attributes."""
         for line in self._lines:
             for place in line.places:
-                if place.part.place is Place.VALUE:
+                if place.part.place is RecordPart.VALUE:
                     continue  # missing and unreadable are the same there
                 raw = _raw(place, key, value, headers)
                 if raw is not None and not place.part.is_wordy and place.part.read(raw) is None:
@@ -159,33 +161,35 @@ def valid_partition(number: str | int | None) -> int | None:
 
 
 def _places(
-    scheme: Scheme, parts: Sequence[Part], places: Mapping[str, Sequence[int]]
-) -> Iterator[_Place]:
+    scheme: Scheme, parts: Sequence[SchemePart], places: Mapping[str, Sequence[int]]
+) -> Iterator[_PartIndices]:
     for part in parts:
-        if part.place is not Place.HEADER:
-            yield _Place(part, ())
+        if part.place is not RecordPart.HEADER:
+            yield _PartIndices(part, ())
         elif part.header in places:
             indices = places[part.header]
             newest_first = indices if scheme.newest is Newest.FIRST else reversed(indices)
-            yield _Place(part, tuple(newest_first))
+            yield _PartIndices(part, tuple(newest_first))
 
 
 def _first(values: Iterator[str | int | None]) -> str | int | None:
     return next((value for value in values if value is not None), None)
 
 
-def _read(part: Part, raw: bytes | None) -> str | int | None:
+def _read(part: SchemePart, raw: bytes | None) -> str | int | None:
     return None if raw is None else part.read(raw)
 
 
-def _raw(place: _Place, key: bytes | None, value: bytes | None, headers: Headers) -> bytes | None:
+def _raw(
+    place: _PartIndices, key: bytes | None, value: bytes | None, headers: Headers
+) -> bytes | None:
     if place.indices:
         return headers[place.indices[0]][1]
-    return key if place.part.place is Place.KEY else value
+    return key if place.part.place is RecordPart.KEY else value
 
 
 def _read_place(
-    place: _Place, key: bytes | None, value: bytes | None, headers: Headers
+    place: _PartIndices, key: bytes | None, value: bytes | None, headers: Headers
 ) -> str | int | None:
     """The value of one place; the newest occurrence of a header counts, or the largest number."""
     if not place.part.is_count:

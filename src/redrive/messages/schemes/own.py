@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from redrive.messages.json_paths import JsonPath
+from redrive.messages.json_patch import JsonPath
 from redrive.messages.schemes.encodings import ENCODINGS, Reader, decimal, text, time
-from redrive.messages.schemes.scheme import Part, Place, Scheme
+from redrive.messages.schemes.scheme import RecordPart, Scheme, SchemePart
 
 _NUMBERS: Final = frozenset({"origin.partition", "origin.offset", "attempts"})
 _TIMES: Final = frozenset({"origin.timestamp", "first_failed_at", "failed_at"})
@@ -61,7 +61,7 @@ class PartPlace(NamedTuple):
         place, encoding = place.strip(), encoding.strip()
         return cls("" if place.startswith("$") else place, _path(place), encoding)
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str) -> SchemePart:
         """The part of a scheme at this place.
 
         Raises:
@@ -70,8 +70,8 @@ class PartPlace(NamedTuple):
         read = self._reader(name)
         path = self.path
         if path is None:
-            return Part(self.header, read)
-        return Part("", lambda value: _read_inside(value, path, read), Place.VALUE)
+            return SchemePart(self.header, read)
+        return SchemePart("", lambda value: _read_inside(value, path, read), RecordPart.VALUE)
 
     def _reader(self, name: str) -> Reader:
         if not self.encoding:

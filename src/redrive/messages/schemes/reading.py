@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from redrive.messages.dead_letter_header import DeadLetterHeader
 from redrive.messages.fields import Headers
 from redrive.messages.schemes.known import SCHEMES, SPRING_CLOUD_STREAM_EMBEDDED
-from redrive.messages.schemes.lines import Column, SchemeLines, pop_origin
+from redrive.messages.schemes.lines import DecisiveHeader, SchemeLines, pop_origin
 from redrive.messages.schemes.mqdlh import BINARY, REDRIVE, MQForm, view_of_header
 from redrive.messages.schemes.scheme import Newest, Scheme
 from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView, Origin
@@ -32,7 +32,7 @@ _LAYOUTS: Final = 256
 """Maximum layouts of header names to cache."""
 
 
-class Found(NamedTuple):
+class SchemeResult(NamedTuple):
     """What was found in one message."""
 
     scheme: AnyScheme | None
@@ -119,7 +119,7 @@ class Reading:
 
     def find(
         self, key: bytes | None, value: bytes | None, headers: Headers, *, shared: bool = False
-    ) -> Found:
+    ) -> SchemeResult:
         """Find the outermost scheme of a message and read it.
 
         Returns:
@@ -130,7 +130,7 @@ class Reading:
         for scheme in self._candidates(value):
             if isinstance(scheme, Scheme):
                 view = self._view(scheme, key, value, headers, shared=shared)
-                return Found(scheme, view, None, problem)
+                return SchemeResult(scheme, view, None, problem)
             if last is None:
                 last = {name: raw for name, raw in dict(headers).items() if raw is not None}
             header = scheme.decode(value, last)
@@ -139,11 +139,11 @@ class Reading:
                 view = view_of_header(
                     scheme.name, header, first_origin=first, hop=self.hop, shared=shared
                 )
-                return Found(scheme, view, header, problem)
+                return SchemeResult(scheme, view, header, problem)
             problem = problem or header
-        return Found(None, NO_SCHEME, None, problem)
+        return SchemeResult(None, NO_SCHEME, None, problem)
 
-    def columns(self) -> Iterator[Column]:
+    def columns(self) -> Iterator[DecisiveHeader]:
         """The headers that determine what messages share, besides those of MQ's forms."""
         for lines in self._lines.values():
             yield from lines.columns()
@@ -240,10 +240,9 @@ def _in_front(first: int, appended: int) -> int:
 
 
 class SchemeTable:
-    """The schemes to look for."""
+    """The schemes to look for: the built-in ones and ``own``."""
 
     def __init__(self, own: Iterable[Scheme] = ()) -> None:
-        """Register the built-in schemes, and some more."""
         own = tuple(own)
         self._by_header = {
             name: scheme

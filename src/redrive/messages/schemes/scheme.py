@@ -82,7 +82,7 @@ class Stamp(StrEnum):
     """One of both, or another one."""
 
 
-class Place(StrEnum):
+class RecordPart(StrEnum):
     """The part of a record that holds an attribute."""
 
     HEADER = "header"
@@ -91,20 +91,20 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SchemePart:
     """Place and encoding of one attribute of the view."""
 
     header: str
     """Name of the header; empty if it is in the record's key or value."""
     read: Reader = text
-    place: Place = Place.HEADER
+    place: RecordPart = RecordPart.HEADER
     is_wordy: bool = False
     """Whether only a part of the header is read, as from a stack trace."""
     is_count: bool = False
     """Whether the largest number of all occurrences counts."""
 
 
-Parts: TypeAlias = Mapping[str, tuple[Part, ...]]
+Parts: TypeAlias = Mapping[str, tuple[SchemePart, ...]]
 """Places by the names of ``NAMES``; the first readable one counts."""
 
 
@@ -157,17 +157,14 @@ class Scheme:
     ) -> str | int | None:
         """One part of ``NAMES`` of a message; None if missing or unreadable."""
         for part in self.parts.get(name, ()):
-            raw = {Place.KEY: key, Place.VALUE: value}.get(part.place)
-            if part.place is Place.HEADER:
-                raw = self._newest(part.header, headers)
+            raw = {RecordPart.KEY: key, RecordPart.VALUE: value}.get(part.place)
+            if part.place is RecordPart.HEADER:
+                newest_first = headers if self.newest is Newest.FIRST else reversed(headers)
+                raw = next((raw for there, raw in newest_first if there == part.header), None)
             content = None if raw is None else part.read(raw)
             if content is not None:
                 return content
         return None
-
-    def _newest(self, name: str, headers: Headers) -> bytes | None:
-        newest_first = headers if self.newest is Newest.FIRST else reversed(headers)
-        return next((raw for there, raw in newest_first if there == name), None)
 
     def lacks_payload(self, key: bytes | None, value: bytes | None) -> bool:
         """Whether a dead letter of the scheme lacks its payload."""

@@ -427,7 +427,7 @@ def _offset_of(origin: bytes) -> int:
 def _copy_of(record: StoredRecord, origin: bytes, asked_until: tuple[int, int]) -> Content:
     """What the remaining copy of a dead letter would be, marked as restored."""
     own_values = own.read_own(record.headers)
-    content = cuts.Content(record.key, record.value, own.without_own(record.headers))
+    content = cuts.RecordContent(record.key, record.value, own.without_own(record.headers))
     key, value, kept, cut = cuts.fitted(content, MAX_MESSAGE_BYTES)
     headers = [
         *kept,

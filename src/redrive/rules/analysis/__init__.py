@@ -17,14 +17,26 @@ from redrive.rules.analysis.comparison import (
     compare,
     control_changes,
 )
-from redrive.rules.analysis.decision import Decision, Message, decide
+from redrive.rules.analysis.decision import Message, TableDecision, decide
 from redrive.rules.analysis.findings import analyse
 from redrive.rules.analysis.search import Search, bits_of
 from redrive.rules.analysis.text_automata import Undecided
 from redrive.rules.canonical import hidden_field, present_fields, write_field, write_message
 
 __all__ = [
-    "Comparison", "ControlChange", "Decision", "Message", "Search", "Undecided", "analyse",
-    "bits_of", "compare", "control_changes", "decide", "hidden_field", "present_fields",
-    "write_field", "write_message"
+    "Comparison",
+    "ControlChange",
+    "Message",
+    "Search",
+    "TableDecision",
+    "Undecided",
+    "analyse",
+    "bits_of",
+    "compare",
+    "control_changes",
+    "decide",
+    "hidden_field",
+    "present_fields",
+    "write_field",
+    "write_message"
 ]  # fmt: skip

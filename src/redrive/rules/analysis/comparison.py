@@ -16,8 +16,8 @@ from typing import Final, TypeAlias, TypeVar
 from redrive.rules.analysis.decision import (
     AGE,
     Attempt,
-    Decision,
     Message,
+    TableDecision,
     attempts_of,
     decide,
     decide_while_ageing,
@@ -48,10 +48,10 @@ class Divergence:
     """Where they diverge: the last rule of each table that applied, and the ends so far."""
     witness: Message
     """The match fields of the message."""
-    old: Decision
+    old: TableDecision
     old_rules: tuple[int, ...]
     """Indexes of the rules that apply in the old table."""
-    new: Decision
+    new: TableDecision
     new_rules: tuple[int, ...]
     """Indexes of the rules that apply in the new table."""
 
@@ -93,7 +93,7 @@ class Comparison:
 
 def compare(old: RulesTable, new: RulesTable) -> Comparison:
     """The differences in meaning between two tables, each with a message and both decisions."""
-    walk = Walk(old, new, Effort())
+    walk = DivergenceSearch(old, new, Effort())
     divergences: dict[object, Divergence] = {}
     try:
         for divergence in walk.divergences():
@@ -157,7 +157,7 @@ def _with(pair: tuple[_T, _T], side: int, value: _T) -> tuple[_T, _T]:
     return (value, pair[_NEW]) if side == _OLD else (pair[_OLD], value)
 
 
-class Walk:
+class DivergenceSearch:
     """Compares two tables with limited effort."""
 
     def __init__(self, old: RulesTable, new: RulesTable, effort: Effort) -> None:

@@ -15,10 +15,9 @@ from typing import Final, TypeAlias
 
 from redrive.rules.backoff import Backoff
 from redrive.rules.keywords import Dialect
-from redrive.rules.matcher import Matcher
 from redrive.rules.patterns import FieldValue
 from redrive.rules.rule import Action, Authority, RetryTo, Rule
-from redrive.rules.selection import FailedAttempts, attempts_left, select_rule
+from redrive.rules.selection import FailedAttempts, Matcher, attempts_left, select_rule
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import inserts, original_target, resolve_target
 
@@ -31,7 +30,7 @@ _FOLLOWED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class RulePut:
     """A way to put a message; rules that put it in the same way are equal here."""
 
     queue: str
@@ -51,10 +50,10 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TableDecision:
     """The decision about a message, as long as every attempt fails."""
 
-    steps: tuple[tuple[Put, int], ...]
+    steps: tuple[tuple[RulePut, int], ...]
     """The puts in order, each with its number of attempts; equal successive puts are one step."""
     discarded: bool
     """Whether it is discarded at the end; otherwise it remains, by IGNORE or without a rule."""
@@ -64,7 +63,7 @@ class Decision:
 
 def decide(
     table: RulesTable, candidates: int, message: Message, failed: FailedAttempts = 0
-) -> tuple[Decision, tuple[int, ...]]:
+) -> tuple[TableDecision, tuple[int, ...]]:
     """What a table does with a message, and the indexes of the rules that apply to it.
 
     ``candidates`` are the matching rules, as bits; ``failed`` are the attempts that have failed
@@ -85,11 +84,13 @@ def decide(
         for (put, _), same in groupby(tried, key=itemgetter(0, 1))
     )
     end = turns[-1][1].action if turns else Action.IGNORE
-    decision = Decision(steps, end is Action.DISCARD, end is Action.QUARANTINE)
+    decision = TableDecision(steps, end is Action.DISCARD, end is Action.QUARANTINE)
     return decision, tuple(index for index, _, _ in turns)
 
 
-def decide_while_ageing(table: RulesTable, message: Message) -> tuple[list[tuple[int, Put]], str]:
+def decide_while_ageing(
+    table: RulesTable, message: Message
+) -> tuple[list[tuple[int, RulePut]], str]:
     """The attempts on a message whose AGE grows while all fail, and the last action.
 
     Attempts have their times in seconds; AGE of the message is its age at the first attempt.
@@ -97,7 +98,7 @@ def decide_while_ageing(table: RulesTable, message: Message) -> tuple[list[tuple
     matcher = Matcher(table)
     age = int(message.get(AGE, 0))
     failed: Counter[int] = Counter()
-    puts: list[tuple[int, Put]] = []
+    puts: list[tuple[int, RulePut]] = []
     seconds = 0
     for _ in range(_FOLLOWED):
         candidates = matcher.candidates_of({**message, AGE: age + seconds})
@@ -114,12 +115,12 @@ def decide_while_ageing(table: RulesTable, message: Message) -> tuple[list[tuple
     return puts, ""
 
 
-def _put_of(rule: Rule, message: Message) -> Put:
+def _put_of(rule: Rule, message: Message) -> RulePut:
     is_retry = rule.action is Action.RETRY
     header = rule.header and not is_retry
     target = original_target(message) if is_retry else resolve_target(rule, message)
     is_topic = bool(rule.forward_topic)
-    return Put(*target, header, rule.authority, is_topic, rule.backoff, rule.to, rule.transform)
+    return RulePut(*target, header, rule.authority, is_topic, rule.backoff, rule.to, rule.transform)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 from redrive.rules.analysis.decision import Message
 from redrive.rules.analysis.text_automata import Effort, Undecided, shortest_text
 from redrive.rules.keywords import Value, pattern_keyword
-from redrive.rules.matcher import IntervalIndex, Matcher
 from redrive.rules.patterns import (
     ABSENT,
     ComparisonPattern,
@@ -27,7 +26,7 @@ from redrive.rules.patterns import (
     members_of,
 )
 from redrive.rules.rule import Control, Rule
-from redrive.rules.selection import rules_of
+from redrive.rules.selection import IntervalIndex, Matcher, rules_of
 from redrive.rules.table import RulesTable
 
 _USUAL: Final[Mapping[str, Sequence[int]]] = {
@@ -369,7 +368,7 @@ class Overlaps:
     def __init__(self, patterns: Sequence[Mapping[str, Pattern]]) -> None:
         self._patterns = patterns
         self._all = (1 << len(patterns)) - 1
-        self._fields: dict[str, _Field] = defaultdict(_Field)
+        self._fields: dict[str, _FieldPatterns] = defaultdict(_FieldPatterns)
         for index, of_rule in enumerate(patterns):
             for name, pattern in of_rule.items():
                 self._fields[name].add(1 << index, pattern)
@@ -405,7 +404,7 @@ class _Ends:
 
 
 @dataclass(slots=True)
-class _Field:
+class _FieldPatterns:
     """The patterns of one field."""
 
     rules: int = 0

@@ -70,13 +70,13 @@ def shortest_text(
         alive = iter(states)
         return all(any(list(islice(alive, size))) for size in sizes)
 
-    def is_end(place: _Place) -> bool:
+    def is_end(place: _SearchState) -> bool:
         padding = repeat(length - place.position)
         accepted = list(map(_Automaton.accepts, automata, place.states, padding))
         return not any(accepted[sum(sizes) :]) and one_of_each_group(accepted)
 
     # Breadth first, to a place where a value may end.
-    start = _Place(tuple(map(_Automaton.start, automata)), 0, behind_blank=False)
+    start = _SearchState(tuple(map(_Automaton.start, automata)), 0, behind_blank=False)
     seen = {start}
     waiting = deque([(start, "")])
     while waiting:
@@ -85,7 +85,7 @@ def shortest_text(
             return text
         effort.spend(len(alphabet) * len(automata))
         for character in alphabet:
-            following = _Place(
+            following = _SearchState(
                 tuple(map(_Automaton.step, automata, place.states, repeat(character))),
                 min(place.position + 1, length),
                 character == " ",
@@ -98,7 +98,7 @@ def shortest_text(
     return None
 
 
-class _Place(NamedTuple):
+class _SearchState(NamedTuple):
     """The states of all automata; all values that lead here have the same continuations."""
 
     states: tuple[int, ...]

@@ -47,7 +47,7 @@ class KafkaResolver:
         queue_manager: str,
         seed: int = 0,  # noqa: ARG002 - a topic is never one of several
     ) -> Destination | Refusal:
-        """See ``Resolver``; trailing blanks are ignored. Refusals have 2085 or 2087."""
+        """The topic of a name without its trailing blanks; refusals have 2085 or 2087."""
         queue_manager, queue = queue_manager.rstrip(" "), queue.rstrip(" ")
         local = self._queue_managers
         if queue_manager and local is not None and queue_manager not in local:

@@ -1,7 +1,7 @@
 """IBM MQ: queue managers defined by MQSC, and the resolution of the names of puts.
 
-``read_mqsc`` reads scripts, ``Network`` connects queue managers, and ``open_queue`` resolves names
-at one of them. docs/resolution.md describes the procedure with examples.
+``read_mqsc`` reads scripts, ``MqNetwork`` connects queue managers, and ``open_queue`` resolves
+names at one of them. docs/resolution.md describes the procedure with examples.
 """
 
 __all__ = [

@@ -19,7 +19,7 @@ from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.messages.reasons import ADVICE, Reason
 from redrive.topology.layout import Topology, topics_of
 from redrive.topology.mq import objects as mq
-from redrive.topology.mq.network import Network, senders
+from redrive.topology.mq.network import MqNetwork, senders
 from redrive.topology.mq.objects import ignored_attributes
 from redrive.topology.mq.queue_manager import SYSTEM_NAMES, QueueManager
 from redrive.topology.mq.results import location_of
@@ -51,7 +51,7 @@ _CODES: Mapping[int, str] = {
 }
 
 
-def check_topology(network: Network, *, others: Container[str] = ()) -> list[Diagnostic]:
+def check_topology(network: MqNetwork, *, others: Container[str] = ()) -> list[Diagnostic]:
     """Check queue managers against each other; ``others`` are the names of those of other kinds.
 
     What IBM MQ would accept, although a put fails, is a warning.
@@ -75,7 +75,7 @@ def check_topology(network: Network, *, others: Container[str] = ()) -> list[Dia
 # Queue managers
 
 
-def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator[Diagnostic]:
+def _queue_manager_findings(network: MqNetwork, manager: QueueManager) -> Iterator[Diagnostic]:
     attributes = manager.attributes
     if attributes.dead_letter_queue and (problem := manager.dead_letter_queue_problem):
         hint = "define it as QLOCAL with USAGE(NORMAL); until then undelivered messages stay"
@@ -110,7 +110,7 @@ def _ignored_attributes(manager: QueueManager) -> Iterator[Diagnostic]:
 
 
 def _channel_findings(
-    network: Network, manager: QueueManager, channel: mq.Channel
+    network: MqNetwork, manager: QueueManager, channel: mq.Channel
 ) -> Iterator[Diagnostic]:
     queue = manager.queue(channel.transmission_queue)
     if not isinstance(queue, mq.LocalQueue) or not queue.is_transmission_queue:
@@ -156,7 +156,7 @@ class _Route:
 class _Puts:
     """Follows puts by definitions alone, over the receivers with which the job resolves them."""
 
-    def __init__(self, network: Network, others: Container[str]) -> None:
+    def __init__(self, network: MqNetwork, others: Container[str]) -> None:
         self._network, self._others = network, others
         topology = Topology(mq=network)
         moving = {
@@ -234,7 +234,7 @@ class _Puts:
 
 
 def _queue_findings(
-    puts: _Puts, network: Network, manager: QueueManager, queue: mq.Queue
+    puts: _Puts, network: MqNetwork, manager: QueueManager, queue: mq.Queue
 ) -> Iterable[Diagnostic]:
     match queue:
         case mq.AliasQueue() if _is_alias_loop(manager, queue):
@@ -292,7 +292,7 @@ def _is_alias_loop(manager: QueueManager, alias: mq.AliasQueue) -> bool:
 
 
 def _local_queue_findings(
-    puts: _Puts, network: Network, manager: QueueManager, queue: mq.LocalQueue
+    puts: _Puts, network: MqNetwork, manager: QueueManager, queue: mq.LocalQueue
 ) -> Iterator[Diagnostic]:
     if queue.stream_queue and queue.must_duplicate:
         yield from puts.findings(manager, queue, Names(queue=queue.name))
@@ -323,7 +323,7 @@ class _Member:
     """Its cluster-sender channels for the cluster, by name."""
 
 
-def check_clusters(network: Network) -> Iterator[Diagnostic]:
+def check_clusters(network: MqNetwork) -> Iterator[Diagnostic]:
     """Notes on clusters with several members.
 
     They report a cluster without a full repository, and members that no cluster-sender channel
@@ -349,7 +349,7 @@ def _joined_at(member: _Member) -> SourceLocation:
     return member.receiver.set_at("CLUSTER", "CLUSNL")
 
 
-def _members_by_cluster(network: Network) -> dict[str, list[_Member]]:
+def _members_by_cluster(network: MqNetwork) -> dict[str, list[_Member]]:
     members: dict[str, list[_Member]] = defaultdict(list)
     for manager in network.queue_managers.values():
         attributes = manager.attributes

@@ -44,7 +44,7 @@ class Link:
         )
 
 
-class Network:
+class MqNetwork:
     """Queue managers that know of each other."""
 
     def __init__(
@@ -65,7 +65,12 @@ class Network:
         """Manager -> its clusters."""
         for manager in self.queue_managers.values():
             self._join_clusters(manager)
-        self._receivers = self._receivers_by_name()
+        self._receivers: dict[str, list[tuple[str, mq.Channel]]] = defaultdict(list)
+        """Managers and channels that receive, by the name of the channel."""
+        for name, manager in self.queue_managers.items():
+            for channel in manager.channels.values():
+                if channel.channel_type in _RECEIVERS:
+                    self._receivers[channel.name].append((name, channel))
         self._given_links = dict(links or {})
         links_by_queue = {
             Names(queue=channel.transmission_queue, queue_manager=name): link
@@ -76,7 +81,7 @@ class Network:
         }
         self._links = links_by_queue | self._given_links
 
-    def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Network:
+    def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> MqNetwork:
         """The network with PUT of some queues changed, by manager and queue."""
         changed = []
         for (name, queue), put_enabled in changes.items():
@@ -86,7 +91,7 @@ class Network:
                 changed.append((name, replace(definition, put_enabled=put_enabled)))
         return self._with_queues(changed)
 
-    def with_dynamic_queues(self, opened: Iterable[DynamicQueue]) -> Network:
+    def with_dynamic_queues(self, opened: Iterable[DynamicQueue]) -> MqNetwork:
         """The network with dynamic queues that opens created.
 
         A queue whose model was deleted has the attributes of a new model queue. A definition of the
@@ -104,7 +109,7 @@ class Network:
             made.append((definition.queue_manager, queue))
         return self._with_queues(made)
 
-    def _with_queues(self, queues: Iterable[tuple[str, mq.Queue]]) -> Network:
+    def _with_queues(self, queues: Iterable[tuple[str, mq.Queue]]) -> MqNetwork:
         managers = dict(self.queue_managers)
         for name, queue in queues:
             group = managers[name].queue_sharing_group
@@ -115,7 +120,7 @@ class Network:
             else:
                 private = {**managers[name].queues, queue.name: queue}
                 managers[name] = replace(managers[name], queues=private)
-        return Network(managers.values(), links=self._given_links)
+        return MqNetwork(managers.values(), links=self._given_links)
 
     def __contains__(self, queue_manager: object) -> bool:
         return queue_manager in self.queue_managers
@@ -243,14 +248,6 @@ class Network:
             for name, receiver in self._receivers.get(channel.name, ())
             if name != sender
         ]
-
-    def _receivers_by_name(self) -> Mapping[str, list[tuple[str, mq.Channel]]]:
-        receivers: dict[str, list[tuple[str, mq.Channel]]] = defaultdict(list)
-        for name, manager in self.queue_managers.items():
-            for channel in manager.channels.values():
-                if channel.channel_type in _RECEIVERS:
-                    receivers[channel.name].append((name, channel))
-        return receivers
 
     def _link_of(self, sender: str, channel: mq.Channel) -> Link | None:
         """Where a sender channel leads.

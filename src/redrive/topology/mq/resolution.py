@@ -12,7 +12,7 @@ from hashlib import blake2b
 from redrive.messages.reasons import ADVICE, Reason
 from redrive.topology.mq import objects as mq
 from redrive.topology.mq.forms import MAX_NAME_LENGTH, ValueProblem, check_name
-from redrive.topology.mq.network import Network
+from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
 from redrive.topology.mq.results import (
     NEEDS_LOCAL_QUEUE,
@@ -23,7 +23,7 @@ from redrive.topology.mq.results import (
     OpenRequest,
     Resolution,
     Step,
-    Target,
+    TargetKind,
     Used,
 )
 from redrive.topology.names import NO_NAMES, Names
@@ -70,7 +70,7 @@ class Opening:
         *("first", "is_choice"),
     )
 
-    def __init__(self, network: Network, manager: QueueManager, request: OpenRequest) -> None:
+    def __init__(self, network: MqNetwork, manager: QueueManager, request: OpenRequest) -> None:
         options = request.options
         plain = options is OpenOption.OUTPUT
         self.needs_local = not plain and bool(options & NEEDS_LOCAL_QUEUE)
@@ -154,7 +154,7 @@ class Opening:
         after = Names(queue=names.queue, queue_manager=self.manager.name)
         self.path.append(queue)
         self.step(row, "local queue", queue, names, after)
-        return self.result(Target.LOCAL, after, limits=self.limits(queue))
+        return self.result(TargetKind.LOCAL, after, limits=self.limits(queue))
 
     def carried(self, row: str, carrier: Carrier, names: Names) -> Resolution:
         """End at a transmission queue, with the names that travel."""
@@ -162,7 +162,7 @@ class Opening:
         self.path.append(queue)
         self.step(row, f"transmission queue, {carrier.why}", queue, names, names)
         return self.result(
-            Target.REMOTE,
+            TargetKind.REMOTE,
             names,
             transmission_queue=queue.name,
             next_queue_manager=carrier.leads_to,
@@ -182,7 +182,7 @@ class Opening:
 
     def result(
         self,
-        target: Target,
+        target: TargetKind,
         destination: Names,
         *,
         limits: QueueLimits,
@@ -371,7 +371,7 @@ def workload(
         opening.step(row, "cluster queue, not bound to an instance", None, names, names)
         resolved = Names(queue=names.queue)
         return opening.result(
-            Target.PER_MESSAGE, names, first=instances[0], resolved=resolved, limits=UNLIMITED
+            TargetKind.PER_MESSAGE, names, first=instances[0], resolved=resolved, limits=UNLIMITED
         )
     if not able and own is None:
         detail = f"every instance of cluster queue {names.queue} has PUT(DISABLED)"
@@ -413,7 +413,7 @@ _LAST_ASTERISK = 33
 _GENERATED_DIGITS = 16
 
 
-def open_queue(network: Network, at: str, request: OpenRequest) -> Resolution:
+def open_queue(network: MqNetwork, at: str, request: OpenRequest) -> Resolution:
     """Resolve the names of an MQOPEN or MQPUT1 at one manager of the network."""
     table = _Table(network, network.queue_managers[at], request)
     try:
@@ -427,7 +427,7 @@ class _Table(Opening):
 
     __slots__ = ("_alias_of_local", "_remote_forbidden")
 
-    def __init__(self, network: Network, manager: QueueManager, request: OpenRequest) -> None:
+    def __init__(self, network: MqNetwork, manager: QueueManager, request: OpenRequest) -> None:
         super().__init__(network, manager, request)
         self._alias_of_local = False
         """Whether a queue manager alias for the local manager was used: then models are refused."""
@@ -473,7 +473,9 @@ class _Table(Opening):
         name = names.queue_manager
         match self.manager.queue(name):
             case None:
-                return self._unknown_queue_manager(names)
+                self.check_output(names)
+                way = carrier(self, name, "")
+                return self.carried("R14" if way.is_of_cluster else "R15", way, names)
             case mq.LocalQueue(is_transmission_queue=True) as queue:
                 self.check_output(names, queue)
                 return self.carried("R12", Carrier(queue, "named like the manager"), names)
@@ -486,11 +488,6 @@ class _Table(Opening):
                 detail = f"{queue} is neither a transmission queue nor a queue manager alias"
                 advice = "name the queue manager itself, or make the object a transmission queue"
                 raise OpenRefused(Reason.UNKNOWN_REMOTE_Q_MGR, detail, queue, advice=advice)
-
-    def _unknown_queue_manager(self, names: Names) -> Resolution:
-        self.check_output(names)
-        way = carrier(self, names.queue_manager, "")
-        return self.carried("R14" if way.is_of_cluster else "R15", way, names)
 
     def _queue_manager_alias(self, alias: mq.RemoteQueue, names: Names) -> Resolution:
         after = Names(queue=names.queue, queue_manager=alias.remote_queue_manager)
@@ -556,7 +553,7 @@ class _Table(Opening):
         self.path.append(model)
         rule = f"made from the model queue a {model.dynamic_type} queue"
         self.step("R4", rule, model, names, after)
-        return self.result(Target.DYNAMIC, after, limits=self.limits(model.make(name)))
+        return self.result(TargetKind.DYNAMIC, after, limits=self.limits(model.make(name)))
 
     def _alias(self, names: Names, alias: mq.AliasQueue) -> Resolution:
         self.path.append(alias)
@@ -605,7 +602,7 @@ class _Table(Opening):
         return Resolution(
             opened_at=self.manager.name,
             steps=tuple(self.steps),
-            target=Target.TOPIC,
+            target=TargetKind.TOPIC,
             destination=after,
             path=tuple(self.path),
         )

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from redrive.messages.reasons import Reason
 from redrive.topology.bindings import NO_BINDINGS, Bindings
-from redrive.topology.mq.network import Network
+from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.objects import LocalQueue, RemoteQueue
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import Persistence, Resolution, Target, job_request
+from redrive.topology.mq.results import Persistence, Resolution, TargetKind, job_request
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Refusal
 
@@ -32,7 +32,7 @@ class MqResolver:
 
     def __init__(
         self,
-        network: Network,
+        network: MqNetwork,
         at: str,
         *,
         bindings: Bindings = NO_BINDINGS,
@@ -43,11 +43,11 @@ class MqResolver:
         self._from_cluster_channel = from_cluster_channel
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
-        """See ``Resolver``; the topic is that of the queue or of the transmission queue."""
+        """The topic of the queue or of the transmission queue that a put is for, or its refusal."""
         return self.destination(self.opened(queue=queue, queue_manager=queue_manager, seed=seed))
 
     def opened(self, *, queue: str, queue_manager: str, seed: int = 0) -> Resolution:
-        """The open of a put, step by step; arguments as for ``resolve``."""
+        """The open of a put, step by step."""
         from_cluster = self._from_cluster_channel
         request = job_request(queue, queue_manager, seed=seed, from_cluster_channel=from_cluster)
         return open_queue(self._network, self._manager.name, request)
@@ -67,7 +67,7 @@ class MqResolver:
             queue_manager=opened.destination.queue_manager,
             headers=_transmission_headers(opened),
             limits=replace(opened.limits, consumer_group=group) if group else opened.limits,
-            is_arrival=opened.target is Target.LOCAL,
+            is_arrival=opened.target is TargetKind.LOCAL,
             is_choice=opened.is_choice,
             binds_groups=opened.binds_groups,
             persistence=int(Persistence(opened.default_persistence)),
@@ -81,12 +81,12 @@ class MqResolver:
         A put to a topic would publish; one to a queue with STRMQOS(MUSTDUP) needs its copy on
         STREAMQ. Without MUSTDUP the message is put, and has no copy.
         """
-        if opened.target is Target.TOPIC:
+        if opened.target is TargetKind.TOPIC:
             detail = f"{opened.path[-1]} is an alias for a topic, and nothing is published"
             return Refusal(Reason.FUNCTION_NOT_SUPPORTED, detail)
         queue = self._manager.queue(opened.destination.queue)
         if (
-            opened.target is Target.LOCAL
+            opened.target is TargetKind.LOCAL
             and isinstance(queue, LocalQueue)
             and queue.stream_queue
             and queue.must_duplicate
@@ -107,7 +107,7 @@ def topic_of_put(opened: Resolution, manager: QueueManager, bindings: Bindings) 
 
 def _transmission_headers(opened: Resolution) -> tuple[tuple[str, bytes], ...]:
     """The role of MQXQH: the names with which the receiver opens."""
-    if opened.target is not Target.REMOTE:
+    if opened.target is not TargetKind.REMOTE:
         return ()
     headers = names_as_headers(opened.destination)
     if opened.next_queue_manager:

@@ -132,7 +132,7 @@ class Step(NamedTuple):
         return None if self.definition is None else location_of(self.definition)
 
 
-class Target(StrEnum):
+class TargetKind(StrEnum):
     """What a name resolved to."""
 
     NOTHING = "nothing"
@@ -156,7 +156,7 @@ class Resolution:
     """The definition to check if it failed, if any."""
     advice: str = ""
     """What to change if it failed."""
-    target: Target = Target.NOTHING
+    target: TargetKind = TargetKind.NOTHING
     resolved_queue: str = ""
     """ResolvedQName, as an application would see it."""
     resolved_queue_manager: str = ""

@@ -38,7 +38,7 @@ class Mode(StrEnum):
     ASYNC = "async"
 
 
-class Delivery(StrEnum):
+class DeliveryMode(StrEnum):
     """How a store-and-forward queue is meant to pass on its messages.
 
     The product decides by the existence of a connection; stating it allows the check to find a
@@ -49,7 +49,7 @@ class Delivery(StrEnum):
     PULL = "pull"
 
 
-class Role(StrEnum):
+class QueuePurpose(StrEnum):
     """The purpose of a local queue."""
 
     ORDINARY = "ordinary"
@@ -58,7 +58,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definition(TableForm):
+class MqeDefinition(TableForm):
     """Common fields of all objects."""
 
     name: _Name
@@ -79,7 +79,7 @@ NO_SECURITY = Security()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queue(Definition):
+class MqeQueue(MqeDefinition):
     """Common fields of queues of every kind."""
 
     expiry: Natural | None = None
@@ -98,16 +98,16 @@ class Queue(Definition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalQueue(Queue):
+class MqeLocalQueue(MqeQueue):
     """A queue that holds messages for applications; its queue manager is its owner."""
 
     kind: Literal["local"] = "local"
     aliases: tuple[_Name, ...] = ()
-    role: Role = Role.ORDINARY
+    role: QueuePurpose = QueuePurpose.ORDINARY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteQueue(Queue):
+class MqeRemoteQueue(MqeQueue):
     """A remote queue definition: stands for a queue of another queue manager."""
 
     kind: Literal["remote"] = "remote"
@@ -121,7 +121,7 @@ class RemoteQueue(Queue):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreAndForwardQueue(Queue):
+class StoreAndForwardQueue(MqeQueue):
     """Takes every message for the managers it lists and keeps the destination with it."""
 
     kind: Literal["store_and_forward"] = "store_and_forward"
@@ -129,12 +129,12 @@ class StoreAndForwardQueue(Queue):
     """The next hop; unused when the queue is pulled from."""
     targets: Annotated[tuple[_Name, ...], Field(min_length=1)]
     """The managers whose messages it accepts: its queue manager entries."""
-    delivery: Delivery | None = None
+    delivery: DeliveryMode | None = None
     """The intended delivery; None if not defined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HomeServerQueue(Queue):
+class HomeServerQueue(MqeQueue):
     """Pulls messages for its own manager from a home server; never holds any."""
 
     kind: Literal["home_server"] = "home_server"
@@ -145,7 +145,7 @@ class HomeServerQueue(Queue):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BridgeQueue(Queue):
+class BridgeQueue(MqeQueue):
     """A remote definition of an IBM MQ queue, synchronous, reached over the MQ bridge."""
 
     kind: Literal["bridge"] = "bridge"
@@ -154,7 +154,7 @@ class BridgeQueue(Queue):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection(Definition):
+class MqeConnection(MqeDefinition):
     """Common fields of all connections; a connection is named after the remote manager."""
 
     aliases: tuple[_Name, ...] = ()
@@ -162,7 +162,7 @@ class Connection(Definition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectConnection(Connection):
+class DirectConnection(MqeConnection):
     """Leads to the manager it is named after."""
 
     kind: Literal["direct"] = "direct"
@@ -175,7 +175,7 @@ class DirectConnection(Connection):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ViaConnection(Connection):
+class ViaConnection(MqeConnection):
     """Delegates to another connection of the same manager."""
 
     kind: Literal["via"] = "via"
@@ -183,7 +183,7 @@ class ViaConnection(Connection):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AliasConnection(Connection):
+class AliasConnection(MqeConnection):
     """Another name for the manager of a real connection or of another alias."""
 
     kind: Literal["alias"] = "alias"
@@ -191,7 +191,7 @@ class AliasConnection(Connection):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NullConnection(Connection):
+class NullConnection(MqeConnection):
     """A connection whose channel, adapter and options are the word ``null``.
 
     Its manager accepts the connection's name as its own.
@@ -201,7 +201,7 @@ class NullConnection(Connection):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MqConnection(Connection):
+class MqConnection(MqeConnection):
     """How the MQ bridge reaches an IBM MQ queue manager."""
 
     kind: Literal["mq"] = "mq"
@@ -212,7 +212,7 @@ class MqConnection(Connection):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueManagerAlias(Definition):
+class QueueManagerAlias(MqeDefinition):
     """An extra name for a queue manager, known to the manager that defines it."""
 
     of: _Name
@@ -220,7 +220,7 @@ class QueueManagerAlias(Definition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listener(Definition):
+class MqeListener(MqeDefinition):
     """Accepts direct connections of other managers."""
 
     adapter: str = ""
@@ -228,8 +228,8 @@ class Listener(Definition):
 
 
 AnyQueue: TypeAlias = Annotated[
-    Annotated[LocalQueue, Field(title="a local queue")]
-    | Annotated[RemoteQueue, Field(title="a remote queue definition")]
+    Annotated[MqeLocalQueue, Field(title="a local queue")]
+    | Annotated[MqeRemoteQueue, Field(title="a remote queue definition")]
     | Annotated[StoreAndForwardQueue, Field(title="a store-and-forward queue")]
     | Annotated[HomeServerQueue, Field(title="a home-server queue")]
     | Annotated[BridgeQueue, Field(title="an MQ bridge queue")],
@@ -249,7 +249,7 @@ AnyConnection: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueManager(Definition):
+class MqeQueueManager(MqeDefinition):
     """A queue manager with everything it defines."""
 
     code_base: CodeBase = CodeBase.JAVA
@@ -261,13 +261,13 @@ class QueueManager(Definition):
     """Connections of all kinds; at most one per name."""
     aliases: tuple[Annotated[QueueManagerAlias, Field(title="a queue manager alias")], ...] = ()
     """Queue manager aliases without a connection."""
-    listeners: tuple[Annotated[Listener, Field(title="a listener")], ...] = ()
+    listeners: tuple[Annotated[MqeListener, Field(title="a listener")], ...] = ()
 
     @property
-    def dead_letter_queues(self) -> tuple[LocalQueue, ...]:
+    def dead_letter_queues(self) -> tuple[MqeLocalQueue, ...]:
         """Its dead-letter queues; at most one in a valid network."""
-        queues = (queue for queue in self.queues if isinstance(queue, LocalQueue))
-        return tuple(queue for queue in queues if queue.role is Role.DEAD_LETTER)
+        queues = (queue for queue in self.queues if isinstance(queue, MqeLocalQueue))
+        return tuple(queue for queue in queues if queue.role is QueuePurpose.DEAD_LETTER)
 
 
 class Discovery(StrEnum):
@@ -290,17 +290,17 @@ class Options(TableForm):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class MqeNetwork:
     """All queue managers of an MQ Everyplace network, and how open points are read."""
 
-    queue_managers: tuple[QueueManager, ...] = ()
+    queue_managers: tuple[MqeQueueManager, ...] = ()
     options: Options = Options()
 
-    def queue_manager(self, name: str) -> QueueManager | None:
+    def queue_manager(self, name: str) -> MqeQueueManager | None:
         """The manager of that name, if the network has it."""
         return next((manager for manager in self.queue_managers if manager.name == name), None)
 
-    def with_discovered(self, discovered: Iterable[Discovered]) -> Network:
+    def with_discovered(self, discovered: Iterable[DiscoveredQueue]) -> MqeNetwork:
         """The network with discovered definitions, in which the same puts match exactly."""
         managers = {manager.name: manager for manager in self.queue_managers}
         for definition in discovered:
@@ -315,11 +315,11 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Discovered:
+class DiscoveredQueue:
     """A definition that queue discovery created; it is permanent, so the caller keeps it."""
 
     queue_manager: str
-    definition: RemoteQueue
+    definition: MqeRemoteQueue
     """The definition, always synchronous."""
 
     @property
@@ -328,9 +328,9 @@ class Discovered:
         return Names(queue=self.definition.name, queue_manager=self.definition.queue_manager)
 
 
-def identity(queue: Queue, owner: str) -> Names:
+def identity(queue: MqeQueue, owner: str) -> Names:
     """The identity of a queue: its name with its owner, or with the manager it names."""
-    if isinstance(queue, RemoteQueue | StoreAndForwardQueue | HomeServerQueue | BridgeQueue):
+    if isinstance(queue, MqeRemoteQueue | StoreAndForwardQueue | HomeServerQueue | BridgeQueue):
         return Names(queue=queue.name, queue_manager=queue.queue_manager)
     return Names(queue=queue.name, queue_manager=owner)
 

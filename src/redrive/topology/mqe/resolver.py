@@ -16,7 +16,30 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from redrive.printable import counted
-from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.objects import (
+    AliasConnection,
+    BridgeQueue,
+    CodeBase,
+    DirectConnection,
+    DiscoveredQueue,
+    Discovery,
+    HomeServerQueue,
+    Mode,
+    MqConnection,
+    MqeConnection,
+    MqeDefinition,
+    MqeLocalQueue,
+    MqeNetwork,
+    MqeQueue,
+    MqeQueueManager,
+    MqeRemoteQueue,
+    NullConnection,
+    Options,
+    Security,
+    StoreAndForwardQueue,
+    ViaConnection,
+    identity,
+)
 from redrive.topology.mqe.results import (
     NORMAL,
     Conditions,
@@ -24,21 +47,21 @@ from redrive.topology.mqe.results import (
     End,
     Expired,
     Failed,
-    Failure,
-    Message,
-    Resolution,
-    Step,
+    MqeResolution,
+    MqeStep,
+    PutFailure,
+    PutMessage,
     StepKind,
     Stored,
     is_expired,
 )
 from redrive.topology.names import Names
 
-Addressable: TypeAlias = mqe.LocalQueue | mqe.RemoteQueue | mqe.BridgeQueue
+Addressable: TypeAlias = MqeLocalQueue | MqeRemoteQueue | BridgeQueue
 """Queues that a put can name."""
 
 
-class Tables:
+class ManagerTables:
     """Lookup tables of one queue manager's definitions.
 
     Definitions that the manager's code base does not support are left out: C has neither
@@ -51,28 +74,26 @@ class Tables:
         aliases: Queue manager aliases: the name that replaces them, and the definition.
     """
 
-    def __init__(self, manager: mqe.QueueManager) -> None:
+    def __init__(self, manager: MqeQueueManager) -> None:
         """Index a manager's definitions; the first of contradicting ones counts."""
         self.manager = manager
         self.queues: dict[Names, Addressable] = {}
         self.queue_aliases: dict[Names, Addressable] = {}
-        self.store_and_forward: dict[str, mqe.StoreAndForwardQueue] = {}
-        self.home_servers: list[mqe.HomeServerQueue] = []
+        self.store_and_forward: dict[str, StoreAndForwardQueue] = {}
+        self.home_servers: list[HomeServerQueue] = []
         self.dead_letter_queue = next(iter(manager.dead_letter_queues), None)
-        self.connections: dict[str, mqe.Connection] = {}
-        self.aliases: dict[str, tuple[str, mqe.Definition]] = {}
+        self.connections: dict[str, MqeConnection] = {}
+        self.aliases: dict[str, tuple[str, MqeDefinition]] = {}
         for queue in manager.queues:
             match queue:
-                case mqe.BridgeQueue() | mqe.StoreAndForwardQueue() if (
-                    manager.code_base is mqe.CodeBase.C
-                ):
+                case BridgeQueue() | StoreAndForwardQueue() if manager.code_base is CodeBase.C:
                     pass
-                case mqe.LocalQueue() | mqe.RemoteQueue() | mqe.BridgeQueue():
+                case MqeLocalQueue() | MqeRemoteQueue() | BridgeQueue():
                     self._add(queue)
-                case mqe.StoreAndForwardQueue():
+                case StoreAndForwardQueue():
                     for target in queue.targets:
                         self.store_and_forward.setdefault(target, queue)
-                case mqe.HomeServerQueue():
+                case HomeServerQueue():
                     self.home_servers.append(queue)
         for connection in manager.connections:
             self.connections.setdefault(connection.name, connection)
@@ -80,7 +101,7 @@ class Tables:
             self.aliases.setdefault(alias, (name, definition))
 
     def _add(self, queue: Addressable) -> None:
-        names = mqe.identity(queue, self.manager.name)
+        names = identity(queue, self.manager.name)
         self.queues.setdefault(names, queue)
         for alias in queue.aliases:
             self.queue_aliases.setdefault(
@@ -88,7 +109,7 @@ class Tables:
             )
 
 
-def manager_aliases(manager: mqe.QueueManager) -> Iterator[tuple[str, str, mqe.Definition]]:
+def manager_aliases(manager: MqeQueueManager) -> Iterator[tuple[str, str, MqeDefinition]]:
     """Every queue manager alias of a manager, in all forms.
 
     Yields:
@@ -100,27 +121,27 @@ def manager_aliases(manager: mqe.QueueManager) -> Iterator[tuple[str, str, mqe.D
     for connection in manager.connections:
         for name in connection.aliases:
             yield name, connection.name, connection
-        if isinstance(connection, mqe.AliasConnection):
+        if isinstance(connection, AliasConnection):
             yield connection.name, connection.of, connection
-        elif isinstance(connection, mqe.NullConnection) and connection.name != manager.name:
+        elif isinstance(connection, NullConnection) and connection.name != manager.name:
             yield connection.name, manager.name, connection
 
 
 class NetworkTables:
     """The tables of every queue manager, created on first use."""
 
-    def __init__(self, network: mqe.Network) -> None:
+    def __init__(self, network: MqeNetwork) -> None:
         self.network = network
         self.options = network.options
         self._managers = {manager.name: manager for manager in reversed(network.queue_managers)}
-        self._tables: dict[str, Tables] = {}
+        self._tables: dict[str, ManagerTables] = {}
         self._answering: dict[str, set[str]] | None = None
 
-    def of(self, queue_manager: str) -> Tables | None:
+    def of(self, queue_manager: str) -> ManagerTables | None:
         """The tables of a manager, or None if the network does not contain it."""
         tables = self._tables.get(queue_manager)
         if tables is None and (manager := self._managers.get(queue_manager)) is not None:
-            tables = self._tables[queue_manager] = Tables(manager)
+            tables = self._tables[queue_manager] = ManagerTables(manager)
         return tables
 
     def receiver(self, name: str) -> str | None:
@@ -145,44 +166,44 @@ class NetworkTables:
 class Match:
     """The result of matching a put against one manager's own objects."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[MqeStep, ...]
     names: Names
     """The put's current names, without earlier ones."""
-    queue: Addressable | mqe.StoreAndForwardQueue | None
+    queue: Addressable | StoreAndForwardQueue | None
     """The queue that takes the put; None if steps 1 to 4 found none."""
     alias_loop: bool = False
 
 
-def match(tables: Tables, names: Names, options: mqe.Options) -> Match:
+def match(tables: ManagerTables, names: Names, options: Options) -> Match:
     """Find the queue of a put among the objects of one manager: steps 1 to 4."""
     here = tables.manager.name
     steps, names, looping = _substitute_manager_aliases(tables, names, options)
     if looping:
         return Match(steps, names, None, alias_loop=True)
     if (exact := tables.queues.get(names)) is not None:
-        step = Step(here, StepKind.EXACT, exact, names, names)
+        step = MqeStep(here, StepKind.EXACT, exact, names, names)
         return Match((*steps, step), names, exact)
     if (aliased := tables.queue_aliases.get(names)) is not None:
         real = Names(queue=aliased.name, queue_manager=names.queue_manager)
-        step = Step(here, StepKind.QUEUE_ALIAS, aliased, names, real)
+        step = MqeStep(here, StepKind.QUEUE_ALIAS, aliased, names, real)
         return Match((*steps, step), real, aliased)
     if (keeping := tables.store_and_forward.get(names.queue_manager)) is not None:
-        step = Step(here, StepKind.STORE_AND_FORWARD, keeping, names, names)
+        step = MqeStep(here, StepKind.STORE_AND_FORWARD, keeping, names, names)
         return Match((*steps, step), names, keeping)
     return Match(steps, names, None)
 
 
 def _substitute_manager_aliases(
-    tables: Tables, names: Names, options: mqe.Options
-) -> tuple[tuple[Step, ...], Names, bool]:
+    tables: ManagerTables, names: Names, options: Options
+) -> tuple[tuple[MqeStep, ...], Names, bool]:
     """Step 1; the last value says whether the aliases form a loop."""
-    steps: list[Step] = []
+    steps: list[MqeStep] = []
     seen = {names.queue_manager}
     while (alias := tables.aliases.get(names.queue_manager)) is not None:
         name, definition = alias
         after = Names(queue=names.queue, queue_manager=name)
         steps.append(
-            Step(tables.manager.name, StepKind.QUEUE_MANAGER_ALIAS, definition, names, after)
+            MqeStep(tables.manager.name, StepKind.QUEUE_MANAGER_ALIAS, definition, names, after)
         )
         names = after
         if not chains_aliases(tables, options):
@@ -193,23 +214,23 @@ def _substitute_manager_aliases(
     return tuple(steps), names, False
 
 
-def chains_aliases(tables: Tables, options: mqe.Options) -> bool:
+def chains_aliases(tables: ManagerTables, options: Options) -> bool:
     """Whether an alias of an alias is followed on a manager.
 
     By the Java documentation it is; the C reference says that aliases cannot be chained (reading
     O1).
     """
-    return options.alias_chains and tables.manager.code_base is mqe.CodeBase.JAVA
+    return options.alias_chains and tables.manager.code_base is CodeBase.JAVA
 
 
 # Connections
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class MqeLink:
     """The connection from one manager to another."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[MqeStep, ...]
     """The connections, from the named one to the direct one."""
     receiver: str
     """The manager at the end; empty if there is none."""
@@ -225,13 +246,13 @@ class Link:
     def is_one_hop(self) -> bool:
         """Whether it is a usable direct connection, perhaps under an alias."""
         return self.failed is None and not any(
-            isinstance(step.definition, mqe.ViaConnection) for step in self.steps
+            isinstance(step.definition, ViaConnection) for step in self.steps
         )
 
 
 def find_link(
     network: NetworkTables, here: str, name: str, names: Names, conditions: Conditions
-) -> Link:
+) -> MqeLink:
     """Follow the connection of a name: via connections are folded, aliases replaced.
 
     The put's names do not change; the steps show them. A "null" connection and the bridge's own
@@ -239,46 +260,48 @@ def find_link(
     a store-and-forward queue's next hop.
     """
     tables = network.of(here)
-    steps: list[Step] = []
+    steps: list[MqeStep] = []
     seen: set[str] = set()
     while tables is not None and name not in seen:
         seen.add(name)
         definition, following = _follow_connection(tables, name)
         if definition is None:
             return _failed_link(
-                steps, Failure.NO_CONNECTION, here, f"no connection leads to {name!r}"
+                steps, PutFailure.NO_CONNECTION, here, f"no connection leads to {name!r}"
             )
-        steps.append(Step(here, StepKind.CONNECTION, definition, names, names))
+        steps.append(MqeStep(here, StepKind.CONNECTION, definition, names, names))
         if (here, name) in conditions.down:
             detail = f"connection {name!r} of {here!r} is stopped or down"
-            failed = Failed(Failure.LINK_DOWN, here, detail, stopped=(here, name))
-            return Link(tuple(steps), "", failed)
+            failed = Failed(PutFailure.LINK_DOWN, here, detail, stopped=(here, name))
+            return MqeLink(tuple(steps), "", failed)
         if following is None:
             if (receiver := network.receiver(name)) is not None:
-                return Link(tuple(steps), receiver)
+                return MqeLink(tuple(steps), receiver)
             detail = (
                 f"connection {name!r} leads to a queue manager that the network does not contain"
             )
-            return _failed_link(steps, Failure.UNKNOWN_QUEUE_MANAGER, here, detail)
+            return _failed_link(steps, PutFailure.UNKNOWN_QUEUE_MANAGER, here, detail)
         name = following
-    return _failed_link(steps, Failure.VIA_LOOP, here, f"via connections form a loop at {name!r}")
+    return _failed_link(
+        steps, PutFailure.VIA_LOOP, here, f"via connections form a loop at {name!r}"
+    )
 
 
-def link_to(network: NetworkTables, here: str, name: str) -> Link:
+def link_to(network: NetworkTables, here: str, name: str) -> MqeLink:
     """The link over the connection of a name, if every link is up."""
     return find_link(network, here, name, Names(queue_manager=name), NORMAL)
 
 
-def _follow_connection(tables: Tables, name: str) -> tuple[mqe.Definition | None, str | None]:
+def _follow_connection(tables: ManagerTables, name: str) -> tuple[MqeDefinition | None, str | None]:
     connection = tables.connections.get(name)
     match connection:
-        case mqe.DirectConnection():
+        case DirectConnection():
             return connection, None
-        case mqe.ViaConnection():
+        case ViaConnection():
             return connection, connection.via
-        case mqe.AliasConnection():
+        case AliasConnection():
             return connection, connection.of
-        case mqe.NullConnection() | mqe.MqConnection():
+        case NullConnection() | MqConnection():
             return None, None
     if name not in tables.aliases:
         return None, None
@@ -286,7 +309,7 @@ def _follow_connection(tables: Tables, name: str) -> tuple[mqe.Definition | None
     return (None, None) if real == tables.manager.name else (definition, real)
 
 
-def connections_on_way(tables: Tables, name: str) -> tuple[str, ...]:
+def connections_on_way(tables: ManagerTables, name: str) -> tuple[str, ...]:
     """The connections of a manager that a put over one of them uses, starting with that one."""
     way: list[str] = []
     following: str | None = name
@@ -296,27 +319,25 @@ def connections_on_way(tables: Tables, name: str) -> tuple[str, ...]:
     return tuple(way)
 
 
-def _failed_link(steps: list[Step], failure: Failure, here: str, detail: str) -> Link:
-    return Link(tuple(steps), "", Failed(failure, here, detail))
+def _failed_link(steps: list[MqeStep], failure: PutFailure, here: str, detail: str) -> MqeLink:
+    return MqeLink(tuple(steps), "", Failed(failure, here, detail))
 
 
 # Discovery
 
 
 def discovery_link(
-    network: NetworkTables, here: Tables, found: Match, conditions: Conditions
-) -> Link | None:
+    network: NetworkTables, here: ManagerTables, found: Match, conditions: Conditions
+) -> MqeLink | None:
     """The link over which a manager asks for a queue, usable or not; None if it does not ask."""
     names, manager = found.names, here.manager
     connection = here.connections.get(names.queue_manager)
     may_discover = (
         (found.queue is None and not found.alias_loop)  # D1: steps 2 to 4 found nothing
         and names.queue_manager != manager.name  # D2: the target is not the local manager
-        and manager.code_base is mqe.CodeBase.JAVA  # D3: the C code base has no discovery
-        and network.options.discovery is mqe.Discovery.JAVA
-        and isinstance(
-            connection, mqe.DirectConnection | mqe.ViaConnection
-        )  # D5: a connection so named
+        and manager.code_base is CodeBase.JAVA  # D3: the C code base has no discovery
+        and network.options.discovery is Discovery.JAVA
+        and isinstance(connection, DirectConnection | ViaConnection)  # D5: a connection so named
     )
     if not may_discover:
         return None
@@ -328,39 +349,39 @@ def discovery_link(
 class PutTrace:
     """One message on its way: what is known of it, and its steps so far."""
 
-    message: Message
+    message: PutMessage
     conditions: Conditions
-    steps: list[Step] = field(default_factory=list)
-    discovered: list[mqe.Discovered] = field(default_factory=list)
+    steps: list[MqeStep] = field(default_factory=list)
+    discovered: list[DiscoveredQueue] = field(default_factory=list)
     passed: set[tuple[str, Names]] = field(default_factory=set)
 
-    def result(self, end: End) -> Resolution:
+    def result(self, end: End) -> MqeResolution:
         """The resolution with this end."""
         accepted = not isinstance(end, Failed)
-        return Resolution(tuple(self.steps), end, tuple(self.discovered), accepted)
+        return MqeResolution(tuple(self.steps), end, tuple(self.discovered), accepted)
 
 
 def accept(
-    tables: Tables, queue: Addressable | mqe.StoreAndForwardQueue, names: Names, trace: PutTrace
+    tables: ManagerTables, queue: Addressable | StoreAndForwardQueue, names: Names, trace: PutTrace
 ) -> End:
     """Add a message to a queue that is not synchronous: limits, expiry, then store.
 
     The order of these checks is ours (reading O10 in docs/resolution-mqe.md).
     """
     here = tables.manager.name
-    if isinstance(queue, mqe.BridgeQueue):
+    if isinstance(queue, BridgeQueue):
         return Delivered(names, queue)
     refused = _refused_by_queue(here, queue, trace)
     if refused is not None:
         return refused
     if (end := expired(here, queue, trace)) is not None:
         return end
-    if isinstance(queue, mqe.LocalQueue):
+    if isinstance(queue, MqeLocalQueue):
         return Delivered(names, queue)
     return Stored(here, queue, names)
 
 
-def expired(here: str, queue: mqe.Queue, trace: PutTrace) -> Expired | None:
+def expired(here: str, queue: MqeQueue, trace: PutTrace) -> Expired | None:
     """The end of a message that has expired when added to a queue or removed; else None."""
     now = trace.conditions.now
     if now is None or not is_expired(trace.message, queue.expiry, now):
@@ -368,23 +389,23 @@ def expired(here: str, queue: mqe.Queue, trace: PutTrace) -> Expired | None:
     return Expired(here, queue)
 
 
-def _refused_by_queue(here: str, queue: mqe.Queue, trace: PutTrace) -> Failed | None:
+def _refused_by_queue(here: str, queue: MqeQueue, trace: PutTrace) -> Failed | None:
     """Duplicates and limits of a queue that keeps messages."""
-    of, message = mqe.identity(queue, here), trace.message
+    of, message = identity(queue, here), trace.message
     known = bool(message.identity) and (here, message.identity) in trace.conditions.received
     if known and not message.resend:
         detail = f"message {message.identity!r} was already put on {here!r}"
-        return Failed(Failure.DUPLICATE, here, detail)
+        return Failed(PutFailure.DUPLICATE, here, detail)
     longest, most = queue.maximum_message_size, queue.maximum_messages
     if longest is not None and message.length > longest:
         detail = f"{message.length} bytes are more than the {longest} of {of}"
-        return Failed(Failure.MESSAGE_TOO_BIG, here, detail)
+        return Failed(PutFailure.MESSAGE_TOO_BIG, here, detail)
     if most is not None and trace.conditions.depths.get((here, of), 0) >= most:
-        return Failed(Failure.QUEUE_FULL, here, f"{of} holds its {counted(most, 'message')}")
+        return Failed(PutFailure.QUEUE_FULL, here, f"{of} holds its {counted(most, 'message')}")
     return None
 
 
-ANY_MESSAGE = Message()
+ANY_MESSAGE = PutMessage()
 """An empty message, which no limit refuses and which has no expiry."""
 
 
@@ -415,17 +436,21 @@ class MqeResolver:
     """Resolves puts in an MQ Everyplace network.
 
     A resolver is immutable: definitions that a put discovers are part of its result, and
-    ``Network.with_discovered`` makes a network with them. It terminates on every network; an error
-    that the check of the network reports is a failure here.
+    ``MqeNetwork.with_discovered`` makes a network with them. It terminates on every network; an
+    error that the check of the network reports is a failure here.
     """
 
-    def __init__(self, network: mqe.Network) -> None:
+    def __init__(self, network: MqeNetwork) -> None:
         self.network = network
         self._tables = NetworkTables(network)
 
     def resolve(
-        self, at: str, names: Names, message: Message = ANY_MESSAGE, conditions: Conditions = NORMAL
-    ) -> Resolution:
+        self,
+        at: str,
+        names: Names,
+        message: PutMessage = ANY_MESSAGE,
+        conditions: Conditions = NORMAL,
+    ) -> MqeResolution:
         """Resolve one put on a manager, until it is delivered, stored or refused."""
         trace = PutTrace(message, conditions)
         names = Names(queue=names.queue, queue_manager=names.queue_manager or at)
@@ -433,11 +458,11 @@ class MqeResolver:
 
     def follow(
         self,
-        resolution: Resolution,
+        resolution: MqeResolution,
         follow_up: FollowUp,
-        message: Message = ANY_MESSAGE,
+        message: PutMessage = ANY_MESSAGE,
         conditions: Conditions = NORMAL,
-    ) -> Resolution:
+    ) -> MqeResolution:
         """Follow a stored message; the new steps follow the earlier ones."""
         trace = PutTrace(message, conditions)
         rests: set[tuple[str, Names]] = set()
@@ -448,7 +473,7 @@ class MqeResolver:
             if moved is None:
                 break
             end = moved
-        return Resolution(
+        return MqeResolution(
             (*resolution.steps, *trace.steps),
             end,
             (*resolution.discovered, *trace.discovered),
@@ -456,8 +481,8 @@ class MqeResolver:
         )
 
     def transmit(
-        self, stored: Stored, message: Message = ANY_MESSAGE, conditions: Conditions = NORMAL
-    ) -> Resolution:
+        self, stored: Stored, message: PutMessage = ANY_MESSAGE, conditions: Conditions = NORMAL
+    ) -> MqeResolution:
         """Pass a stored message on over its queue's connection once.
 
         It is the common part of a push and a transmission, and what a running channel does for each
@@ -471,9 +496,9 @@ class MqeResolver:
         self,
         stored: Stored,
         queue_manager: str,
-        message: Message = ANY_MESSAGE,
+        message: PutMessage = ANY_MESSAGE,
         conditions: Conditions = NORMAL,
-    ) -> Resolution:
+    ) -> MqeResolution:
         """Pull a stored message to a manager; without steps if none of its queues pulls it."""
         trace = PutTrace(message, conditions)
         return trace.result(self._pull(stored, queue_manager, trace) or stored)
@@ -486,17 +511,17 @@ class MqeResolver:
             tables = self._tables.of(here)
             if tables is None:
                 detail = f"the network has no queue manager {here!r}"
-                return Failed(Failure.UNKNOWN_QUEUE_MANAGER, here, detail)
+                return Failed(PutFailure.UNKNOWN_QUEUE_MANAGER, here, detail)
             if (here, names) in trace.passed:
                 detail = f"a message for {names} returns to {here!r}"
-                return Failed(Failure.ROUTE_LOOP, here, detail)
+                return Failed(PutFailure.ROUTE_LOOP, here, detail)
             trace.passed.add((here, names))
             found = match(tables, names, self.network.options)
             trace.steps.extend(found.steps)
             queue = found.queue or self._discover(tables, found, trace)
             if isinstance(queue, Failed):
                 return queue
-            if not (isinstance(queue, mqe.RemoteQueue) and queue.mode is mqe.Mode.SYNC):
+            if not (isinstance(queue, MqeRemoteQueue) and queue.mode is Mode.SYNC):
                 return accept(tables, queue, found.names, trace)
             link = find_link(self._tables, here, queue.queue_manager, found.names, trace.conditions)
             trace.steps.extend(link.steps)
@@ -504,32 +529,34 @@ class MqeResolver:
                 return link.failed
             here, names = link.receiver, found.names
 
-    def _discover(self, tables: Tables, found: Match, trace: PutTrace) -> mqe.RemoteQueue | Failed:
+    def _discover(
+        self, tables: ManagerTables, found: Match, trace: PutTrace
+    ) -> MqeRemoteQueue | Failed:
         """Create the remote definition that a put needs, or fail if it cannot be discovered.
 
         It is always synchronous, and it has the security attribute of the far queue.
         """
         here, names = tables.manager.name, found.names
         far = self._far_queue(tables, found, trace.conditions)
-        if isinstance(far, mqe.Security):
-            definition = mqe.RemoteQueue(
+        if isinstance(far, Security):
+            definition = MqeRemoteQueue(
                 name=names.queue, queue_manager=names.queue_manager, security=far
             )
-            trace.discovered.append(mqe.Discovered(here, definition))
-            trace.steps.append(Step(here, StepKind.DISCOVERY, definition, names, names))
+            trace.discovered.append(DiscoveredQueue(here, definition))
+            trace.steps.append(MqeStep(here, StepKind.DISCOVERY, definition, names, names))
             return definition
         if found.alias_loop:
             detail = f"queue manager aliases of {here!r} form a loop at {names.queue_manager!r}"
-            return Failed(Failure.ALIAS_LOOP, here, detail)
+            return Failed(PutFailure.ALIAS_LOOP, here, detail)
         detail = f"no queue of {here!r} accepts a message for {names}"
         if far is None or far.stopped is None:
-            return Failed(Failure.NO_QUEUE_ACCEPTS, here, detail)
+            return Failed(PutFailure.NO_QUEUE_ACCEPTS, here, detail)
         detail = f"{detail}, and it cannot be discovered: {far.detail}"
-        return Failed(Failure.NO_QUEUE_ACCEPTS, here, detail, stopped=far.stopped)
+        return Failed(PutFailure.NO_QUEUE_ACCEPTS, here, detail, stopped=far.stopped)
 
     def _far_queue(
-        self, tables: Tables, found: Match, conditions: Conditions
-    ) -> mqe.Security | Failed | None:
+        self, tables: ManagerTables, found: Match, conditions: Conditions
+    ) -> Security | Failed | None:
         """The security attribute of a queue to discover, or why no link leads to it, if known.
 
         It is the first queue on the way to which the remote put would resolve (D6). D5 and D6
@@ -556,7 +583,7 @@ class MqeResolver:
         """One move; None if the message does not move at all."""
         match follow_up:
             case Push():
-                on_its_own = isinstance(stored.queue, mqe.StoreAndForwardQueue)
+                on_its_own = isinstance(stored.queue, StoreAndForwardQueue)
                 return self._pass_on(stored, trace) if on_its_own else None
             case TriggerTransmission(queue_manager):
                 return self._trigger(stored, queue_manager or stored.queue_manager, trace)
@@ -567,7 +594,7 @@ class MqeResolver:
         if stored.queue_manager != queue_manager:
             return self._pull(stored, queue_manager, trace)
         queue = stored.queue
-        is_sent = isinstance(queue, mqe.RemoteQueue) and queue.mode is mqe.Mode.ASYNC
+        is_sent = isinstance(queue, MqeRemoteQueue) and queue.mode is Mode.ASYNC
         return self._pass_on(stored, trace) if is_sent else None
 
     def _pass_on(self, stored: Stored, trace: PutTrace) -> End | None:
@@ -577,7 +604,7 @@ class MqeResolver:
             return None
         next_hop = stored.queue.queue_manager
         link = find_link(self._tables, here, next_hop, names, trace.conditions)
-        if isinstance(stored.queue, mqe.StoreAndForwardQueue) and not link.is_defined:
+        if isinstance(stored.queue, StoreAndForwardQueue) and not link.is_defined:
             return None
         if (late := expired(here, stored.queue, trace)) is not None:
             return late
@@ -596,7 +623,9 @@ class MqeResolver:
             late = expired(stored.queue_manager, stored.queue, trace)
             if late is not None:
                 return late
-            trace.steps.append(Step(client, StepKind.PULL, home_server, stored.names, stored.names))
+            trace.steps.append(
+                MqeStep(client, StepKind.PULL, home_server, stored.names, stored.names)
+            )
             end = self._put(client, stored.names, trace)
             return (
                 self._handle_undelivered(tables, stored, end, trace)
@@ -606,7 +635,7 @@ class MqeResolver:
         return None
 
     def _handle_undelivered(
-        self, client: Tables, stored: Stored, failed: Failed, trace: PutTrace
+        self, client: ManagerTables, stored: Stored, failed: Failed, trace: PutTrace
     ) -> End:
         """A pulled message that no queue accepted: it becomes a dead letter.
 
@@ -615,9 +644,9 @@ class MqeResolver:
         """
         stays = replace(stored, refused=failed)
         dead_letters = client.dead_letter_queue
-        if dead_letters is None or failed.failure is Failure.DUPLICATE:
+        if dead_letters is None or failed.failure is PutFailure.DUPLICATE:
             return stays
-        names = mqe.identity(dead_letters, client.manager.name)
+        names = identity(dead_letters, client.manager.name)
         # Resend, as the message may have been put here before.
         dead = replace(trace, message=replace(trace.message, resend=True))
         end = accept(client, dead_letters, names, dead)
@@ -628,14 +657,14 @@ class MqeResolver:
 
 def collects(
     tables: NetworkTables,
-    client: Tables,
-    home_server: mqe.HomeServerQueue,
+    client: ManagerTables,
+    home_server: HomeServerQueue,
     stored: Stored,
     conditions: Conditions,
 ) -> bool:
     """Whether a home-server queue of a client pulls a stored message: one hop, own ones only."""
     here, options = client.manager.name, tables.options
-    if not isinstance(stored.queue, mqe.StoreAndForwardQueue) or stored.names.queue_manager != here:
+    if not isinstance(stored.queue, StoreAndForwardQueue) or stored.names.queue_manager != here:
         return False
     # Names of the two queues count in the strict reading only (reading O5).
     if options.home_server_names and home_server.name != stored.queue.name:

@@ -10,7 +10,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.objects import (
+    AliasConnection,
+    BridgeQueue,
+    DiscoveredQueue,
+    HomeServerQueue,
+    MqeConnection,
+    MqeDefinition,
+    MqeQueue,
+    MqeRemoteQueue,
+    QueueManagerAlias,
+    StoreAndForwardQueue,
+    ViaConnection,
+)
 from redrive.topology.names import Names
 
 
@@ -31,7 +43,7 @@ class ExpireAt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class PutMessage:
     """The fields of a message that affect a put."""
 
     length: int = 0
@@ -54,7 +66,7 @@ class Message:
         return self.is_confirmed and not self.lock_id
 
 
-def deadline(message: Message, queue_expiry: int | None) -> int | None:
+def deadline(message: PutMessage, queue_expiry: int | None) -> int | None:
     """When a message on a queue expires, in milliseconds since 1970; None for never.
 
     The queue's expiry (milliseconds) counts from the message's creation, like the field that
@@ -68,7 +80,7 @@ def deadline(message: Message, queue_expiry: int | None) -> int | None:
     return None if queue_expiry is None else message.created + queue_expiry
 
 
-def is_expired(message: Message, queue_expiry: int | None, now: int) -> bool:
+def is_expired(message: PutMessage, queue_expiry: int | None, now: int) -> bool:
     """Whether a message has passed its deadline; at the deadline it is still available."""
     end = deadline(message, queue_expiry)
     return end is not None and now > end
@@ -92,7 +104,7 @@ NORMAL = Conditions()
 """Every link up, every queue empty, no message seen before, no clock."""
 
 
-class Failure(StrEnum):
+class PutFailure(StrEnum):
     """The error; the value is the short text for users."""
 
     NO_QUEUE_ACCEPTS = "fail: no queue accepts"
@@ -115,20 +127,20 @@ class Failure(StrEnum):
         return _ADVICE[self]
 
 
-_ADVICE: dict[Failure, str] = {
-    Failure.NO_QUEUE_ACCEPTS: "define the queue, a remote queue definition for it, or a "
+_ADVICE: dict[PutFailure, str] = {
+    PutFailure.NO_QUEUE_ACCEPTS: "define the queue, a remote queue definition for it, or a "
     "store-and-forward queue that lists its queue manager",
-    Failure.UNKNOWN_QUEUE_MANAGER: "add the queue manager to the network, or correct the name of "
-    "the connection",
-    Failure.NO_CONNECTION: "define a connection named after the queue manager",
-    Failure.LINK_DOWN: "start the connection, or use an asynchronous remote queue definition",
-    Failure.ALIAS_LOOP: "make one of the aliases name a real queue manager",
-    Failure.VIA_LOOP: "make the last via connection name a direct one",
-    Failure.ROUTE_LOOP: "on one of the managers of the loop, define the queue or a connection "
+    PutFailure.UNKNOWN_QUEUE_MANAGER: "add the queue manager to the network, or correct the name "
+    "of the connection",
+    PutFailure.NO_CONNECTION: "define a connection named after the queue manager",
+    PutFailure.LINK_DOWN: "start the connection, or use an asynchronous remote queue definition",
+    PutFailure.ALIAS_LOOP: "make one of the aliases name a real queue manager",
+    PutFailure.VIA_LOOP: "make the last via connection name a direct one",
+    PutFailure.ROUTE_LOOP: "on one of the managers of the loop, define the queue or a connection "
     "that leaves the loop",
-    Failure.MESSAGE_TOO_BIG: "raise the queue's maximum message size",
-    Failure.QUEUE_FULL: "get messages from the queue, or raise its maximum number of messages",
-    Failure.DUPLICATE: "set Resend on the message to put it again",
+    PutFailure.MESSAGE_TOO_BIG: "raise the queue's maximum message size",
+    PutFailure.QUEUE_FULL: "get messages from the queue, or raise its maximum number of messages",
+    PutFailure.DUPLICATE: "set Resend on the message to put it again",
 }
 
 
@@ -145,12 +157,12 @@ class StepKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MqeStep:
     """One step of a resolution; as text, such as ``LocalQM exact LQ Q``."""
 
     queue_manager: str
     kind: StepKind
-    definition: mqe.Definition
+    definition: MqeDefinition
     """The definition it used, with its location."""
     before: Names
     after: Names
@@ -169,29 +181,29 @@ class Step:
         return describe(self.definition)
 
 
-def describe(definition: mqe.Definition) -> str:
+def describe(definition: MqeDefinition) -> str:
     """A definition in a few words, such as ``RQD Q@QM2 sync`` or ``QM2 via Hub``."""
     match definition:
-        case mqe.Queue():
+        case MqeQueue():
             return _describe_queue(definition)
-        case mqe.ViaConnection():
+        case ViaConnection():
             return f"{definition.name} via {definition.via}"
-        case mqe.AliasConnection() | mqe.QueueManagerAlias():
+        case AliasConnection() | QueueManagerAlias():
             return f"{definition.name} alias {definition.of}"
-        case mqe.Connection():
+        case MqeConnection():
             return f"{definition.name} direct"
     return definition.name
 
 
-def _describe_queue(queue: mqe.Queue) -> str:
+def _describe_queue(queue: MqeQueue) -> str:
     match queue:
-        case mqe.RemoteQueue():
+        case MqeRemoteQueue():
             return f"RQD {queue.name}@{queue.queue_manager} {queue.mode}"
-        case mqe.BridgeQueue():
+        case BridgeQueue():
             return f"BRIDGE {queue.name}@{queue.queue_manager}"
-        case mqe.HomeServerQueue():
+        case HomeServerQueue():
             return f"from {queue.queue_manager}"
-        case mqe.StoreAndForwardQueue():
+        case StoreAndForwardQueue():
             return f"SAF {queue.name}"
     return f"LQ {queue.name}"
 
@@ -201,7 +213,7 @@ class Delivered:
     """The message is on a queue where an application can get it."""
 
     names: Names
-    queue: mqe.Queue
+    queue: MqeQueue
     """Its definition: a local queue, or the bridge queue that leads to it."""
     dead_letter: bool = False
     """Whether it is there because its queue refused it."""
@@ -214,7 +226,7 @@ class Delivered:
     @property
     def over_bridge(self) -> bool:
         """Whether the queue is one of IBM MQ's, reached over the MQ bridge."""
-        return isinstance(self.queue, mqe.BridgeQueue)
+        return isinstance(self.queue, BridgeQueue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +234,7 @@ class Stored:
     """The message is stored on a manager, to be passed on."""
 
     queue_manager: str
-    queue: mqe.RemoteQueue | mqe.StoreAndForwardQueue
+    queue: MqeRemoteQueue | StoreAndForwardQueue
     """The queue that keeps it: asynchronous, or store-and-forward."""
     names: Names
     """Its stored destination."""
@@ -230,18 +242,18 @@ class Stored:
     """Why the last attempt to pass it on failed; None if there was none."""
 
     @property
-    def undeliverable(self) -> Failure | None:
+    def undeliverable(self) -> PutFailure | None:
         """The error of the last attempt to pass it on; None if there was none."""
         return self.refused.failure if self.refused else None
 
     @property
     def to(self) -> str:
         """The manager for which the queue keeps it."""
-        by_target = isinstance(self.queue, mqe.StoreAndForwardQueue)
+        by_target = isinstance(self.queue, StoreAndForwardQueue)
         return self.names.queue_manager if by_target else self.queue.queue_manager
 
     def __str__(self) -> str:
-        if isinstance(self.queue, mqe.RemoteQueue):
+        if isinstance(self.queue, MqeRemoteQueue):
             return f"RQD {self.queue.name}@{self.queue.queue_manager} on {self.queue_manager}"
         return f"SAF {self.queue.name} on {self.queue_manager}"
 
@@ -251,7 +263,7 @@ class Expired:
     """The message had expired when it was added to a queue or removed from it, and is gone."""
 
     queue_manager: str
-    queue: mqe.Queue
+    queue: MqeQueue
 
     def __str__(self) -> str:
         return f"expired on {self.queue.name} of {self.queue_manager}"
@@ -261,7 +273,7 @@ class Expired:
 class Failed:
     """The put failed, and the application still has the message."""
 
-    failure: Failure
+    failure: PutFailure
     queue_manager: str
     detail: str
     stopped: tuple[str, str] | None = None
@@ -276,7 +288,7 @@ class Failed:
         if self.stopped is None:
             return self.failure.advice
         restored = f"start the connection (redrive channel start {' '.join(self.stopped)})"
-        if self.failure is Failure.LINK_DOWN:
+        if self.failure is PutFailure.LINK_DOWN:
             return f"{restored}, or use an asynchronous remote queue definition"
         return f"{restored}, or {self.failure.advice}"
 
@@ -285,12 +297,12 @@ End: TypeAlias = Delivered | Stored | Expired | Failed
 
 
 @dataclass(frozen=True, slots=True)
-class Resolution:
+class MqeResolution:
     """The path of one message so far."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[MqeStep, ...]
     end: End
-    discovered: tuple[mqe.Discovered, ...] = ()
+    discovered: tuple[DiscoveredQueue, ...] = ()
     """Definitions that were discovered; the caller keeps them."""
     accepted: bool = True
     """Whether the application's put succeeded, whatever happened to the message later."""
