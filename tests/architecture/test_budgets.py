@@ -11,14 +11,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-LINES = {"src": 72950, "tests": 63120, "docs": 6710}
+LINES = {"src": 72300, "tests": 62830, "docs": 6650}
 """Lines of Python, and of pages in docs: 55,000, 46,000 and 6,000 are the goal."""
-FILES = 322
+FILES = 282
 """Modules of the source: fewer than 300 are the goal."""
-LINES_OF_A_ROOM = 8380
+LINES_OF_A_ROOM = 8370
 """Lines of the largest package of the source: 9,000 are the goal."""
 LINES_OF_A_MODULE = 800
-VAGUE_NAMES = 44
+VAGUE_NAMES = 29
 """Bindings of names that don't say what they hold: fewer than 100 are the goal."""
 SHARED_CLASS_NAMES = 4
 """Names that several classes of the source have: 15 are the goal."""
