@@ -489,6 +489,7 @@ class PutSource:
         """See ``Source.load``."""
         del first
         self._part, self._prefix = part, part.prefix
+        self._own_headers: own.OwnHeadersReader | None = None
         return True
 
     def rows(self, first: int) -> Iterable[int]:
@@ -506,13 +507,14 @@ class PutSource:
         names = dict(headers)
         if part.kind is SourceKind.PUTS and own.ID not in names and own.UNREADABLE not in names:
             return Message(key, value, headers, timestamp, here, here, 0), NO_ATTEMPTS, None
-        own_headers = own.read_own(headers)
-        headers = [
-            pair for pair in headers if pair[0] in NAMES or not pair[0].startswith(own.PREFIX)
-        ]
+        if self._own_headers is None:
+            layout = None if records.grid is None else records.grid.layout
+            self._own_headers = own.OwnHeadersReader(records.headers, layout, kept=NAMES)
+        own_headers = self._own_headers.own(row)
+        headers = self._own_headers.others(row)
         if part.kind is SourceKind.PUTS:
             # The remaining copy of an unreadable message has readable names.
-            unreadable = own.unreadable(records.headers[row])
+            unreadable = own.unreadable(records.headers[row]) if own.UNREADABLE in names else ""
             record_time = (own_headers.timestamp or 0) if self._is_own(own_headers) else 0
             message = Message(
                 key, value, headers, timestamp, own_headers.identity or here, here,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from redrive.messages.cuts import CUT_FORM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from redrive.messages.fields import Headers
     from redrive.messages.records import HeaderGrid
@@ -215,9 +215,9 @@ class CopyColumns(NamedTuple):
     """The values of the other headers, cached by equality."""
 
 
-def without_own(headers: Headers) -> Headers:
-    """The headers without Redrive's, in order."""
-    return [header for header in headers if not header[0].startswith(PREFIX)]
+def without_own(headers: Headers, kept: Collection[str] = ()) -> Headers:
+    """The headers without Redrive's, but for those that are kept, in order."""
+    return [pair for pair in headers if pair[0] in kept or not pair[0].startswith(PREFIX)]
 
 
 def read_own(headers: Headers) -> OwnHeaders:
@@ -233,15 +233,26 @@ class OwnHeadersReader:
     same header names, these are checked only once.
     """
 
-    def __init__(self, headers: Sequence[Headers], layout: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        headers: Sequence[Headers],
+        layout: Sequence[str] | None,
+        *,
+        kept: Collection[str] = (),
+    ) -> None:
         """Find the positions of Redrive's headers.
 
-        ``layout`` are the header names of every record, in order; None if they differ.
+        Args:
+            headers: Those of each record.
+            layout: The header names of every record, in order; None if they differ.
+            kept: Headers of Redrive that stay with the message, as the names of a put do.
         """
-        self._headers = headers
+        self._headers, self._kept = headers, kept
         names = () if layout is None else layout
         self._own = {name: place for place, name in enumerate(names) if name.startswith(PREFIX)}
-        self._others = [place for place, name in enumerate(names) if not name.startswith(PREFIX)]
+        self._others = [
+            place for place, name in enumerate(names) if name in kept or not name.startswith(PREFIX)
+        ]
         self._come_first = self._others == list(range(len(self._others)))
         self._is_varied = layout is None
         self.finds_some = self._is_varied or bool(self._own)
@@ -255,10 +266,10 @@ class OwnHeadersReader:
         return self._read
 
     def others(self, row: int) -> Headers:
-        """Result of ``without_own`` for a row."""
+        """Result of ``without_own`` for a row, with the headers that are kept."""
         headers = self._headers[row]
         if self._is_varied:
-            return without_own(headers)
+            return without_own(headers, self._kept)
         if self._come_first:
             return headers[: len(self._others)]
         return [headers[place] for place in self._others]
