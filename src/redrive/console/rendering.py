@@ -24,6 +24,7 @@ from redrive.command.record import hexadecimal
 from redrive.console.access import Role
 from redrive.operations.durations import clock, duration
 from redrive.outcomes.inventory import State, state_of
+from redrive.outcomes.rows import Row
 from redrive.printable import counted, printable
 
 _SHOWN: Final = 64 * 1024
@@ -53,11 +54,11 @@ def page_templates() -> Environment:
         finalize=_finalize,
     )
     environment.filters |= {
-        "cause": lambda row, mq: cause(row, mq=mq),
-        "said": exception_message,
-        "why": lambda row, mq: why(row, mq=mq),
+        "cause": lambda document, mq: cause(_row(document), mq=mq),
+        "said": lambda document: exception_message(_row(document)),
+        "why": lambda document, mq: why(_row(document), mq=mq),
         "failure": lambda name, mq: failure_text(name, mq=mq),
-        "state": state_of,
+        "state": lambda document: state_of(_row(document)),
         "reason": reason_text,
         "short_class": short_class,
         "clamped": clamped,
@@ -77,6 +78,11 @@ def page_templates() -> Environment:
         "Role": Role, "states": [*State], "results": _RESULTS, "version": __version__,
     }  # fmt: skip
     return environment
+
+
+def _row(document: Mapping[str, Any]) -> Row:
+    """The row of the ledger that is shown, from the members of its document."""
+    return Row._make(map(document.get, Row._fields))
 
 
 def _finalize(value: object) -> object:
