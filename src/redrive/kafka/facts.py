@@ -247,10 +247,12 @@ class ClusterFacts:
                 for lane, extent in zip(lanes, unread, strict=True)
                 if extent.end > extent.first
             }
-            records = islice(self._cluster.read(starts), question.limit)
-            known = unread, sum(1 for _ in records)
+            known = unread, self._count(starts, question.limit)
             self._counted[question] = known
         return known[1]
+
+    def _count(self, starts: Mapping[TopicPartition, int], limit: int) -> int:
+        return sum(1 for _ in islice(self._cluster.read(starts), limit))
 
 
 def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: ANN401 - the client's
