@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.cases import cases_beside
 from tests.rules.findings import findings, warnings
 
 from redrive.diagnostics import Severity
@@ -12,6 +13,7 @@ from redrive.errors import ConfigurationError
 from redrive.rules import decode_source, parse
 from redrive.rules.keywords import KAFKA
 
+in_table = cases_beside(__file__)
 _pieces = st.sampled_from(
     [
         *KAFKA.names,
@@ -51,76 +53,21 @@ def test_any_text_is_read_without_raising_and_every_place_exists(text: str) -> N
         assert finding.render()
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "under"),
-    [
-        ("REASON(MQRC_Q_FUL) ACTION(RETRY)", 1, "MQRC_Q_FUL"),
-        ("REASON(1) FOO(2) ACTION(RETRY)", 1, "FOO"),
-        ("REASON(1) +\n  FOO(2) ACTION(RETRY)", 2, "FOO"),
-        ("REASON(1) +\n\n* c\n ACTION(FORWARD)", 4, "FORWARD"),
-        ("APPLNAME(MY-APP) ACTION(RETRY)", 1, "-"),
-        ("MSGTYPE(12*) ACTION(RETRY)", 1, "*"),
-        ("FORMAT('') ACTION(RETRY)", 1, "''"),
-        ("FORMAT( ) ACTION(RETRY)", 1, "( )"),
-        ("ACTION(FWD) FWDQ('A+\n  B?')", 2, "?"),
-        ("ACTION(RETRY) RETRY(0)", 1, "0"),
-        ("REASON(1)ACTION(RETRY)", 1, "A"),
-        ("ACTION(IGNORE)\nWAIT(NO)", 2, "WAIT"),
-        ("REASON(MQRC_+\n  Q_FUL) ACTION(RETRY)", 1, "MQRC_"),
-    ],
-)
-def test_the_caret_stands_under_what_is_wrong(text: str, line: int, under: str) -> None:
-    finding = findings(text, Severity.ERROR)[0]
-    start = finding.column - 1
-    assert (finding.line, finding.source_line[start : start + finding.length]) == (line, under)
+@in_table
+def test_what_is_wrong_is_underlined_with_a_hint_what_to_write(marked: str, hint: str) -> None:
+    finding = findings(marked.replace("▸", "").replace("◂", ""), Severity.ERROR)[0]
+    line = marked.split("\n")[finding.line - 1]
+    assert finding.source_line == line.replace("▸", "").replace("◂", "").removeprefix("\ufeff")
+    assert (finding.column - 1, finding.column + finding.length) == (
+        line.index("▸"), line.index("◂"),
+    )  # fmt: skip
+    assert hint in finding.hint
 
 
 def test_a_missing_end_is_shown_behind_the_last_character() -> None:
     finding = findings("ACTION(FWD) +\n FWDQ(A   \n", Severity.ERROR)[0]
     assert (finding.line, finding.column, finding.entry_line) == (2, 8, 1)
     assert finding.expected == ")"
-
-
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("REASN(1) ACTION(RETRY)", "did you mean REASON?"),
-        ("REASON(1) ACTION(RETRY) RETRIES(3)", "did you mean RETRY?"),
-        ("RETRIES(3) REASON(1) ACTION(RETRY)", "did you mean RETRY?"),
-        ("INPUTQ(Q) RETRY_INT(3)\nACTION(RETRY)", "did you mean RETRYINT?"),
-        ("INPUTQ(Q) RETRIES(3)\nACTION(RETRY)", "did you mean RETRYINT?"),
-        ("RETRYIN(3)\nACTION(RETRY)", "did you mean RETRYINT?"),
-        ("REASON(MQRC_Q_FUL) ACTION(RETRY)", "MQRC_Q_FULL"),
-        ("REASON(Q_FULL) ACTION(RETRY)", "MQRC_Q_FULL"),
-        ("REASON(MQRC_A_NEW_ONE_OF_2031) ACTION(RETRY)", "as its number"),
-        ("ACTION(FORWARD) FWDQ(A)", "did you mean FWD?"),
-        ("REASON(1) DISCARD", "ACTION(DISCARD)"),
-        ("ACTION(FWD) FWDQ(&DEST)", "&DESTQ"),
-        ("ACTION(FWD) FWDQ(A) HEADER(NOT)", "did you mean NO?"),
-        ("APPLNAME(MY APP) ACTION(RETRY)", "APPLNAME('MY APP')"),
-        ("APPLNAME(O'BRIEN) ACTION(RETRY)", "APPLNAME('O''BRIEN')"),
-        ("FORMAT() ACTION(RETRY)", "FORMAT(' ')"),
-        ("INPUTQ(A)\nINPUTQM(B)\nACTION(RETRY)", "+"),
-        ("REASON(1) RETRY(3)", "ACTION(RETRY)"),
-        ("ACTION(RETRY) FWDQ(A)", "two rules"),
-        ("ACTION(FWD) FWDQ($QM.DLQ)", "'$QM.DLQ'"),
-        ("REASON(1) ACTION(RETRY) CONVERT(YES)", "converted"),
-        ("WAIT(-1)\nACTION(IGNORE)", "WAIT takes numbers from 0 to 999999999"),
-        ("ACTION(RETRY) RETRY(+3)", "RETRY takes numbers from 1"),
-        ("DESTQ(\u2018a\u2019) ACTION(IGNORE)", "typographic quote"),
-        ('DESTQ("a") ACTION(IGNORE)', "single quotes"),
-        ("DESTQ(A(B)) ACTION(IGNORE)", "DESTQ('A(B)')"),
-        ("ACTION(FWD) FWDQ(=)", "&DESTQ or &REPLYQ"),
-        ("# why\nACTION(IGNORE)", "starts with *"),
-        ("; why\nACTION(IGNORE)", "starts with *"),
-        ("ACTION(IGNORE) * why", "its own line"),
-        ("DESTQ(A') ACTION(IGNORE)", "a quote at both ends"),
-        ("REASON(1)\u00a0ACTION(IGNORE)", "U+00A0, no-break space: write a blank"),
-        ("\ufeffREASON(1)\u200bACTION(IGNORE)", "U+200B, zero width space"),
-    ],
-)
-def test_hints_say_what_to_write(text: str, hint: str) -> None:
-    assert hint in findings(text, Severity.ERROR)[0].hint
 
 
 @pytest.mark.parametrize(

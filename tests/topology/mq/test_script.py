@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import cases_beside
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.mq import objects as mq
 from redrive.topology.mq.objects import AliasQueue, LocalQueue, RemoteQueue
 from redrive.topology.mq.reader import MqscResult, read_mqsc
 from redrive.topology.mq.script import decode_script
+
+in_table = cases_beside(__file__)
 
 
 def read(text: str) -> MqscResult:
@@ -27,53 +30,16 @@ def description(result: MqscResult, name: str) -> str:
     return result.queue_manager.queues[name].others["DESCR"]
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("def ql(abc)", ["ABC"]),
-        ("DEF QL('abc')", ["abc"]),
-        ("define   qlocal ( 'a.b/c_d%' )", ["a.b/c_d%"]),
-        ("DEF QL(A);\nDEF QL(B)", ["A", "B"]),
-        ("DEF QL(A); DEF QL(B) ;DEF QL(C);", ["A", "B", "C"]),
-        ("DEF QL(A) ; +\nDEF QL(B)", ["A", "B"]),
-        ("DEF QL(A)\nEND\nDEF QL(B)", ["A"]),
-        ("DEF QL(A)\nend;\nDEF QL(B)", ["A"]),
-        ("DEF QL(A)\nquit\nDEF QL(B)", ["A"]),  # reference of runmqsc, q083460
-        ("DEF QL(A)\nExit\nDEF QL(B)", ["A"]),
-        ("* DEF QL(A)\n\n   \nDEF QL(B)", ["B"]),
-        ("*DEF QL(A) +\n* MAXDEPTH(5)\nDEF QL(B)", ["B"]),
-        ("DEF,QL(A),,MAXDEPTH(5) , PUT(DISABLED)", ["A"]),
-        ("DEF QL(A)MAXDEPTH(5)", ["A"]),
-        ("DEF +\n  QLO+\n  CAL(A+\n  B)", ["AB"]),
-        ("DEF QL(AB-\nCD)", ["ABCD"]),
-        ("DEF QL(A)\r\nDEF QL(B)\r\n", ["A", "B"]),
-        ("DEF QL(A) +", ["A"]),
-        ("\tDEF\tQL(A)\t", ["A"]),
-        ("DEF QL('A   ')", ["A"]),
-    ],
-)
-def test_scripts_are_cut_into_commands(text: str, names: list[str]) -> None:
+@in_table
+def test_scripts_are_cut_into_commands(names: str, text: str) -> None:
     """Case, separators, continuation, comments, semicolons and END as the rules say."""
     result = read(text)
     assert errors(result) == []
-    assert list(result.queue_manager.queues) == names
+    assert list(result.queue_manager.queues) == names.split()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("DEF QL(A) DESCR('Fr+\n   ed')", "Fred"),
-        ("DEF QL(A) DESCR('Fr-\ned')", "Fred"),
-        ("DEF QL(A) DESCR('Fr-\n  ed')", "Fr  ed"),
-        ("DEF QL(A) DESCR('it''s')", "it''s"),
-        ("DEF QL(A) DESCR('a;b')", "a;b"),
-        ("DEF QL(A) DESCR('a (b) c')", "a (b) c"),
-        ("DEF QL(A) DESCR('a   +\n*note\n\n   b')", "a   b"),
-        ("DEF QL(A) DESCR('+QMNAME+')", "+QMNAME+"),
-        ("DEF QL(A) DESCR('Привет')", "Привет"),
-    ],
-)
-def test_quoted_text_is_kept(text: str, expected: str) -> None:
+@in_table
+def test_quoted_text_is_kept(expected: str, text: str) -> None:
     result = read(text)
     assert errors(result) == []
     assert description(result, "A") == f"DESCR('{expected}')"
@@ -89,86 +55,15 @@ def test_comments_inside_a_continued_command_are_dropped(note: str) -> None:
     assert "B" in result.queue_manager.queues
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "line", "column"),
-    [
-        (" * x", "UNKNOWN_COMMAND", 1, 2),
-        ("# note", "UNKNOWN_COMMAND", 1, 1),
-        ("DEF QR(A) RNAME(B)\nRQMNAME(C)", "UNKNOWN_COMMAND", 2, 1),
-        ("DEFIN QL(A)", "UNKNOWN_COMMAND", 1, 1),
-        ("DEF", "SYNTAX", 1, 3),
-        ("DEF QL", "SYNTAX", 1, 5),
-        ("DEF QL('')", "BAD_NAME", 1, 5),
-        ("DEF QX(A)", "UNKNOWN_OBJECT_TYPE", 1, 5),
-        ("DEF QL(A-B)", "BAD_NAME", 1, 8),
-        ("DEF QL('A B')", "BAD_NAME", 1, 9),
-        (f"DEF QL({'A' * 49})", "TOO_LONG", 1, 8),
-        (f"DEF CHL({'A' * 21}) CHLTYPE(RCVR)", "TOO_LONG", 1, 9),
-        ("DEF QL(A) MAXDEPTH(5) MAXDEPTH(5)", "DUPLICATE", 1, 23),
-        ("DEF QL(A) SHARE NOSHARE", "DUPLICATE", 1, 17),
-        ("DEF QL(A) REPLACE NOREPLACE", "DUPLICATE", 1, 19),
-        ("DEF QA(A) TARGET(X) TARGQ(Y)", "DUPLICATE", 1, 21),
-        ("DEF QL(A) MAXDEPHT(5)", "UNKNOWN_KEYWORD", 1, 11),
-        ("DEF QR(A) MAXDEPTH(5)", "UNKNOWN_KEYWORD", 1, 11),
-        ("DEF QM(A) CLUSTER(C)", "UNKNOWN_KEYWORD", 1, 11),
-        ("DEF QL(A) MAXDEPTH", "SYNTAX", 1, 11),
-        ("DEF QL(A) MAXDEPTH(five)", "BAD_VALUE", 1, 20),
-        ("DEF QL(A) MAXDEPTH(-1)", "BAD_VALUE", 1, 20),
-        ("DEF QL(A) DEFPRTY(10)", "RANGE", 1, 19),
-        (f"DEF QL(A) MAXDEPTH({'9' * 5000})", "RANGE", 1, 20),
-        ("DEF QL(A) USAGE(XMIT)", "BAD_VALUE", 1, 17),
-        ("DEF QL(A) +\n   USAGE(+\n  XMIT)", "BAD_VALUE", 3, 3),
-        ("DEF ql5XXX)", "SYNTAX", 1, 11),
-        ("DEF QL(A) DESCR('x", "UNTERMINATED", 1, 17),
-        ("DEF QL(A) DESCR(x", "UNTERMINATED", 1, 16),
-        ("DEF QL(A) DESCR('" + "''" * 50, "UNTERMINATED", 1, 17),
-        ("DEF CHL(A) CHLTYPE(SDR) CONNAME(host(1414))", "SYNTAX", 1, 37),
-        ("DEF QL(A) DESCR(‘x’)", "SYNTAX", 1, 17),  # noqa: RUF001 - what the test is about
-        ("DEF QL(A) DESCR 'x'", "SYNTAX", 1, 17),
-        ("DEF QL(A) 'x'", "SYNTAX", 1, 11),
-        ("DEF CHL(A)", "MISSING", 1, 5),
-        ("DEF QMGR DEADQ(X)", "SYNTAX", 1, 5),
-        ("DEF QL(A) LIKE(B)", "NOT_FOUND", 1, 11),
-        ("ALTER QL(A) MAXDEPTH(5)", "NOT_FOUND", 1, 7),
-        ("DELETE QL(A)", "NOT_FOUND", 1, 8),
-        ("DEF QA(A)\nALTER QL(A) MAXDEPTH(5)", "NOT_FOUND", 2, 7),
-        ("DEF QL(A)\nALTER QL(A) REPLACE", "SYNTAX", 2, 13),
-        ("DEF QL(A)\nDEF QL(A)", "EXISTS", 2, 5),
-        ("DEF QL(A)\nDEF QA(A) REPLACE", "EXISTS", 2, 5),
-        ("DEF QL(A) ; DEF QL(A)", "EXISTS", 1, 17),
-        ("DEF CHL(A) CHLTYPE(SVRCONN)\nALTER CHL(A) CHLTYPE(RCVR)", "EXISTS", 2, 7),
-        ("DEF CHL(A) CHLTYPE(CLNTCONN) CONNAME(h)\nDELETE CHL(A)", "NOT_FOUND", 2, 8),
-        ("DEF CHL(A) CHLTYPE(SVRCONN)\nDELETE CHL(A) CHLTABLE(CLNTTAB)", "NOT_FOUND", 2, 8),
-        ("DEF CHL(A) CHLTYPE(SVRCONN)\nDEF CHL(A) CHLTYPE(RCVR)", "EXISTS", 2, 5),
-        ("DEF CHL(A) CHLTYPE(SDR) CONNAME(h)", "REFUSED", 1, 5),
-        ("DEF CHL(A) CHLTYPE(SVR) CONNAME(h)", "REFUSED", 1, 5),
-        ("DEF CHL(A) CHLTYPE(SDR) XMITQ(X)", "REFUSED", 1, 5),
-        ("DEF CHL(A) CHLTYPE(RQSTR)", "REFUSED", 1, 5),
-        ("DEF CHL(A) CHLTYPE(CLUSSDR) CLUSTER(C)", "REFUSED", 1, 5),
-        ("DEF CHL(A) CHLTYPE(CLUSRCVR) CLUSTER(C) CLUSNL(N)", "REFUSED", 1, 5),
-        ("DEF QL(A) CLUSTER(C) CLUSNL(N)", "REFUSED", 1, 5),
-        ("DEF QA(A) CLUSTER(C)\nALTER QA(A) CLUSNL(N)", "REFUSED", 2, 7),
-        ("DEF QL(A) CLUSTER(C) USAGE(XMITQ)", "REFUSED", 1, 5),
-        ("DEF QL(A) USAGE(XMITQ)\nALTER QL(A) CLUSTER(C)", "REFUSED", 2, 7),
-        ("DEF QL(A) CLCHNAME(*)", "REFUSED", 1, 5),
-        ("DEF QL(A) MAXMSGL(4194305)", "REFUSED", 1, 5),
-        ("DEF QL(A) MAXMSGL(1000)\nALTER QMGR MAXMSGL(999)", "REFUSED", 2, 7),
-        ("ALTER QMGR DEFXMITQ(SYSTEM.CLUSTER.TRANSMIT.QUEUE)", "REFUSED", 1, 7),
-        ("ALTER QMGR REPOS(C) REPOSNL(N)", "REFUSED", 1, 7),
-        ("{{- if .x }}", "UNKNOWN_COMMAND", 1, 1),
-        ("(A)", "UNKNOWN_COMMAND", 1, 1),
-    ],
-)
-def test_a_wrong_command_is_one_finding_in_its_place(
-    text: str, code: str, line: int, column: int
-) -> None:
-    result = read(f"{text}\nDEF QL(NEXT)")
-    assert [(error.code, error.line, error.column) for error in errors(result)] == [
-        (code, line, column)
-    ]
-    finding = errors(result)[0]
-    assert finding.file == "qm1.mqsc"
-    assert finding.source_line == text.split("\n")[line - 1]
+@in_table
+def test_a_wrong_command_is_one_finding_in_its_place(code: str, marked: str) -> None:
+    before, _, after = marked.replace("LARGE", "9" * 5000).partition("▸")
+    result = read(f"{before}{after}\nDEF QL(NEXT)")
+    (finding,) = errors(result)
+    assert (finding.code, finding.file) == (code, "qm1.mqsc")
+    assert finding.line == before.count("\n") + 1
+    assert finding.column == len(before.rpartition("\n")[2]) + 1
+    assert finding.source_line == f"{before}{after}".split("\n")[finding.line - 1]
     assert "NEXT" in result.queue_manager.queues
 
 
