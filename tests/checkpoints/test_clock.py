@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.checkpoints.test_epoch import MemoryStore
 
 from redrive.checkpoints import machine
 from redrive.checkpoints.clock import begin_clock
@@ -44,24 +45,6 @@ class Machine:
 
     def boots_again(self) -> None:
         self.boots, self.booted = self.boots + 1, self.true
-
-
-@dataclass
-class Store:
-    """A control topic in memory."""
-
-    entries: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    writes: int = 0
-
-    def write(self, entries: Mapping[str, Mapping[str, Any] | None]) -> None:
-        self.writes += 1
-        for key, value in entries.items():
-            self.entries.pop(key, None)
-            if value is not None:
-                self.entries[key] = value
-
-    def registered(self, _: str) -> Mapping[str, Mapping[str, Any]]:
-        return {}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +87,7 @@ def test_nothing_is_early_whatever_is_set_and_whatever_restarts(
     clocks: SimpleNamespace, steps: list[tuple[str, Any]]
 ) -> None:
     clocks.machine = here = Machine()
-    store = Store()
+    store = MemoryStore()
     clock = begin_clock(store, WHOLE)
     parked: list[tuple[float, float, float]] = []
     """Stamp, true time and interval."""
@@ -126,12 +109,12 @@ def test_nothing_is_early_whatever_is_set_and_whatever_restarts(
 def test_what_was_parked_before_the_clock_was_set_forward_waits_its_time(
     host: Machine, *, restarts: bool
 ) -> None:
-    store = Store()
+    store = MemoryStore()
     clock = begin_clock(store, WHOLE)
     stamp = clock.now()
     host.true += 20
     host.ahead += 3600
-    clock = begin_clock(Store(dict(store.entries)) if restarts else store, WHOLE)
+    clock = begin_clock(MemoryStore(dict(store.entries)) if restarts else store, WHOLE)
     assert abs(clock.behind_wall()) < ROUNDING
     assert stamp <= clock.due(10)
     assert stamp > clock.due(600)
@@ -145,16 +128,16 @@ def test_what_was_parked_before_the_clock_was_set_forward_waits_its_time(
 
 
 def test_a_clock_goes_on_exactly_if_nobody_sets_it(host: Machine) -> None:
-    store = Store()
+    store = MemoryStore()
     first = begin_clock(store, WHOLE)
     host.true += 1000
     host.ahead += 0.9
     assert begin_clock(store, WHOLE) == first
-    assert store.writes == 1
+    assert len(store.steps) == 1
 
 
 def test_a_run_has_one_clock_whatever_becomes_of_the_wall(host: Machine) -> None:
-    clock = begin_clock(Store(), WHOLE)
+    clock = begin_clock(MemoryStore(), WHOLE)
     host.ahead -= 7200
     stamp = clock.now()
     host.true += 60
@@ -164,19 +147,19 @@ def test_a_run_has_one_clock_whatever_becomes_of_the_wall(host: Machine) -> None
 
 
 def test_each_part_of_a_share_goes_on_with_its_clock(host: Machine) -> None:
-    store = Store()
+    store = MemoryStore()
     stamp = begin_clock(store, WHOLE).now()
     host.ahead += 100
     parts = [begin_clock(store, share) for share in (FIRST_HALF, SECOND_HALF)]
     host.true += 30
     assert not any(stamp <= part.due(31) for part in parts)
-    writes = store.writes
+    steps = len(store.steps)
     assert [begin_clock(store, share) for share in (FIRST_HALF, SECOND_HALF)] == parts
-    assert store.writes == writes
+    assert len(store.steps) == steps
 
 
 def test_a_share_goes_on_with_the_clocks_of_all_that_it_takes_over(host: Machine) -> None:
-    store = Store()
+    store = MemoryStore()
     behind = begin_clock(store, FIRST_HALF)
     host.ahead += 100
     ahead = begin_clock(store, SECOND_HALF)
@@ -190,7 +173,7 @@ def test_a_share_goes_on_with_the_clocks_of_all_that_it_takes_over(host: Machine
 
 
 def test_after_a_boot_the_wall_is_believed_and_what_is_known_goes_on(host: Machine) -> None:
-    store = Store()
+    store = MemoryStore()
     stamp = begin_clock(store, WHOLE).now()
     host.ahead += 3600
     begin_clock(store, WHOLE)
@@ -204,7 +187,7 @@ def test_after_a_boot_the_wall_is_believed_and_what_is_known_goes_on(host: Machi
 
 
 def test_a_machine_whose_clock_was_wrong_holds_nothing_back_on_another(host: Machine) -> None:
-    store = Store()
+    store = MemoryStore()
     host.ahead += 86_400 * 365
     begin_clock(store, WHOLE)
     host.ahead += 86_400 * 365
@@ -219,7 +202,7 @@ def test_a_machine_whose_clock_was_wrong_holds_nothing_back_on_another(host: Mac
 
 
 def test_a_clock_that_is_set_all_the_time_keeps_a_bounded_entry(host: Machine) -> None:
-    store = Store()
+    store = MemoryStore()
     stamps = []
     for _ in range(100):
         clock = begin_clock(store, WHOLE)
@@ -237,6 +220,6 @@ def test_a_clock_that_is_set_all_the_time_keeps_a_bounded_entry(host: Machine) -
 def test_an_entry_that_cannot_be_read_is_written_anew(
     host: Machine, content: Mapping[str, Any]
 ) -> None:
-    store = Store({"clock/1/1": content})
+    store = MemoryStore({"clock/1/1": content})
     assert abs(begin_clock(store, WHOLE).now() - host.time()) < ROUNDING
     assert store.entries["clock/1/1"]["boot"] == host.boot()

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.cases import cases_beside
 from tests.kafka.known_topics import KnownTopics
 
 from redrive.checkpoints.own_topics import (
-    OwnTopic,
     outcomes_topic,
     remaining_topic,
     state_topic,
@@ -18,41 +18,19 @@ from redrive.checkpoints.own_topics import (
 from redrive.errors import ConfigurationError
 from redrive.streaming.topics import check_own_topics
 
-DAY = 86_400_000
+in_table = cases_beside(__file__)
 RETRY, REMAINING = waiting_topic("retry", 3), remaining_topic("remaining", 3)
 OUTCOMES, CONTROL = outcomes_topic("outcomes"), state_topic("control")
 
 
-@pytest.mark.parametrize(
-    ("topic", "existing", "corrections"),
-    [
-        (RETRY, {"retention.ms": "60000"}, {"retention.ms": "-1"}),
-        (RETRY, {"retention.bytes": "1000000"}, {"retention.bytes": "-1"}),
-        (
-            RETRY,
-            {"message.timestamp.type": "LogAppendTime"},
-            {"message.timestamp.type": "CreateTime"},
-        ),
-        (RETRY, {"max.message.bytes": "500000"}, {"max.message.bytes": "67108864"}),
-        (RETRY, {"max.message.bytes": "1000000"}, {}),  # larger copies refer to their originals
-        (RETRY, {"cleanup.policy": "compact,delete"}, {"cleanup.policy": "delete"}),
-        (REMAINING, {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}),
-        (REMAINING, {"cleanup.policy": "compact", "retention.ms": "60000"}, {}),
-        (REMAINING, {"max.message.bytes": "500000"}, {"max.message.bytes": "67108864"}),
-        (OUTCOMES, {"retention.ms": "60000"}, {"retention.ms": "-1"}),
-        (OUTCOMES, {"retention.ms": str(30 * DAY)}, {}),
-        (OUTCOMES, {"message.timestamp.type": "LogAppendTime"}, {}),
-        (OUTCOMES, {"max.message.bytes": "500000"}, {"max.message.bytes": "1048588"}),
-        (CONTROL, {"max.message.bytes": "1000"}, {"max.message.bytes": "67108864"}),
-        (CONTROL, {}, {}),
-    ],
-)
+@in_table
 def test_an_own_topic_that_would_delete_or_stamp_what_it_holds_is_corrected(
-    topic: OwnTopic, existing: dict[str, str], corrections: dict[str, str]
+    topic: str, existing: dict[str, str], corrections: dict[str, str]
 ) -> None:
-    made = {"cleanup.policy": "delete", **topic.settings}
-    assert topic.corrections({**made, **existing}) == corrections
-    assert topic.corrections(made) == {}
+    (own,) = (known for known in (RETRY, REMAINING, OUTCOMES, CONTROL) if known.name == topic)
+    made = {"cleanup.policy": "delete", **own.settings}
+    assert own.corrections({**made, **existing}) == corrections
+    assert own.corrections(made) == {}
 
 
 def test_every_unsafe_topic_is_refused_with_its_command() -> None:

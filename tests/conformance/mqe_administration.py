@@ -7,17 +7,14 @@ from enum import StrEnum
 
 from redrive.topology.mqe.objects import (
     BridgeQueue,
-    CodeBase,
     HomeServerQueue,
     Mode,
     MqeQueue,
-    MqeQueueManager,
     MqeRemoteQueue,
-    QueueManagerAlias,
     StoreAndForwardQueue,
     name_problem,
 )
-from redrive.topology.mqe.resolver import Addressable, manager_aliases
+from redrive.topology.mqe.resolver import Addressable
 
 
 class Answer(StrEnum):
@@ -26,8 +23,6 @@ class Answer(StrEnum):
     DONE = "done"
     INVALID_NAME = "invalid name"
     """An invalid name; the symbol is ours."""
-    ALIAS_ALREADY_EXISTS = "Except_Con_AliasAlreadyExists"
-    """Java: the queue manager alias already exists."""
     NOTHING_TO_DO = "MQERETURN_NOTHING_TO_DO, MQEREASON_DUPLICATE"
     """C: the alias already exists."""
 
@@ -42,19 +37,6 @@ def add_queue_alias(queue: Addressable, alias: str) -> tuple[Answer, Addressable
     if alias in queue.aliases:
         return Answer.NOTHING_TO_DO, queue
     return Answer.DONE, replace(queue, aliases=(*queue.aliases, alias))
-
-
-def add_queue_manager_alias(
-    manager: MqeQueueManager, alias: str, of: str
-) -> tuple[Answer, MqeQueueManager]:
-    """Define a queue manager alias; the manager stays unchanged unless the answer is ``DONE``."""
-    if name_problem(alias):
-        return Answer.INVALID_NAME, manager
-    if any(known == alias for known, _, _ in manager_aliases(manager)):
-        is_c = manager.code_base is CodeBase.C
-        return Answer.NOTHING_TO_DO if is_c else Answer.ALIAS_ALREADY_EXISTS, manager
-    added = QueueManagerAlias(name=alias, of=of)
-    return Answer.DONE, replace(manager, aliases=(*manager.aliases, added))
 
 
 class Operation(StrEnum):

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.mqe_administration import (
-    Answer,
     Operation,
     Polling,
     add_queue_alias,
-    add_queue_manager_alias,
     operations,
 )
 from tests.conformance.vectors import Vector, load
@@ -23,7 +21,6 @@ from tests.topology.mqe.notation import read_topology
 
 from redrive.topology.mqe.objects import (
     BridgeQueue,
-    CodeBase,
     DirectConnection,
     Mode,
     MqeLocalQueue,
@@ -197,15 +194,3 @@ def test_a_message_that_was_put_before_is_refused_unless_it_is_resent(
     message = PutMessage(identity="QM 1", resend=resend)
     end = resolver.resolve("QM", Q, message, Conditions(received={("QM", "QM 1")})).end
     assert (end.failure if isinstance(end, Failed) else None) is failure
-
-
-@pytest.mark.parametrize(
-    ("code_base", "answer"),
-    [(CodeBase.JAVA, Answer.ALIAS_ALREADY_EXISTS), (CodeBase.C, Answer.NOTHING_TO_DO)],
-)
-def test_a_second_queue_manager_alias_of_the_same_name_is_refused(
-    code_base: CodeBase, answer: Answer
-) -> None:
-    manager = MqeQueueManager(name="QM", code_base=code_base)
-    _, once = add_queue_manager_alias(manager, "Nick", "QM")
-    assert add_queue_manager_alias(once, "Nick", "Other") == (answer, once)

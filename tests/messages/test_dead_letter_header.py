@@ -56,13 +56,6 @@ def test_layout(name: str, offset: int, length: int) -> None:
     assert (MQDLH[name].offset, MQDLH[name].length) == (offset, length)
 
 
-def test_ascii_little_endian() -> None:
-    """A header from a PC: little-endian, ASCII."""
-    header = decoded(ASCII_LITTLE + b"hello", 1208)
-    assert header == SAMPLE
-    assert header.representation == Representation("little", 1208)
-
-
 @pytest.mark.parametrize("representation", REPRESENTATIONS, ids=str)
 @pytest.mark.parametrize("declared", [True, False])
 def test_every_representation(representation: Representation, *, declared: bool) -> None:
@@ -166,18 +159,6 @@ def test_invalid_header(data: bytes, problem: str) -> None:
 def test_decoding_never_raises(data: bytes, ccsid: int) -> None:
     """Any bytes give a header or a sentence."""
     assert isinstance(decode_header(data, ccsid), DeadLetterHeader | str)
-
-
-def test_specimen_that_is_cut() -> None:
-    """What there is of a cut header can be read: the beginning of a real one from z/OS."""
-    fields = read_header_fields(SPECIMEN, ccsid=500, encoding=785)
-    assert fields == {
-        "StrucId": "DLH ",
-        "Version": 1,
-        "Reason": 2035,
-        "DestQName": "AMQ.D6752F9683A49DE0",
-        "DestQMgrName": "CSQ2",
-    }
 
 
 def test_reading_a_header_of_unknown_version() -> None:

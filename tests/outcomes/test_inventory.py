@@ -17,7 +17,7 @@ from redrive.engine.commands import ACKNOWLEDGED, states_of
 from redrive.engine.outcome import UNTOUCHED
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.outcomes.acknowledgements import Acknowledgement, acknowledgements_of
-from redrive.outcomes.inventory import Inventory, Selection, State, state_of
+from redrive.outcomes.inventory import Group, Inventory, Selection, State, state_of
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.open_letters import OpenLetters, write_open_letters
 from redrive.outcomes.rows import Row, moment
@@ -370,50 +370,44 @@ def test_a_ledger_that_cannot_be_read_is_told_and_never_empty(
     assert "\n" not in refused.value.message
 
 
+def groups_of(folder: Path, *letters: dict[str, Any]) -> Sequence[Group]:
+    """The groups of dead letters that remain, each with what it has beside the others."""
+    plain = {
+        "result": "remains", "handler": "h", "form": "connect", "reason_name": "",
+        "error_class": None, "consumer_group": None, "fields": {"REASON": 2110, "DESTQ": "orders"},
+    }  # fmt: skip
+    every = [
+        outcome(number, origin=f"d:0:{number}", **{**plain, **letter})
+        for number, letter in enumerate(letters)
+    ]
+    with opened(folder / "ledger", rows(every, partitions=1), []) as inventory:
+        return inventory.groups(Selection(), limit=9)[0]
+
+
 def test_a_group_without_a_dead_letter_header_has_no_reason(tmp_path: Path) -> None:
     """The reason 0 is one that a header can have, and no group is made of both."""
-    members: list[dict[str, Any]] = [
-        {"origin": f"d:0:{number}", "result": "remains", "form": form, "handler": "h",
-         "fields": {"REASON": 0, "DESTQ": ""}, "reason_name": "",
-         "error_class": None, "consumer_group": None}
-        for number, form in enumerate(("none", "none", "headers"))
-    ]  # fmt: skip
-    every = rows([outcome(number, **fields) for number, fields in enumerate(members)], partitions=1)
-    with opened(tmp_path / "ledger", every, []) as inventory:
-        groups, _ = inventory.groups(Selection(), limit=9)
+    fields = {"REASON": 0, "DESTQ": ""}
+    forms = ("none", "none", "headers")
+    groups = groups_of(tmp_path, *({"form": form, "fields": fields} for form in forms))
     assert [(group.reason, group.count) for group in groups] == [(None, 2), (0, 1)]
 
 
 def test_each_exception_is_a_group_of_its_own(tmp_path: Path) -> None:
     classes = ["java.io.IOException", None, "java.lang.Error", "java.io.IOException"]
-    members: list[dict[str, Any]] = [
-        {"origin": f"d:0:{number}", "result": "remains", "form": "connect", "handler": "h",
-         "fields": {"REASON": 2110, "DESTQ": "orders"}, "reason_name": "",
-         "error_class": error_class, "consumer_group": None}
-        for number, error_class in enumerate(classes)
-    ]  # fmt: skip
-    every = rows([outcome(number, **fields) for number, fields in enumerate(members)], partitions=1)
-    with opened(tmp_path / "ledger", every, []) as inventory:
-        groups, _ = inventory.groups(Selection(), limit=9)
+    groups = groups_of(tmp_path, *({"error_class": error_class} for error_class in classes))
     assert {group.error_class: group.count for group in groups} == {
         "java.io.IOException": 2, "": 1, "java.lang.Error": 1,
     }  # fmt: skip
 
 
 def test_group_counts_dead_letters_of_one_record(tmp_path: Path) -> None:
-    members: list[dict[str, Any]] = [
-        {"origin": f"d:0:{number}", "result": "remains", "form": "spring", "handler": "h",
-         "fields": {"DESTQ": "orders"}, "reason_name": "", "error_class": "java.io.X", "hop": hop,
-         "consumer_group": group, "failed_record": failed}
-        for number, (group, failed, hop) in enumerate([
-            ("a", "orders:0:7", 0), ("a", "orders:0:7", 0), ("a", "orders:0:7", 0),
-            ("a", "orders:0:7", 1), ("a", "orders:1:7", 0), ("a", None, 0), ("a", None, 0),
-            ("b", "orders:0:7", 0),
-        ])
-    ]  # fmt: skip
-    every = rows([outcome(number, **fields) for number, fields in enumerate(members)], partitions=1)
-    with opened(tmp_path / "ledger", every, []) as inventory:
-        groups, _ = inventory.groups(Selection(), limit=9)
+    record, other = "orders:0:7", "orders:1:7"
+    places = [
+        *(("a", record, 0), ("a", record, 0), ("a", record, 0), ("a", record, 1)),
+        *(("a", other, 0), ("a", None, 0), ("a", None, 0), ("b", record, 0)),
+    ]
+    names = ("consumer_group", "failed_record", "hop")
+    groups = groups_of(tmp_path, *(dict(zip(names, place, strict=True)) for place in places))
     assert {group.consumer_group: (group.count, group.repeated) for group in groups} == {
         "a": (7, 2), "b": (1, 0),
     }  # fmt: skip

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import cases_beside
 from tests.rules.tables import rich_table_texts
 
 from redrive.rules import parse
 
+in_table = cases_beside(__file__)
 comments = st.sampled_from(["* one", "  * two (", "*", "", "   ", "* redrive: allow LONG_LINE"])
 
 
@@ -44,20 +45,6 @@ def test_no_comment_is_lost_or_made(more: list[str], inside: list[str]) -> None:
     assert comments_of(result[:after]) == comments_of(text[:before])
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "\n\n* top\n\n\nwait(no) retryint(60)\nreason( 2053 ),action(retry)\tRETRY(1)\n",
-            "* top\n\nWAIT(NO)\nREASON(MQRC_Q_FULL) ACTION(RETRY)\n",
-        ),
-        (
-            "DESTQ('a+\n* no comment-\n  b') +\n* about it\n\nACTION(IGNORE)\n\n",
-            "* about it\nDESTQ('a* no comment  b') ACTION(IGNORE)\n",
-        ),
-        ("RETRYINT(60)\nACTION(IGNORE)", "ACTION(IGNORE)\n"),
-        ("ACTION(IGNORE) +\n\n* the end\n", "ACTION(IGNORE)\n\n* the end\n"),
-    ],
-)
+@in_table
 def test_what_a_formatted_table_looks_like(text: str, expected: str) -> None:
     assert formatted(text) == expected

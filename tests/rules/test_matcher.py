@@ -56,11 +56,6 @@ def test_text_patterns_agree_with_the_specification(keyword: str) -> None:
     agrees()
 
 
-def test_a_table_without_patterns_matches_everything() -> None:
-    matcher = Matcher(parse("ACTION(RETRY)\nDESTQ(*) ACTION(IGNORE)\n").required())
-    assert matcher.candidates_of({}) == 0b11
-
-
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values without end are matched right and forgotten again."""
     monkeypatch.setattr(selection_module, "MEMO_LIMIT", 10)

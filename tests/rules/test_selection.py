@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.rules import reference
@@ -75,9 +74,3 @@ def test_a_huge_number_of_tries_costs_nothing() -> None:
     assert list(turns(table, 0b11))[1] == Turn(60 * 999_999_999, 1, 1)
     assert select_rule(table, 0b11, 999_999_998) == 0
     assert select_rule(table, 0b11, 999_999_999) == 1
-
-
-@pytest.mark.parametrize("failures", [0, 1, 50])
-def test_a_matching_ignore_hides_later_rules_at_any_count(failures: int) -> None:
-    table = parse("ACTION(IGNORE)\nACTION(DISCARD)\n").required()
-    assert select_rule(table, 0b11, failures) == 0

@@ -13,15 +13,11 @@ FIELDS = {"DESTQ": "APP.IN", "DESTQM": "QM1", "REPLYQ": "R.Q", "REPLYQM": "RQM"}
 @pytest.mark.parametrize(
     ("rule", "target"),
     [
-        ("ACTION(RETRY)", ("APP.IN", "QM1")),
-        ("ACTION(FWD) FWDQ(X)", ("X", "")),
         ("ACTION(FWD) FWDQ(X) FWDQM(' ')", ("X", "")),
         ("ACTION(FWD) FWDQ(X) FWDQM(QM9)", ("X", "QM9")),
         ("ACTION(FWD) FWDQ(&DESTQ)", ("APP.IN", "")),
         ("ACTION(FWD) FWDQ(&REPLYQ)", ("R.Q", "")),
         ("ACTION(FWD) FWDQ(&DESTQ) FWDQM(&DESTQM)", ("APP.IN", "QM1")),
-        ("ACTION(FWD) FWDQ(&REPLYQ) FWDQM(&REPLYQM)", ("R.Q", "RQM")),
-        ("ACTION(FWD) FWDQ(X) FWDQM(&DESTQM)", ("X", "QM1")),
         ("ACTION(FWD) FWDQ(&DESTQ) FWDQM(QM9)", ("APP.IN", "QM9")),
     ],
 )
@@ -48,10 +44,7 @@ def test_rules_that_put_nothing_have_no_target(action: str) -> None:
     ("arguments", "table", "chosen"),
     [
         ([], "", "DEADQ"),
-        ([], "TABLE.Q", "TABLE.Q"),
-        (["ARG.Q"], "TABLE.Q", "ARG.Q"),
         (["arg.q"], "", "arg.q"),
-        ([" "], "TABLE.Q", "DEADQ"),
         ([""], "TABLE.Q", "DEADQ"),
         (["A B"], "", "A"),
         (["A\0B"], "", "A"),

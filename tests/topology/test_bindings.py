@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import cases_beside
 
 from redrive.topology.bindings import read_bindings
 
@@ -37,40 +37,19 @@ def test_what_a_file_says() -> None:
     assert bindings.consumer_group(queue="X", queue_manager="QM3") is None
 
 
+in_table = cases_beside(__file__)
 HEAD = "kind: bindings\nqueue_managers:\n  QM1:\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "line", "column"),
-    [
-        ("queue_managers: {}\n", "MISSING", 1, 1),
-        ("kind: binding\n", "BAD_VALUE", 1, 7),
-        ("kind: bindings\nqueue_manager: {}\n", "UNKNOWN_KEY", 2, 1),
-        ("kind: bindings\nqueue_managers: 5\n", "WRONG_TYPE", 2, 17),
-        (HEAD + "    topics: 5\n", "UNKNOWN_KEY", 4, 5),
-        (HEAD + "    bootstrap_servers: kafka\n", "BAD_VALUE", 4, 24),
-        (HEAD + "    bootstrap_servers: [kafka:1]\n", "WRONG_TYPE", 4, 24),
-        (HEAD + "    dead_letter_header: text\n", "BAD_VALUE", 4, 25),
-        (HEAD + "    queues: [A]\n", "WRONG_TYPE", 4, 13),
-        (HEAD + "    queues:\n      A: {topic: 'a b'}\n", "BAD_VALUE", 5, 18),
-        (HEAD + "    queues:\n      A: {topic: '..'}\n", "BAD_VALUE", 5, 18),
-        (HEAD + f"    queues:\n      A: {{topic: {'a' * 250}}}\n", "BAD_VALUE", 5, 18),
-        (HEAD + "    queues:\n      A: {topic: redrive-x-control}\n", "BAD_VALUE", 5, 18),
-        (HEAD + "    queues:\n      A: {topc: a}\n", "UNKNOWN_KEY", 5, 11),
-        (HEAD + "    queues:\n      A: {topic: a}\n      A: {topic: b}\n", "KEY_TWICE", 6, 7),
-        (HEAD + "    queues:\n      A: {topic: a.b}\n      B: {topic: a_b}\n", "ONE_TOPIC", 6, 7),
-        ("kind: [bindings\n", "SYNTAX", 2, 1),
-        ("", "WRONG_TYPE", 1, 1),
-        ("- a\n", "WRONG_TYPE", 1, 1),
-    ],
-)
-def test_a_mistake_is_found_in_its_place(text: str, code: str, line: int, column: int) -> None:
-    result = read_bindings(text, "b.yaml")
+@in_table
+def test_a_mistake_is_found_in_its_place(code: str, marked: str) -> None:
+    before, _, after = marked.replace("HEAD\n", HEAD).replace("LONG", "a" * 250).partition("▸")
+    result = read_bindings(f"{before}{after}", "b.yaml")
     assert result.bindings is None
-    problems = [
+    place = before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1
+    assert (code, *place) in [
         (diagnostic.code, diagnostic.line, diagnostic.column) for diagnostic in result.diagnostics
     ]
-    assert (code, line, column) in problems
     assert all(diagnostic.file == "b.yaml" for diagnostic in result.diagnostics)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import cases_beside
 from tests.rules.analysis.small_world import MESSAGES, first_rules, rules_lists, table_of
 from tests.rules.reference import PlainRule, candidates
 
@@ -20,6 +21,7 @@ from redrive.rules.analysis.findings import Analysis, Finding
 EXAMPLES = int(os.environ.get("REDRIVE_RANDOM_TABLES", "150"))
 """Random tables of each property; 10,000 of them had no false finding."""
 
+in_table = cases_beside(__file__)
 rules_with_actions = rules_lists(("DISCARD", "IGNORE", "RETRY", "RETRY"))
 
 
@@ -122,31 +124,11 @@ def fillers(first: int) -> st.SearchStrategy[list[str]]:
 
 @settings(deadline=None, max_examples=20)
 @given(before=fillers(1000), between=fillers(3000))
-@pytest.mark.parametrize(
-    ("code", "lines", "reported"),
-    [
-        # The finding is told at the first index, of the rules at the others.
-        ("UNREACHABLE", ["DESTQ('APP*') ACTION(DISCARD)", "DESTQ(APP.1) ACTION(RETRY)"], (1, 0)),
-        ("UNREACHABLE", ["DESTQ('APP*') ACTION(IGNORE)", "DESTQ(APP.1) ACTION(RETRY)"], (1, 0)),
-        (
-            "UNREACHABLE",  # by several rules, none of them too many, none missing
-            [
-                "DESTQ('APP?*') ACTION(DISCARD)",
-                "DESTQ(' ') ACTION(IGNORE)",
-                "DESTQ('APP') PERSIST(0) ACTION(IGNORE)",
-                "DESTQ('APP') PERSIST(1) ACTION(DISCARD)",
-                "DESTQ('APP*') PERSIST(1) ACTION(RETRY)",
-            ],
-            (4, 0, 3),
-        ),
-        ("OVERLAP", ["DESTQ('A*') ACTION(DISCARD)", "DESTQ('*.IN') ACTION(FWD) FWDQ(X)"], (1, 0)),
-        ("IGNORE_BEFORE_RULES", ["DESTQ('A*') ACTION(IGNORE)", "REASON(5) ACTION(RETRY)"], (0, 1)),
-        ("NOTHING_AFTER_RETRY", [RETRY, HALVES[0], "ACTION(RETRY)"], (2,)),
-    ],
-)
+@in_table
 def test_a_planted_finding_is_found(
-    before: list[str], between: list[str], code: str, lines: list[str], reported: tuple[int, ...]
+    before: list[str], between: list[str], code: str, rules: str, reported: list[int]
 ) -> None:
+    lines = rules.split("; ")
     end = [] if code == "NOTHING_AFTER_RETRY" else [CATCH_ALL]
     written = [*before, lines[0], *between, *lines[1:], *end]
     places = [written.index(lines[index]) for index in reported]
