@@ -32,8 +32,7 @@ from redrive.messages.dead_letters import (
     origin_time_parts,
     valid_time,
 )
-from redrive.messages.schemes.encodings import Reader
-from redrive.messages.schemes.scheme import Newest, Stamp
+from redrive.messages.schemes.scheme import Newest, Reader, Stamp
 from redrive.topology.names import Names
 from redrive.topology.put import Refusal
 

@@ -15,7 +15,7 @@ import orjson
 
 from redrive.messages.fields import Headers
 from redrive.messages.json_patch import JsonPath
-from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView
+from redrive.messages.schemes.scheme import NO_SCHEME, DeadLetterView
 from redrive.rules.keywords import split_field
 from redrive.rules.patterns import FieldValue
 

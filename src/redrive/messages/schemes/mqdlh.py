@@ -19,8 +19,7 @@ from redrive.messages.dead_letter_header import (
     decode_header,
 )
 from redrive.messages.fields import MQMD, FieldType, Headers, parse_long, read_long, read_text
-from redrive.messages.schemes.scheme import LastHeaders, Message
-from redrive.messages.schemes.view import DeadLetterView, Origin
+from redrive.messages.schemes.scheme import DeadLetterView, LastHeaders, Message, Origin
 
 DLH_PREFIX: Final = "mqdlh."
 """Prefix of the headers."""

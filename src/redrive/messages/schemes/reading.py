@@ -13,10 +13,17 @@ from typing import Final, NamedTuple, TypeAlias
 from redrive.messages.dead_letter_header import DeadLetterHeader
 from redrive.messages.fields import Headers
 from redrive.messages.schemes.known import SCHEMES, SPRING_CLOUD_STREAM_EMBEDDED
-from redrive.messages.schemes.lines import DecisiveHeader, SchemeLines, pop_origin
 from redrive.messages.schemes.mqdlh import BINARY, REDRIVE, MQForm, view_of_header
-from redrive.messages.schemes.scheme import Newest, Scheme
-from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView, Origin
+from redrive.messages.schemes.scheme import (
+    NO_SCHEME,
+    DeadLetterView,
+    DecisiveHeader,
+    Newest,
+    Origin,
+    Scheme,
+    SchemeLines,
+    pop_origin,
+)
 
 AnyScheme: TypeAlias = Scheme | MQForm
 
