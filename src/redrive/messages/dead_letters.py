@@ -38,8 +38,14 @@ from redrive.messages.fields import (
 )
 from redrive.messages.records import HeaderGrid, Records
 from redrive.messages.schemes import KNOWN, NO_SCHEME, DeadLetterView, Message, Scheme, SchemeTable
-from redrive.messages.schemes.mqdlh import BINARY, DLH_PREFIX, REDRIVE, replaced_fields
-from redrive.messages.schemes.reading import AnyScheme, Reading
+from redrive.messages.schemes.reading import (
+    BINARY,
+    DLH_PREFIX,
+    REDRIVE,
+    AnyScheme,
+    Reading,
+    replaced_fields,
+)
 from redrive.messages.schemes.scheme import (
     DecisiveHeader,
     Newest,

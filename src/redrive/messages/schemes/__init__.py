@@ -1,7 +1,7 @@
 """The schemes in which dead letters say why and where they failed.
 
 ``known`` has those of other programs; ``reading`` finds the schemes of a message, and reads the
-outermost one as a ``view``.
+outermost one as a ``DeadLetterView``.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ from redrive.messages.schemes.scheme import (
 __all__ = [
     "GROUP_SCHEMES", "KNOWN", "NO_SCHEME", "SCHEME_NAMES", "DeadLetterView", "Message", "OwnScheme",
     "PartPlace", "PlaceError", "Scheme", "SchemeTable", "consumer_group", "known",
-    "lines", "mqdlh", "own", "reading", "scheme", "schemes_id", "view"
+    "own", "reading", "scheme", "schemes_id"
 ]  # fmt: skip
