@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from redrive.engine.attempts import AttemptCounter, drops_headers, program_of
 from redrive.engine.breaker import PROBE, BreakerSettings, OpenBreaker, breaker_of, is_refused
-from redrive.engine.cache import DecisionCache, PreparedPut, put_bounds
+from redrive.engine.cache import DecisionCache, PreparedPut, ProfileMatcher, put_bounds
 from redrive.engine.commands import Replay, To
 from redrive.engine.context import SliceContext
 from redrive.engine.deciders import Decided
@@ -45,7 +45,6 @@ from redrive.engine.pointers import (
     own_headers_of_put,
     restore_dead_letter,
 )
-from redrive.engine.profiles import ProfileMatcher
 from redrive.engine.put_decider import PutAttempt, PutDecider
 from redrive.engine.put_record import PutTimes, persistence_of, record_of
 from redrive.engine.rule_targets import Resolvers, RuleTargets, failed_group
