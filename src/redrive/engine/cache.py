@@ -17,8 +17,14 @@ from typing import Final
 from redrive.engine.context import SliceContext
 from redrive.engine.decision import NO_PROFILE, Decision, Put
 from redrive.engine.message import Attempts, Message
-from redrive.engine.put_descriptor import LEFT_TO_QUEUE, PutDescriptor, defaults_of
-from redrive.engine.put_record import ANY_TIME, PutTimes, timestamp_header
+from redrive.engine.put_record import (
+    ANY_TIME,
+    LEFT_TO_QUEUE,
+    PutDescriptor,
+    PutTimes,
+    defaults_of,
+    timestamp_header,
+)
 from redrive.messages import (
     DeadLetterProfile,
     Headers,

@@ -25,16 +25,17 @@ from redrive.engine.message import NO_ATTEMPTS, Attempts, Message, seed_of
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import Result, bounded
 from redrive.engine.pointers import NO_PAYLOAD, restore_message
-from redrive.engine.put_descriptor import (
+from redrive.engine.put_record import (
     PERSISTENCE_AS_QUEUE_IS_DEFINED,
     PRIORITY_AS_QUEUE_IS_DEFINED,
     READ,
     PutDescriptor,
+    PutTimes,
     as_put,
     is_late,
+    renewal_detail,
     without_names,
 )
-from redrive.engine.put_record import PutTimes, renewal_detail
 from redrive.messages import (
     INTERNAL,
     MQMD,

@@ -45,7 +45,7 @@ from redrive.engine.message import NO_ATTEMPTS, UNKNOWN_TIME, Attempts, Message
 from redrive.engine.ordering import Round
 from redrive.engine.outcome import Result
 from redrive.engine.put_decider import PutDecider
-from redrive.engine.put_descriptor import NAMES, by_priority
+from redrive.engine.put_record import NAMES, by_priority
 from redrive.engine.rules_decider import RulesDecider
 from redrive.messages import (
     INTERNAL,
