@@ -3,5 +3,5 @@
 __all__ = [
     "attempts", "breaker", "cache", "commands", "context", "deciders", "decision", "edits", "facts",
     "message", "names", "ordering", "outcome", "put_decider", "put_record",
-    "rule_targets", "rules_decider", "slice", "sources", "statistics", "walk"
+    "rules_decider", "slice", "sources", "statistics", "walk"
 ]  # fmt: skip

@@ -7,7 +7,14 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from redrive.engine.attempts import AttemptCounter, drops_headers, program_of
+from redrive.engine.attempts import (
+    AttemptCounter,
+    Resolvers,
+    RuleTargets,
+    drops_headers,
+    failed_group,
+    program_of,
+)
 from redrive.engine.breaker import PROBE, BreakerSettings, OpenBreaker, breaker_of, is_refused
 from redrive.engine.cache import DecisionCache, PreparedPut, ProfileMatcher, put_bounds
 from redrive.engine.commands import Replay, To
@@ -47,7 +54,6 @@ from redrive.engine.pointers import (
 )
 from redrive.engine.put_decider import PutAttempt, PutDecider
 from redrive.engine.put_record import PutTimes, persistence_of, record_of
-from redrive.engine.rule_targets import Resolvers, RuleTargets, failed_group
 from redrive.messages import DeadLetterProfile, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import names_offset, origin_partition
