@@ -9,7 +9,7 @@ from hashlib import sha256
 from redrive.configuration import HandlerConfiguration, JobConfiguration, OnUndeliverable
 from redrive.engine.attempts import Resolvers
 from redrive.engine.commands import NO_STATES, States
-from redrive.engine.deciders import Decider
+from redrive.engine.context import Decider
 from redrive.engine.facts import Facts, NewTopicQuestion
 from redrive.engine.names import (
     HandlerIdentity,

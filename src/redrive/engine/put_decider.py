@@ -17,8 +17,7 @@ from redrive.engine.attempts import LOOP
 from redrive.engine.cache import PutCache
 from redrive.engine.commands import Entry as CommandEntry
 from redrive.engine.commands import Replay, channel_entry, discovered_entry
-from redrive.engine.context import Entry, SliceContext
-from redrive.engine.deciders import Decided
+from redrive.engine.context import Decided, Entry, SliceContext
 from redrive.engine.decision import Decision, DecisionWriter, Discard, Keep, Park, Put
 from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message, seed_of
@@ -108,7 +107,7 @@ _KINDS: Final[dict[Result, type[Decision]]] = {
 class PutDecider:
     """One topic, and the queue manager that puts its messages.
 
-    See ``redrive.engine.deciders.Decider``. It determines:
+    See ``redrive.engine.context.Decider``. It determines:
         - the destination of a put, in names and in topics;
         - the consequence of a failure: a retry, a dead letter, or the message stays;
         - the reports that a message asks for, and the definitions that the put creates.

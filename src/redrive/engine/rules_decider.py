@@ -18,8 +18,7 @@ from redrive.engine.attempts import (
 from redrive.engine.breaker import PROBE, BreakerSettings, OpenBreaker, breaker_of, is_refused
 from redrive.engine.cache import DecisionCache, PreparedPut, ProfileMatcher, put_bounds
 from redrive.engine.commands import Replay, To
-from redrive.engine.context import SliceContext
-from redrive.engine.deciders import Decided
+from redrive.engine.context import Decided, SliceContext
 from redrive.engine.decision import (
     NO_PROFILE,
     Decision,
@@ -229,7 +228,7 @@ class _Case(NamedTuple):
 
 
 class RulesDecider:
-    """One dead-letter queue and its rules table; see ``redrive.engine.deciders.Decider``.
+    """One dead-letter queue and its rules table; see ``redrive.engine.context.Decider``.
 
     It chooses the rule for a dead letter after its failed attempts, and what follows when the put
     fails.

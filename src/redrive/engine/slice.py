@@ -16,8 +16,7 @@ from typing import Final
 from redrive.engine.breaker import BreakerKey, OpenBreaker, SliceBreakers
 from redrive.engine.cache import rule_input
 from redrive.engine.commands import Replay
-from redrive.engine.context import Entry, SliceContext
-from redrive.engine.deciders import Decided
+from redrive.engine.context import Decided, Entry, SliceContext
 from redrive.engine.decision import (
     Decision,
     Hold,

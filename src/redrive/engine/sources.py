@@ -37,8 +37,7 @@ from typing import Final, Protocol, TypeAlias
 
 from redrive.engine.cache import PreparedPut
 from redrive.engine.commands import Replay
-from redrive.engine.context import SliceContext
-from redrive.engine.deciders import Decided, Decider
+from redrive.engine.context import Decided, Decider, SliceContext
 from redrive.engine.decision import NO_PROFILE
 from redrive.engine.facts import TAKEN_AWAY, Copies, ReplayedQuestion
 from redrive.engine.message import NO_ATTEMPTS, UNKNOWN_TIME, Attempts, Message

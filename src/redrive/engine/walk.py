@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from redrive.engine.deciders import Decider
+from redrive.engine.context import Decider
 from redrive.engine.facts import BEST_CASE, MISSING, Answers, Facts, Gone, Questions
 from redrive.engine.outcome import Result
 from redrive.engine.put_decider import Effect
