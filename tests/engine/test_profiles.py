@@ -9,7 +9,7 @@ from redrive.engine.cache import MatchedProfile, ProfileMatcher
 from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header, read_view
 from redrive.messages.schemes.known import SCHEMES
 from redrive.rules import parse
-from redrive.rules.fields import RuleInput
+from redrive.rules.patterns import RuleInput
 
 TABLE = parse("DIALECT(KAFKA)\nERRMSG(/./) AGE(>1s) PARTITION(*) ACTION(RETRY)\n").required()
 VARYING = ("error.message", "first_failed_at", "failed_at")

@@ -17,8 +17,8 @@ from redrive.messages.fields import MQMD, FieldType, Headers, mqmd_headers
 from redrive.messages.schemes import Message, SchemeTable
 from redrive.messages.schemes.reading import DLH_PREFIX
 from redrive.rules import PATTERN_KEYWORDS, Dialect, FieldReader, FieldValue, RulesTable
-from redrive.rules.fields import RuleInput
 from redrive.rules.keywords import KAFKA_PATTERNS, Keyword, Value, field_name, split_field
+from redrive.rules.patterns import RuleInput
 from redrive.rules.values import read_number
 
 _FORM: Final = (

@@ -43,8 +43,8 @@ from redrive.messages.dead_letters import (
 from redrive.messages.schemes import KNOWN, Scheme, SchemeTable
 from redrive.messages.schemes.scheme import Newest, Reader, Stamp
 from redrive.rules import Dialect, FieldReader, FieldValue, Matcher, RulesTable
-from redrive.rules.fields import RuleInput
 from redrive.rules.keywords import pattern_keyword
+from redrive.rules.patterns import RuleInput
 from redrive.topology.names import Names
 from redrive.topology.put import Refusal
 
