@@ -70,7 +70,7 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let another set of test vectors be run, or one schedule of the simulation."""
+    """Let a run have other vectors, other schedules of the simulation, or new transcripts."""
     parser.addoption(
         "--vectors",
         type=Path,
@@ -90,6 +90,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         default=150,
         help="the number of schedules to run: pytest tests/simulation --schedules N",
+    )
+    parser.addoption(
+        "--write-transcripts",
+        action="store_true",
+        help="write what commands and pages answer: pytest tests/transcripts --write-transcripts",
     )
 
 
