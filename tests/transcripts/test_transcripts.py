@@ -10,10 +10,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from tests.transcripts.topics import TOPICS, copy_job, write_topics
 from tests.transcripts.transcript import answered, fix_names, stop_clock
 
+from redrive.__main__ import SUBCOMMANDS, main
 from redrive.broker import EmbeddedBroker
 
 FOLDER = Path(__file__).parent
@@ -68,3 +70,27 @@ def test_answers_are_those_of_the_transcript(
     )
     text = "\n".join(difference)
     assert not text, f"{text}\n\nIf this is meant: make transcripts"
+
+
+def commands(command: click.Command, words: str) -> Iterator[str]:
+    """The words of a command and of all below it."""
+    yield words
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from commands(below, f"{words} {name}")
+
+
+def test_every_command_has_its_help_and_an_answer() -> None:
+    asked = [
+        line[2:] for path in FILES for line in path.read_text().splitlines() if line[:2] == "$ "
+    ]
+    assert [f"{words} --help" for words in commands(main, "redrive")] == [
+        line for line in asked if line.endswith("--help")
+    ]
+    ran = {
+        line.split()[1] for line in asked if line.startswith("redrive ") and "--help" not in line
+    }
+    assert set(SUBCOMMANDS) - ran == {"demo", "broker", "setup"}
