@@ -40,7 +40,7 @@ machine needs. Nothing that is to happen has a smaller bound."""
 
 _TESTS = Path(__file__).parent
 _LONGEST = (
-    "streaming", "demo", "console", "outcomes", "simulation", "runtime", "deploy",
+    "streaming", "demo", "transcripts", "console", "outcomes", "simulation", "runtime", "deploy",
     "conformance", "what_if", "logs", "engine", "rules",
 )  # fmt: skip
 """Folders whose files take longest, in this order: they start brokers, Spark, or a long search."""
