@@ -17,6 +17,7 @@
 #   make resilience  a real broker that is stopped, killed and paused under the job, topics that change, a full disk, a Java that dies, calls that hang
 #   make security  the least rights on a broker with passwords, TLS and an authorizer, each left out once
 #   make test-console  the console in a real Chromium beside a real job; SCREENSHOTS=docs/console keeps pictures
+#   make transcripts  write down anew what every command and page answers; git shows what changed
 #   make fuzz     damaged records, RECORDS of them, and damaged texts for SECONDS each
 #   make mutations  plant mistakes in the protocol, and let the simulation find each of them
 #   make restarts  RESTARTS restarts under load, some with broken tables; each message has one whole table
@@ -48,7 +49,7 @@ KUBERNETES := 34.4
 # broker and its Spark, and up to twice as much while it runs a job in a process of its own.
 WORKERS := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts instances test-console bench bench-peers docs dist images kubernetes libraries release-test lock clean
+.PHONY: demo test transcripts setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts instances test-console bench bench-peers docs dist images kubernetes libraries release-test lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -56,6 +57,9 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest $(WORKERS) $(ARGUMENTS)
+
+transcripts: setup
+	$(BIN)/python -m pytest -n0 tests/transcripts --write-transcripts
 
 setup: $(VENV)/.project
 	@$(BIN)/redrive setup

@@ -23,7 +23,7 @@ def redrive(
         typed: What it reads from its standard input.
         code: The exit code that it has to end with; None for any.
     """
-    result = CliRunner().invoke(main, [*map(str, words)], input=typed)
+    result = CliRunner().invoke(main, [*map(str, words)], input=typed, prog_name="redrive")
     assert code is None or result.exit_code == code, result.output
     return result
 

@@ -40,7 +40,7 @@ machine needs. Nothing that is to happen has a smaller bound."""
 
 _TESTS = Path(__file__).parent
 _LONGEST = (
-    "streaming", "demo", "console", "outcomes", "simulation", "runtime", "deploy",
+    "streaming", "demo", "transcripts", "console", "outcomes", "simulation", "runtime", "deploy",
     "conformance", "what_if", "logs", "engine", "rules",
 )  # fmt: skip
 """Folders whose files take longest, in this order: they start brokers, Spark, or a long search."""
@@ -70,7 +70,7 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let another set of test vectors be run, or one schedule of the simulation."""
+    """Let a run have other vectors, other schedules of the simulation, or new transcripts."""
     parser.addoption(
         "--vectors",
         type=Path,
@@ -90,6 +90,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         default=150,
         help="the number of schedules to run: pytest tests/simulation --schedules N",
+    )
+    parser.addoption(
+        "--write-transcripts",
+        action="store_true",
+        help="write what commands and pages answer: pytest tests/transcripts --write-transcripts",
     )
 
 

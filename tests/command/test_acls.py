@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import orjson
 import pytest
 from tests.commands import redrive
 
@@ -41,29 +40,6 @@ def _folder(folder: Path) -> None:
 acls = partial(redrive, "acls")
 
 
-def test_each_right_is_a_command_with_its_reason() -> None:
-    result = acls(code=0)
-    lines = result.stdout.splitlines()
-    assert lines[::2] == [line for line in lines if line.startswith("# ")]
-    read = "kafka-acls --bootstrap-server kafka:9093 --add --allow-principal User:shop"
-    assert f"{read} --operation Read --topic orders.dlq" in lines
-    assert f"{read} --operation Write --topic 'dead letters'" in lines
-    optional = [line.startswith("# optional") for line in lines[::2]]
-    assert optional == sorted(optional)
-    assert "orders.rul:1 put to topics that messages name" in result.stderr
-    assert "hush" not in result.output
-
-
-def test_targets_may_be_named_and_may_begin_alike() -> None:
-    result = acls("--target", "orders.*", "--principal", "User:CN=job", "--json")
-    assert result.stderr == ""
-    rights = [load for load in orjson.loads(result.stdout) if load["name"] == "orders."]
-    assert [(right["operation"], right["pattern"]) for right in rights] == [
-        ("Write", "prefixed"),
-        ("DescribeConfigs", "prefixed"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("target", "form", "prefix"),
     [
@@ -82,12 +58,6 @@ def test_topics_of_groups_are_made_and_written_to(target: str, form: str, prefix
     assert granted(rights, Resource.TOPIC, name, "Create")
     assert granted(rights, Resource.TOPIC, name, "Write")
     assert [right.name for right in rights if "topics of groups" in right.purpose][:1] == [prefix]
-
-
-def test_somebody_has_to_be_named() -> None:
-    Path("redrive.toml").write_text(SETTINGS.replace("SASL_SSL", "SSL").replace("sasl_", "# "))
-    result = acls(code=2)
-    assert "--principal" in result.stderr
 
 
 def test_the_names_are_those_that_the_job_uses() -> None:

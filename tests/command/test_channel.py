@@ -200,33 +200,6 @@ def test_a_channel_without_a_receiver_tries_again(name: str, retries: str, state
     assert (stopped["state"], stopped["because"]) == ("stopped", "")
 
 
-def test_a_home_server_queue_is_pulled_on_trigger_by_default(name: str) -> None:
-    result = redrive("channel", "status", f"{name}MOON", "--json")
-    states = {(load["queue"], load["channel"]): load["state"] for load in json.loads(result.stdout)}
-    assert states == {
-        ("ORDERS", f"{name}SUN"): "running",
-        ("HOME", f"{name}SUN"): "pulled on trigger",
-    }
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["channel", "stop", "QM0"], "the topology defines no queue manager QM0"),
-        (["channel", "stop", "{}", "TO.BE"], "did you mean TO.B?"),
-        (["channel", "status", "{}B"], "sends no messages to others"),
-        (["queue", "disable", "put", "{}", "ORDRES"], "did you mean ORDERS?"),
-        (["trigger", "{}"], "redrive channel start {}"),
-        (["trigger", "{}SUN"], "defines nothing asynchronous and no home-server queue"),
-    ],
-)
-def test_names_are_checked_against_the_definitions(
-    name: str, arguments: list[str], said: str
-) -> None:
-    result = redrive(*(argument.format(name) for argument in arguments), code=2)
-    assert said.format(name) in result.stderr
-
-
 def test_another_writer_is_waited_for(
     kafka: KafkaClient, name: str, entries: Entries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,6 +292,49 @@ def test_a_trigger_leaves_out_a_partition_without_a_leader_and_names_it(
     assert set(entries(name)) == {f"release/{sent}/0", f"release/{kept[0]}/0"}
 
 
+def test_a_stopped_connection_without_a_queue_is_in_every_view(name: str, folder: Path) -> None:
+    moons = MOONS.format(name)
+    sun = f"  - name: {name}SUN\n"
+    direct = f"    connections: [{{kind: direct, name: {name}MOON}}]\n"
+    (folder / "moons.yaml").write_text(moons.replace(sun, f"{sun}{direct}"))
+    channel = [f"{name}SUN", f"{name}MOON"]
+    (shown,) = told("channel", "status", *channel)
+    assert (shown["state"], shown["waiting"]) == ("running", 0)
+    redrive("channel", "stop", *channel, code=0)
+    (shown,) = told("channel", "status", *channel)
+    assert shown["state"] == "stopped"
+    lines = " ".join(redrive("status").output.split())
+    assert f"connection {channel[1]} of {channel[0]} is stopped" in lines
+    assert f"redrive channel start {' '.join(channel)}" in lines
+
+
+def test_a_home_server_queue_is_pulled_on_trigger_by_default(name: str) -> None:
+    result = redrive("channel", "status", f"{name}MOON", "--json")
+    states = {(load["queue"], load["channel"]): load["state"] for load in json.loads(result.stdout)}
+    assert states == {
+        ("ORDERS", f"{name}SUN"): "running",
+        ("HOME", f"{name}SUN"): "pulled on trigger",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["channel", "stop", "QM0"], "the topology defines no queue manager QM0"),
+        (["channel", "stop", "{}", "TO.BE"], "did you mean TO.B?"),
+        (["channel", "status", "{}B"], "sends no messages to others"),
+        (["queue", "disable", "put", "{}", "ORDRES"], "did you mean ORDERS?"),
+        (["trigger", "{}"], "redrive channel start {}"),
+        (["trigger", "{}SUN"], "defines nothing asynchronous and no home-server queue"),
+    ],
+)
+def test_names_are_checked_against_the_definitions(
+    name: str, arguments: list[str], said: str
+) -> None:
+    result = redrive(*(argument.format(name) for argument in arguments), code=2)
+    assert said.format(name) in result.stderr
+
+
 def test_a_trigger_with_nothing_to_move_says_so(kafka: KafkaClient, name: str) -> None:
     missing = redrive("trigger", f"{name}MOON", code=1)
     assert "redrive topology apply" in missing.stderr
@@ -328,12 +344,6 @@ def test_a_trigger_with_nothing_to_move_says_so(kafka: KafkaClient, name: str) -
     )
     result = redrive("trigger", f"{name}MOON")
     assert (result.exit_code, result.stdout) == (0, f"0 messages released at {name}MOON\n")
-
-
-def test_settings_without_definitions_are_told(name: str) -> None:
-    write_settings(Path(), "A.DLQ")
-    result = redrive("channel", "stop", name, code=2)
-    assert "as files in [topology]" in result.stderr
 
 
 def test_a_dynamic_queue_is_opened_listed_renewed_and_closed(name: str) -> None:
@@ -355,19 +365,3 @@ def test_a_dynamic_queue_is_opened_listed_renewed_and_closed(name: str) -> None:
     assert "has no unread messages" in redrive("browse", name, queue).output
     assert "is deleted" in run("close", name, queue)
     assert "has no dynamic queue" in run("close", name, queue, code=2)
-
-
-def test_a_stopped_connection_without_a_queue_is_in_every_view(name: str, folder: Path) -> None:
-    moons = MOONS.format(name)
-    sun = f"  - name: {name}SUN\n"
-    direct = f"    connections: [{{kind: direct, name: {name}MOON}}]\n"
-    (folder / "moons.yaml").write_text(moons.replace(sun, f"{sun}{direct}"))
-    channel = [f"{name}SUN", f"{name}MOON"]
-    (shown,) = told("channel", "status", *channel)
-    assert (shown["state"], shown["waiting"]) == ("running", 0)
-    redrive("channel", "stop", *channel, code=0)
-    (shown,) = told("channel", "status", *channel)
-    assert shown["state"] == "stopped"
-    lines = " ".join(redrive("status").output.split())
-    assert f"connection {channel[1]} of {channel[0]} is stopped" in lines
-    assert f"redrive channel start {' '.join(channel)}" in lines

@@ -12,8 +12,6 @@ from tests.commands import redrive, told
 from tests.configurations import write_settings
 from tests.conftest import KafkaClient
 
-from redrive.rules import parse
-
 CONNECT = [
     ("__connect.errors.topic", b"orders"),
     ("__connect.errors.partition", b"3"),
@@ -40,27 +38,6 @@ def topic(kafka: KafkaClient, folder: Path) -> str:
     return name
 
 
-def test_schemes_shares_and_examples_are_told(topic: str, bootstrap_servers: str) -> None:
-    """For people in lines, for programs as JSON; the example is a message that is there."""
-    result = redrive("identify", topic, "--bootstrap-server", bootstrap_servers, code=0)
-    assert f"{topic}: the newest 10 messages" in result.stdout
-    assert "connect  6 (60.0%)" in result.stdout
-    assert "spring-retry-topic  3 (30.0%)" in result.stdout
-    assert "org.apache.kafka.connect.errors.DataException (6)" in result.stdout
-    result = redrive("identify", topic, "--bootstrap-server", bootstrap_servers, "--json")
-    first, second, third = json.loads(result.stdout)["schemes"]
-    assert (first["example"].rpartition(":")[0].rpartition(":")[0], first["share"]) == (topic, 0.6)
-    assert second["groups"] == {"ship": 3}
-    assert (third["scheme"], third["messages"]) == ("none", 1)
-
-
-def test_the_newest_messages_are_looked_at(topic: str, bootstrap_servers: str) -> None:
-    """A sample is a sample: --count bounds it."""
-    arguments = ("--bootstrap-server", bootstrap_servers, "--json", "--count", "1")
-    answer = json.loads(redrive("identify", topic, *arguments).stdout)
-    assert answer["messages"] <= 1
-
-
 def test_a_partition_without_a_leader_is_left_out_and_named(
     topic: str, bootstrap_servers: str, admin: KafkaAdminClient, without_leader: Callable[..., None]
 ) -> None:
@@ -72,14 +49,6 @@ def test_a_partition_without_a_leader_is_left_out_and_named(
     assert f"without a leader: {topic}:1" in result.stderr
     result = redrive("identify", f"{topic}:1:0", *server)
     assert (result.exit_code, f"no broker leads {topic}:1" in result.stderr) == (1, True)
-
-
-def test_a_table_is_written_once(topic: str, bootstrap_servers: str) -> None:
-    arguments = ("identify", topic, "--bootstrap-server", bootstrap_servers, "--write", "a.rul")
-    redrive(*arguments, code=0)
-    assert parse(Path("a.rul").read_text()).table is not None
-    again = redrive(*arguments, code=2)
-    assert "a.rul exists already" in again.stderr
 
 
 def test_schemes_of_the_settings_are_known(topic: str, bootstrap_servers: str) -> None:
@@ -108,28 +77,18 @@ def test_errors_that_do_not_concern_the_topic_are_a_note(
     assert "$." in result.stderr
 
 
-def test_a_topic_that_is_not_there_is_an_error(topic: str, bootstrap_servers: str) -> None:
-    result = redrive("identify", f"{topic}x", "--bootstrap-server", bootstrap_servers, code=1)
-    assert f"did you mean {topic}?" in result.stderr
-
-
-def test_one_record_is_shown_with_what_it_says(topic: str, bootstrap_servers: str) -> None:
-    server = ("--bootstrap-server", bootstrap_servers)
-    result = redrive("identify", f"{topic}:0:0", *server, code=0)
-    assert "dead letter of connect" in result.stdout
-    assert "origin           topic orders partition 3 offset 42" in result.stdout
-    Path("t.rul").write_text("DIALECT(KAFKA)\nSCHEME(connect) PARTITION(3) ACTION(RETRY)\n")
-    explained = redrive("explain", "t.rul", "--message", f"{topic}:0:0", *server)
-    assert "+ SCHEME(connect): the message has 'connect'" in explained.stdout, explained.output
-    by_key = ("explain", "t.rul", "--message", topic, "--key")
-    newest = told(*by_key, "k", *server)
-    assert newest["message"]["TOPIC"] == "shipments", "the newest record with the key"
-    assert "no record" in redrive(*by_key, "nobody", *server).stderr
-    shown = told("identify", f"{topic}:0:6", *server)
-    assert (shown["scheme"], shown["view"]["group"]) == ("spring-retry-topic", "ship")
-    gone = redrive("identify", f"{topic}:0:99", *server, code=1)
-    assert "offsets 0 to 9" in gone.stderr
-    redrive("identify", f"{topic}:7:0", *server, code=1)
+def test_schemes_shares_and_examples_are_told(topic: str, bootstrap_servers: str) -> None:
+    """For people in lines, for programs as JSON; the example is a message that is there."""
+    result = redrive("identify", topic, "--bootstrap-server", bootstrap_servers, code=0)
+    assert f"{topic}: the newest 10 messages" in result.stdout
+    assert "connect  6 (60.0%)" in result.stdout
+    assert "spring-retry-topic  3 (30.0%)" in result.stdout
+    assert "org.apache.kafka.connect.errors.DataException (6)" in result.stdout
+    result = redrive("identify", topic, "--bootstrap-server", bootstrap_servers, "--json")
+    first, second, third = json.loads(result.stdout)["schemes"]
+    assert (first["example"].rpartition(":")[0].rpartition(":")[0], first["share"]) == (topic, 0.6)
+    assert second["groups"] == {"ship": 3}
+    assert (third["scheme"], third["messages"]) == ("none", 1)
 
 
 def test_a_topic_is_browsed_without_any_definitions(topic: str, bootstrap_servers: str) -> None:

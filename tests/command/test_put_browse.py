@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from redrive.engine.message import NO_ATTEMPTS, Message
 from redrive.engine.names import remaining_topic
 from redrive.engine.sources import remaining
 from redrive.kafka.cluster import Cluster
-from redrive.messages import DeadLetterHeader, Headers, encode_header
+from redrive.messages import Headers
 from redrive.settings import read_settings
 
 SCRIPT = """\
@@ -114,29 +114,6 @@ def test_a_file_is_put_byte_by_byte_as_often_as_wanted(kafka: KafkaClient, manag
     assert result.stdout.split() == [f"{record.topic}:0:{record.offset}" for record in records]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["Q", "--at", "QM"], "the topology defines no queue manager QM"),
-        (["@B", "--at", "{}"], "is not QUEUE or QUEUE@QM"),
-        (["Q", "--at", "{}", "--property", "colour"], "--property colour has no value"),
-        (["Q", "--at", "{}", "--property", "redrive.id=1"], "Redrive's own"),
-        (["Q", "--at", "{}", "--property", "JMS_IBM_MQMD_Reprt=1"], "did you mean Report?"),
-        (["Q", "--at", "{}", "--property", "JMS_IBM_MQMD_Report=yes"], "neither a number nor"),
-        (["Q", "--at", "{}", "--topology", "."], "--bootstrap-server and --topology together"),
-    ],
-)
-def test_what_cannot_be_put_is_told_before_anything_is_written(
-    kafka: KafkaClient, manager: str, arguments: list[str], said: str
-) -> None:
-    """A command line that is wrong has exit code 2."""
-    result = redrive(
-        "put", *(argument.format(manager) for argument in arguments), typed="x", code=2
-    )
-    assert said in result.stderr
-    assert kafka.read(f"{manager}--redrive-put") == []
-
-
 def test_a_missing_intake_says_what_creates_it(manager: str, admin: KafkaAdminClient) -> None:
     result = redrive("put", "PAY", "--at", f"{manager}B", "--data", "x", code=1)
     assert f"there is no topic {manager}B--redrive-put" in result.stderr
@@ -156,28 +133,6 @@ def test_a_body_that_the_intake_refuses_is_an_error(manager: str) -> None:
 # browse
 
 
-def test_messages_are_shown_and_stay(kafka: KafkaClient, manager: str) -> None:
-    headers = [("colour", b"blue")]
-    at = 1_700_000_000_000
-    kafka.produce(
-        f"{manager}--ORDERS",
-        [
-            {"key": b"k", "value": b"two\nchairs", "headers": headers, "timestamp_ms": at},
-            {"value": b"\x00\x01", "timestamp_ms": at + 1},
-        ],
-    )
-    first = redrive("browse", manager, "ORDERS")
-    assert first.stdout.splitlines() == [
-        f"{manager}--ORDERS:0:0  2023-11-14 22:13:20.000  key k",
-        "    colour: blue",
-        "    body (10 bytes): two",
-        "    chairs",
-        f"{manager}--ORDERS:0:1  2023-11-14 22:13:20.001",
-        "    body (2 bytes, hexadecimal): 0001",
-    ]
-    assert redrive("browse", manager, "ORDERS").stdout == first.stdout
-
-
 @pytest.mark.parametrize("start", ["waiting", "earliest", "latest"])
 def test_a_partition_without_a_leader_is_left_out_and_named(
     kafka: KafkaClient, manager: str, without_leader: Callable[..., None], start: str
@@ -190,15 +145,6 @@ def test_a_partition_without_a_leader_is_left_out_and_named(
         result = redrive("browse", *place, "--from", start, "--json")
         assert [load["body"] for load in json.loads(result.stdout)] == ["here"]
         assert f"without a leader: {topic}:1" in result.stderr
-
-
-def test_as_many_as_wanted_are_shown_from_either_end(kafka: KafkaClient, manager: str) -> None:
-    """The oldest ones by default, the last ones in their order with --from latest."""
-    kafka.produce(f"{manager}--ORDERS", [{"value": b"%d" % number} for number in range(9)])
-    shown = ("--count", "2")
-    assert [message["body"] for message in browsed(manager, "ORDERS", *shown)] == ["0", "1"]
-    latest = browsed(manager, "ORDERS", *shown, "--from", "latest")
-    assert [message["body"] for message in latest] == ["7", "8"]
 
 
 def test_what_waits_is_shown_by_priority_then_as_it_came(kafka: KafkaClient, manager: str) -> None:
@@ -227,23 +173,6 @@ def test_a_long_body_is_cut_with_a_note_but_not_in_json(kafka: KafkaClient, mana
     assert len(text) < 1000
     (message,) = browsed(manager, "ORDERS")
     assert message["body"] == "x" * 5000
-
-
-def test_a_dead_letter_header_is_decoded(kafka: KafkaClient, manager: str) -> None:
-    header = DeadLetterHeader(
-        reason=2085, dest_q_name="NOPE", dest_q_mgr_name="QM9", put_appl_name="redrive"
-    )
-    value = encode_header(header) + b"hello"
-    kafka.produce(
-        f"{manager}--DLQ", [{"value": value, "headers": [("JMS_IBM_MQMD_Format", b"MQDEAD")]}]
-    )
-    text = redrive("browse", manager, "DLQ").stdout
-    assert (
-        "dead letter (mqdlh): MQRC_UNKNOWN_OBJECT_NAME (2085), was for NOPE@QM9, by redrive" in text
-    )
-    assert "body (5 bytes): hello" in text
-    (message,) = browsed(manager, "DLQ")
-    assert (message["dead_letter"]["Reason"], message["body"]) == (2085, "hello")
 
 
 def test_a_transmission_queue_shows_what_the_job_has_not_taken(
@@ -289,27 +218,6 @@ def test_a_handled_queue_shows_what_is_left_on_it(
         "forwarded",
         "unread",
     }
-
-
-def test_an_empty_queue_says_so(manager: str) -> None:
-    result = redrive("browse", manager, "ORDERS", code=0)
-    assert f"ORDERS@{manager} has no unread messages" in result.stdout
-    assert f"topic {manager}--ORDERS" in result.stdout
-
-
-SAYS: Mapping[str, tuple[str, str]] = {
-    "OLD": ("QALIAS(OLD) of {0} keeps no messages", "redrive browse {0} ORDERS"),
-    "FAR": ("puts to it end on PAY@{0}B", "redrive browse {0}B PAY"),
-    "BROKEN": ("puts to it fail", "redrive resolve BROKEN --at {0}"),
-    "ORDRES": ("has no queue ORDRES", "did you mean ORDERS?"),
-}
-
-
-@pytest.mark.parametrize("queue", SAYS)
-def test_a_name_that_keeps_no_messages_tells_where_they_are(manager: str, queue: str) -> None:
-    result = redrive("browse", manager, queue, code=2)
-    for said in SAYS[queue]:
-        assert said.format(manager) in result.stderr
 
 
 # topology show
@@ -393,11 +301,6 @@ def test_a_channel_shows_what_its_receiver_could_put_nowhere(undelivered: str) -
     assert f"redrive browse {undelivered} --remaining shows" in shown
 
 
-def test_a_queue_has_to_be_named(manager: str) -> None:
-    result = redrive("browse", manager, code=2)
-    assert "--remaining" in result.stderr
-
-
 def test_an_expired_message_is_not_shown(kafka: KafkaClient, manager: str) -> None:
     expiries = {b"a": b"1", b"b": b"9999", b"c": None}
     kafka.produce(
@@ -417,3 +320,8 @@ def test_puts_of_one_open_carry_its_name(kafka: KafkaClient, manager: str) -> No
     redrive("put", "X", "--at", manager, "--data", "a", "--bind", "mine", code=0)
     (record,) = kafka.read(f"{manager}--redrive-put")
     assert ("redrive.bind", b"mine") in record.headers
+
+
+def test_a_queue_has_to_be_named(manager: str) -> None:
+    result = redrive("browse", manager, code=2)
+    assert "--remaining" in result.stderr

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from tests.commands import redrive
 from tests.configurations import write_settings
@@ -89,14 +88,6 @@ def test_a_replay_that_left_messages_behind_says_how_to_see_why(
 def test_a_plan_that_was_accepted_before_says_when_by_whom_and_why() -> None:
     lines = accepted_before(status({}, purpose="ticket 4711").replay)
     assert lines == ("The plan 5f2a was already accepted 23 s ago from ann (ticket 4711).")
-
-
-@pytest.mark.parametrize("verb", ["replay", "discard"])
-def test_a_word_that_is_neither_command_nor_id_is_usage(verb: str) -> None:
-    """It says what an ID looks like."""
-    result = redrive(verb, "orders.dlq")
-    assert result.exit_code == click.UsageError.exit_code
-    assert "topic:partition:offset" in result.stderr
 
 
 @pytest.mark.parametrize(

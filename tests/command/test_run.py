@@ -63,57 +63,6 @@ def run_on(port: int | str, *more: str, code: int | None = None) -> Result:
     return redrive("run", *options, *more, code=code)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "name the settings with -c FILE, or a rules table with --rules FILE"),
-        (["--dlq", "a"], "or a rules table with --rules FILE"),
-        (["-c", "x.toml", "--rules", "a.rul"], "-c FILE and --dlq or --rules exclude each other"),
-        (["--rules", "a.rul"], "--application NAME"),
-        (["--dlq", "a", "--dlq", "b", "--rules", "r"], "--application NAME"),
-        (["--dlq", "a", "--rules", "r", "--rules", "s"], "there are 1 --dlq and 2 --rules"),
-        (["--log-level", "loud"], "'loud' is not one of"),
-    ],
-)
-def test_a_command_line_that_does_not_exist_is_usage(arguments: list[str], said: str) -> None:
-    """Exit code 2, and what would be right."""
-    result = redrive("run", *arguments, code=2)
-    assert said in result.stderr
-
-
-def test_the_settings_of_the_folder_are_the_default(folder: Path) -> None:
-    (folder / "redrive.toml").write_text("x = 1\n")
-    assert "redrive.toml:1:1" in redrive("run").stderr
-    assert "redrive.toml:1:1" in redrive("run", "--log-level", "debug").stderr
-    assert "redrive.toml" not in redrive("run", "--rules", "a.rul").stderr
-
-
-def test_wrong_options_and_tables_are_told_together(folder: Path, closed_port: int) -> None:
-    Path("orders.rul").write_text("REASON(1)\n")
-    result = run_on(closed_port, "--instance", "3/2", code=1)
-    assert "<command line>:1:" in result.stderr
-    assert "orders.rul:1:1: error: the rule has no ACTION" in result.stderr
-    assert result.stderr.count("error: ") == 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["-c", "nothing.toml"], 2, "there is no settings file nothing.toml"),
-        (
-            ["--dlq", "q", "--rules", "order.rul", "--bootstrap-server", "localhost:1"],
-            1,
-            "did you mean orders.rul?",
-        ),
-    ],
-)
-def test_what_is_not_there_is_named(
-    folder: Path, arguments: list[str], code: int, said: str
-) -> None:
-    result = redrive("run", *arguments, code=code)
-    assert said in result.stderr
-
-
 def test_an_unreachable_broker_starts_nothing(folder: Path, closed_port: int) -> None:
     result = run_on(closed_port, code=1)
     assert (

@@ -70,21 +70,6 @@ def test_arguments_are_read_as_ibm_does(words: list[str], arguments: Arguments) 
     assert Arguments.parse(words) == arguments
 
 
-@pytest.mark.parametrize("words", [["-m", "QM"], ["-u"], ["Q", "-x"]])
-def test_options_that_do_not_exist_are_usage(words: list[str]) -> None:
-    """There are no -m and -q; the usage text follows, and the exit code is 2."""
-    with pytest.raises(UsageError):
-        Arguments.parse(words)
-    result = run(*words, code=2)
-    assert "Usage: redrive runmqdlq [QName [QMgrName]]" in result.stderr
-
-
-@pytest.mark.parametrize("word", ["?", "-?", "-h"])
-def test_a_question_mark_shows_the_usage(word: str) -> None:
-    result = run(word, code=0)
-    assert result.stdout.startswith("Usage: redrive runmqdlq [QName [QMgrName]] [-u UserID] [-c]")
-
-
 def test_the_first_line_is_the_password_only_with_a_user() -> None:
     rules, password = read_input(b"hunter2\r\nACTION(RETRY)\n", has_password=True)
     assert (rules.text, password) == ("\nACTION(RETRY)\n", PASSWORD)
@@ -259,12 +244,6 @@ def test_a_table_with_errors_starts_nothing() -> None:
     assert not list(Path().iterdir())
 
 
-def test_no_table_at_all_is_an_error() -> None:
-    """Empty standard input is no table (AMQ8750)."""
-    result = run("Q", table="", code=1)
-    assert "the table has no rule" in result.stderr
-
-
 def batch(results: dict[str, int], **more: object) -> BatchSummary:
     values: dict[str, object] = {
         "batch": 1,
@@ -359,11 +338,3 @@ def test_a_signal_ends_it_in_order(kafka: KafkaClient, number: signal.Signals) -
         assert process.wait(timeout=PATIENCE) == 0
     assert f"AMQ8709: Dead-letter queue handler ending: {number.name}." in rest
     assert f"0 messages remain on {queue}." in rest
-
-
-def test_a_table_in_a_dialect_is_refused() -> None:
-    """IBM's command has IBM's language; also a table with other mistakes is refused for this."""
-    for table in ("DIALECT(KAFKA)\nTOPIC(a) ACTION(RETRY)\n", "dialect( kafka ) TOPIC(\n"):
-        result = run("Q", table=table, code=2)
-        assert "DIALECT(KAFKA)" in result.stderr
-        assert "redrive run" in result.stderr

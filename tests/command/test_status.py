@@ -120,26 +120,10 @@ def test_a_job_that_is_silent_is_dead(config: Path, member: None) -> None:
     assert "dead since" in result.stdout
 
 
-def test_a_job_that_nobody_runs_is_not_well(config: Path) -> None:
-    status(code=0)
-    result = status("--check", "--json", code=1)
-    content = json.loads(result.stdout)
-    assert (content["problem"], content["supervision"]) == ("no process runs the job", None)
-
-
 def test_a_job_on_another_machine_is_well_while_the_broker_knows_it(
     config: Path, member: None
 ) -> None:
     status("--check", code=0)
-
-
-def test_without_a_broker_nothing_is_well(config: Path) -> None:
-    lines = config.read_text().splitlines()
-    lines[3] = 'bootstrap_servers = "localhost:1"'
-    config.write_text("\n".join(lines))
-    say(config, Activity.RUNNING)
-    result = status("--check", "--json", code=1)
-    assert json.loads(result.stdout)["problem"] == "the broker does not answer"
 
 
 def test_each_instance_speaks_for_itself(config: Path, member: None) -> None:
@@ -206,11 +190,6 @@ def test_what_waits_is_in_sight_while_a_table_is_broken(config: Path, kafka: Kaf
         assert [handler["topic"] for handler in document["handlers"]] == [first]
         assert note in document["notes"]
         assert first in redrive("handler", "list", code=0).stdout
-
-
-def test_a_check_looks_once(config: Path) -> None:
-    result = status("--check", "--watch", code=2)
-    assert "--check runs once" in result.stderr
 
 
 @pytest.mark.usefixtures("member")

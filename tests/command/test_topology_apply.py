@@ -42,15 +42,6 @@ def ours(admin: KafkaAdminClient, manager: str) -> dict[str, int]:
     }
 
 
-def test_a_dry_run_shows_the_plan_only(
-    run: Callable[..., Result], admin: KafkaAdminClient, manager: str
-) -> None:
-    result = run("--dry-run", code=0)
-    assert f"{manager}--DLQ" in result.stdout
-    assert "retention.ms=-1" in result.stdout
-    assert ours(admin, manager) == {}
-
-
 def test_nothing_is_created_unasked(
     run: Callable[..., Result], admin: KafkaAdminClient, manager: str
 ) -> None:
@@ -126,3 +117,29 @@ def test_many_topics_are_created_in_several_requests(
     result = run("--yes", code=0)
     assert result.stderr.splitlines() == [f"{done} of 7 topics created" for done in (3, 6, 7)]
     assert len(ours(admin, manager)) == 7
+
+
+def test_of_a_large_topology_numbers_are_told(folder: Path) -> None:
+    for number in range(60):
+        (folder / f"M{number}.mqsc").write_text("DEF QL(A)\nDEF QA(B) TARGET(A)\n")
+
+    def rows(*words: str) -> list[str]:
+        output = redrive("topology", "show", "--topology", ".", *words, code=0).output
+        return [" ".join(line.split()) for line in output.splitlines()]
+
+    shown = rows()
+    assert shown[0].startswith("60 queue managers, 120 queues")
+    assert "queue managers, mq 60" in shown
+    assert "QALIAS 60" in shown
+    assert len(shown) < 40
+    assert "--queue-manager" in shown[-1]
+    assert "M7 B QALIAS A@M7" in rows("--queue-manager", "M7")
+
+
+def test_a_dry_run_shows_the_plan_only(
+    run: Callable[..., Result], admin: KafkaAdminClient, manager: str
+) -> None:
+    result = run("--dry-run", code=0)
+    assert f"{manager}--DLQ" in result.stdout
+    assert "retention.ms=-1" in result.stdout
+    assert ours(admin, manager) == {}

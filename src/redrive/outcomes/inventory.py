@@ -234,7 +234,7 @@ class Inventory:
                 "SELECT outcomes_partition p, outcomes_offset o,"
                 f" {'count(*) OVER ()' if is_small else f'(SELECT count(*) FROM letters {where})'}"
                 f" n, {self._acknowledged} acknowledged FROM letters {where}"
-                f" ORDER BY time DESC, o DESC LIMIT {limit} OFFSET {skipped}"
+                f" ORDER BY time DESC, o DESC, p DESC LIMIT {limit} OFFSET {skipped}"
             ),
         )
         if not places:
@@ -282,7 +282,8 @@ class Inventory:
                 " AND attempt > 0"
                 f" AND result NOT IN ({untouched}) GROUP BY origin)"
                 f" SELECT {columns}, coalesce(t.n, 0) replays FROM chosen l"
-                f" LEFT JOIN tried t ON l.origin = t.origin ORDER BY l.time, l.message_offset{most}"
+                " LEFT JOIN tried t ON l.origin = t.origin"
+                f" ORDER BY l.time, l.message_offset, l.message{most}"
             ),
         )
         rows = rows_of(answer)
@@ -297,7 +298,7 @@ class Inventory:
         """
         rows = self._engine.answer(
             f"{self._outcomes()} SELECT replay, result, count(*) n FROM outcomes"
-            " WHERE replay IS NOT NULL GROUP BY replay, result"
+            " WHERE replay IS NOT NULL GROUP BY replay, result ORDER BY replay, result"
         )
         counts: dict[str, dict[str, int]] = {}
         for row in rows:
@@ -346,7 +347,7 @@ class Inventory:
                 f" count(CASE WHEN {self._acknowledged} THEN 1 END) acknowledged,"
                 " sum(count(*)) OVER () total"
                 f" FROM letters {where} GROUP BY {', '.join(_GROUPED)}"
-                f" ORDER BY n DESC LIMIT {limit}"
+                f" ORDER BY n DESC, last DESC, example LIMIT {limit}"
             ),
         )
         return [*map(Group.of, rows)], rows[0]["total"] if rows else 0
@@ -401,7 +402,7 @@ class Inventory:
             f"{self._outcomes()} SELECT CAST({part} AS BIGINT) part,"
             f" CASE WHEN {QUARANTINED} THEN {sql_text(State.QUARANTINED)} ELSE result END result,"
             " count(*) n, count(CASE WHEN outcome = origin THEN 1 END) came"
-            f" FROM outcomes WHERE {time_from(since)} GROUP BY 1, 2"
+            f" FROM outcomes WHERE {time_from(since)} GROUP BY 1, 2 ORDER BY 1, 2"
         )
 
     def standing(self) -> dict[tuple[str, State], Standing]:

@@ -141,11 +141,11 @@ class Ledger:
         """The newest outcomes that match the criteria, oldest first."""
         rows = [row for row in self.tail if criteria.matches(row)]
         if self.table is not None:
-            newest = "ORDER BY time DESC, outcomes_offset DESC"
+            newest = "ORDER BY time DESC, outcomes_offset DESC, outcomes_partition DESC"
             query = f"SELECT * FROM ledger {criteria.where()} {newest} LIMIT {limit}"  # noqa: S608 - quoted
             rows += self.table.outcomes(query)
         # Outcomes of one message are on one partition, so offsets give their order.
-        rows.sort(key=lambda row: (row.time, row.outcomes_offset))
+        rows.sort(key=lambda row: (row.time, row.outcomes_offset, row.outcomes_partition))
         return rows[-limit:]
 
     def flows(self, *earliest: datetime) -> list[Counter[Flow]]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -385,9 +386,12 @@ class Tally:
         worst = [*Loss]
         order = sorted(sums.items(), key=lambda item: (worst.index(item[0][0]), -item[1], item[0]))
         return [
-            ChangedMessages(loss, count, old, new, tuple(self._samples[loss, old, new]))
+            ChangedMessages(
+                loss, count, old, new,
+                sorted(self._samples[loss, old, new], key=attrgetter("message")),
+            )
             for (loss, old, new), count in order
-        ]
+        ]  # fmt: skip
 
     def _rules(self, old: RulesTable, new: RulesTable) -> Iterator[RuleCount]:
         """How many messages each rule of both tables applies to next, in the new table's order."""
