@@ -31,7 +31,8 @@ from redrive.kafka.connection import Connection
 from redrive.messages import TopicPartition as Lane
 
 # Time never decides a test: the machine may be busy.
-settings.register_profile("redrive", deadline=None)
+settings.register_profile("redrive", deadline=None, max_examples=40)
+settings.register_profile("fuzz", deadline=None, max_examples=1_000)
 settings.load_profile("redrive")
 
 PATIENCE = 240.0

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.jobs import DEAD_LETTERS, NOW, Decided, MemoryJob, at_now
 from tests.engine.known_cluster import KnownCluster
@@ -212,12 +212,12 @@ SOME_LETTERS: Final = st.one_of(
 )
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("kind", NETWORKS)
 @at_now
 def test_every_view_says_what_the_job_does(kind: str) -> None:
-    """Of 10,000 messages in networks of each kind: dead letters and puts."""
+    """Of a hundred messages in each network of a kind: dead letters and puts."""
 
-    @settings(max_examples=100)
     @given(
         NETWORKS[kind],
         st.tuples(tables(), tables()),
