@@ -206,9 +206,9 @@ def numbers(first: int, end: int, count: int) -> st.SearchStrategy[list[int]]:
 
 
 SOME_LETTERS: Final = st.one_of(
-    numbers(0, len(ALIKE), 80),
-    numbers(len(ALIKE), len(ALIKE) + len(SINKS), 80),
-    numbers(0, len(LETTERS), 80),
+    numbers(0, len(ALIKE), 40),
+    numbers(len(ALIKE), len(ALIKE) + len(SINKS), 40),
+    numbers(0, len(LETTERS), 40),
 )
 
 
@@ -216,14 +216,14 @@ SOME_LETTERS: Final = st.one_of(
 @pytest.mark.parametrize("kind", NETWORKS)
 @at_now
 def test_every_view_says_what_the_job_does(kind: str) -> None:
-    """Of a hundred messages in each network of a kind: dead letters and puts."""
+    """Of fifty messages in each network of a kind: dead letters and puts."""
 
     @given(
         NETWORKS[kind],
         st.tuples(tables(), tables()),
         CLUSTERS,
         SOME_LETTERS,
-        numbers(0, len(PUTS), 20),
+        numbers(0, len(PUTS), 10),
         st.sampled_from(ORDERS),
     )
     def check(
