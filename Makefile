@@ -13,7 +13,7 @@
 #                 memory, open files and threads have to stay flat
 #   make instances  instances that share the partitions out, killed, added, frozen and renewed for MINUTES
 #   make late-end  commits that arrive a second time, in the next transaction, TIMES times
-#   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
+#   make cluster  the scripts for a standalone cluster, and the job on a Spark master and two workers that are killed: RECORDS dead letters
 #   make resilience  a real broker that is stopped, killed and paused under the job, topics that change, a full disk, a Java that dies, calls that hang
 #   make security  the least rights on a broker with passwords, TLS and an authorizer, each left out once
 #   make test-console  the console in a real Chromium beside a real job; SCREENSHOTS=docs/console keeps pictures
@@ -99,12 +99,15 @@ late-end: setup
 	$(BIN)/python -m benchmarks.late_end --times $(TIMES) $(if $(SEED),--seed $(SEED))
 
 cluster: setup
+	$(PYTEST) tests/deploy/test_standalone.py
 	$(BIN)/python -m benchmarks.cluster $(if $(RECORDS),--records $(RECORDS)) $(if $(SEED),--seed $(SEED))
 
 resilience: setup
 	$(PYTEST) tests/streaming/test_resilience.py \
 	    tests/streaming/test_old_plans.py \
 	    tests/streaming/test_end.py \
+	    tests/streaming/test_stopped_handlers.py tests/streaming/test_wait.py \
+	    tests/streaming/test_remote_ledger.py tests/outcomes/test_two_writers.py \
 	    tests/streaming/test_full_disk.py tests/runtime/test_several_brokers.py
 
 security: setup
