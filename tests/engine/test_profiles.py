@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.engine.profiles import MatchedProfile, ProfileMatcher
+from redrive.engine.cache import MatchedProfile, ProfileMatcher
 from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header, read_view
 from redrive.messages.schemes.known import SCHEMES
 from redrive.rules import parse
-from redrive.rules.fields import RuleInput
+from redrive.rules.patterns import RuleInput
 
 TABLE = parse("DIALECT(KAFKA)\nERRMSG(/./) AGE(>1s) PARTITION(*) ACTION(RETRY)\n").required()
 VARYING = ("error.message", "first_failed_at", "failed_at")
