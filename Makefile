@@ -1,7 +1,7 @@
 # Everything here needs Python 3.11 or newer, make and git, and a network for the set-up only.
 #
 #   make demo     the whole job on sample dead letters and an embedded broker
-#   make test     every test
+#   make test     every test that needs nothing else; what it leaves to other targets is in pyproject.toml
 #   make setup    the environment that both use, in .venv
 #   make check    format, lint and types
 #   make crash    kill -9 under load, ROUNDS times, and count every effect (SEED=N repeats a run),
@@ -13,12 +13,13 @@
 #                 memory, open files and threads have to stay flat
 #   make instances  instances that share the partitions out, killed, added, frozen and renewed for MINUTES
 #   make late-end  commits that arrive a second time, in the next transaction, TIMES times
-#   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
+#   make cluster  the scripts for a standalone cluster, and the job on a Spark master and two workers that are killed: RECORDS dead letters
 #   make resilience  a real broker that is stopped, killed and paused under the job, topics that change, a full disk, a Java that dies, calls that hang
 #   make security  the least rights on a broker with passwords, TLS and an authorizer, each left out once
 #   make test-console  the console in a real Chromium beside a real job; SCREENSHOTS=docs/console keeps pictures
 #   make transcripts  write down anew what every command and page answers; git shows what changed
-#   make fuzz     damaged records, RECORDS of them, and damaged texts for SECONDS each
+#   make fuzz     each property of the tests with 1,000 examples and not 40; damaged records, RECORDS of
+#                 them, and damaged texts for SECONDS each
 #   make mutations  plant mistakes in the protocol, and let the simulation find each of them
 #   make restarts  RESTARTS restarts under load, some with broken tables; each message has one whole table
 #   make bench    the benchmarks; an error if a ratio is below the one that was kept
@@ -29,7 +30,10 @@
 #   make dist     the source distribution, the wheel and a bill of materials, in dist
 #   make release-test  what make dist builds, and the demo from the wheel in an environment of its own
 #   make images   the image of a container, with podman or buildah; it says why where that can't be
-#   make kubernetes  build the API server that the chart is tested on, and its store, from their Go modules
+#   make kubernetes  the chart, rendered by helm and taken by an API server; Go builds both, and the server's
+#                 store, which takes ten minutes of processor time once; needs kubectl
+#   make test-deployment  the units as systemd judges them, the alerts as promtool does, and the dashboard on
+#                 a real Prometheus beside a real job
 #   make lock     resolve the Python dependencies again
 #   make clean    remove what was built, not what was downloaded
 
@@ -45,11 +49,16 @@ SECONDS ?= 60
 SEED   ?=
 UV     := uv==0.13.8
 KUBERNETES := 34.4
+HELM   := helm.sh/helm/v3/cmd/helm@v3.22.0
+# Runs files that `make test` leaves out, as pyproject.toml says.
+PYTEST := $(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib
+needs = @for program in $(1); do \
+    command -v $$program >/dev/null || { echo "this needs $$program, of Debian's $(2)"; exit 1; }; done
 # A worker uses some 0.7 cores, as tests wait, so three use two cores. Each takes 1.4 GB with its
 # broker and its Spark, and up to twice as much while it runs a job in a process of its own.
 WORKERS := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test transcripts setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts instances test-console bench bench-peers docs dist images kubernetes libraries release-test lock clean
+.PHONY: demo test transcripts setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts instances test-console test-deployment bench bench-peers docs dist images kubernetes libraries release-test lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -94,22 +103,30 @@ late-end: setup
 	$(BIN)/python -m benchmarks.late_end --times $(TIMES) $(if $(SEED),--seed $(SEED))
 
 cluster: setup
+	$(PYTEST) tests/deploy/test_standalone.py
 	$(BIN)/python -m benchmarks.cluster $(if $(RECORDS),--records $(RECORDS)) $(if $(SEED),--seed $(SEED))
 
 resilience: setup
-	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/streaming/test_resilience.py \
+	$(PYTEST) tests/streaming/test_resilience.py \
 	    tests/streaming/test_old_plans.py \
 	    tests/streaming/test_end.py \
+	    tests/streaming/test_stopped_handlers.py tests/streaming/test_wait.py \
+	    tests/streaming/test_remote_ledger.py tests/outcomes/test_two_writers.py \
 	    tests/streaming/test_full_disk.py tests/runtime/test_several_brokers.py
 
 security: setup
-	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/security
+	$(PYTEST) tests/security
 
 test-console: setup
-	@command -v chromium chromedriver >/dev/null || { echo "this needs Debian's chromium and chromium-driver"; exit 1; }
-	$(if $(SCREENSHOTS),SCREENSHOTS=$(SCREENSHOTS)) $(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/console/test_browser.py
+	$(call needs,chromium chromedriver,chromium and chromium-driver)
+	$(if $(SCREENSHOTS),SCREENSHOTS=$(SCREENSHOTS)) $(PYTEST) tests/console/test_browser.py
+
+test-deployment: setup
+	$(call needs,systemd-analyze prometheus promtool,systemd and prometheus)
+	$(PYTEST) tests/deploy/test_programs.py tests/observe/test_alerts.py tests/streaming/test_dashboard.py
 
 fuzz: setup
+	$(PYTEST) $(WORKERS) -m hypothesis --hypothesis-profile=fuzz tests
 	$(BIN)/python -m tests.fuzz.random_inputs records --count $(or $(RECORDS),100000) --seconds inf $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.fuzz.random_inputs rules --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.fuzz.random_inputs mqsc --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
@@ -150,7 +167,13 @@ images:
 
 # Kubernetes replaces some of its modules by folders beside it, so it can't be installed by its name
 # alone: here their published versions stand for them. Go compares all with its checksum database.
-kubernetes: .kubernetes/kube-apiserver
+kubernetes: export PATH := $(CURDIR)/.kubernetes:$(PATH)
+kubernetes: setup .kubernetes/kube-apiserver .kubernetes/helm
+	$(call needs,kubectl,kubernetes-client)
+	$(PYTEST) tests/deploy/test_chart.py tests/deploy/test_api_server.py
+
+.kubernetes/helm: .kubernetes/kube-apiserver
+	GOBIN=$(CURDIR)/.kubernetes CGO_ENABLED=0 go install $(HELM)
 
 .kubernetes/kube-apiserver:
 	rm -rf .kubernetes && mkdir .kubernetes
@@ -163,7 +186,7 @@ kubernetes: .kubernetes/kube-apiserver
 	    -ldflags "-X k8s.io/component-base/version.gitVersion=v1.$(KUBERNETES)" k8s.io/kubernetes/cmd/kube-apiserver
 
 release-test: setup dist
-	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/release
+	$(PYTEST) tests/release
 
 # Each step leaves a stamp in the environment, so that a step that was interrupted runs again.
 

@@ -90,21 +90,9 @@ def run(records: int, seed: int, *, table: str = TABLE, mutated: Mutated = mutat
         table: The rules.
         mutated: Makes one damaged record.
     """
-    chance = random.Random(seed)
     with broker() as (folder, servers):
-        room = {"max.message.bytes": str(LARGEST)}
-        create(
-            servers, NewTopic(QUEUE, PARTITIONS, 1, topic_configs=room), NewTopic("target", 1, 1)
-        )
-        made = (mutated(chance) for _ in range(records))
-        produce(
-            servers,
-            (
-                Sent(QUEUE, number % PARTITIONS, value, pairs, key)
-                for number, (key, value, pairs) in enumerate(made)
-            ),
-            message_max_bytes=LARGEST,
-        )
+        create(servers, NewTopic("target", 1, 1))
+        prepare(servers, QUEUE, records, seed, mutated)
         rules = folder / "fuzz.rul"
         rules.write_text(table)
         done = subprocess.run(
@@ -117,16 +105,29 @@ def run(records: int, seed: int, *, table: str = TABLE, mutated: Mutated = mutat
         )  # fmt: skip
         if done.returncode:
             return f"the job ended with exit code {done.returncode}:\n{done.stderr[-3000:]}"
-        return _judge(servers, records)
+        return judge(servers, QUEUE, OUTCOMES, records)
 
 
-def _judge(servers: str, records: int) -> str:
+def prepare(servers: str, queue: str, records: int, seed: int, mutated: Mutated = mutated) -> None:
+    """Makes a queue with damaged records; arguments as those of ``run``."""
+    room, chance = {"max.message.bytes": str(LARGEST)}, random.Random(seed)
+    create(servers, NewTopic(queue, PARTITIONS, 1, topic_configs=room))
+    made = (mutated(chance) for _ in range(records))
+    sent = (
+        Sent(queue, number % PARTITIONS, value, pairs, key)
+        for number, (key, value, pairs) in enumerate(made)
+    )
+    produce(servers, sent, message_max_bytes=LARGEST)
+
+
+def judge(servers: str, queue: str, outcomes: str, records: int) -> str:
+    """What is wrong with the outcomes of a queue's records, or an empty text."""
     first: Counter[str] = Counter()
     results: Counter[str] = Counter()
-    for record in read_committed(servers, [OUTCOMES]):
+    for record in read_committed(servers, [outcomes]):
         outcome = json.loads(record.value)
         results[outcome["result"]] += 1
-        if outcome["topic"] == QUEUE:
+        if outcome["topic"] == queue:
             first[outcome["outcome"]] += 1
     print(f"{records} in, {len(first)} with an outcome: {dict(results)}")
     twice = [name for name, count in first.items() if count > 1]

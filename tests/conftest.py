@@ -17,21 +17,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from hypothesis import settings
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
+from tests.configurations import job_of
 
 from redrive.broker import EmbeddedBroker
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.messages import TopicPartition as Lane
+from redrive.streaming.session import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Time never decides a test: the machine may be busy.
-settings.register_profile("redrive", deadline=None)
+settings.register_profile("redrive", deadline=None, max_examples=40)
+settings.register_profile("fuzz", deadline=None, max_examples=1_000)
 settings.load_profile("redrive")
 
 PATIENCE = 240.0
@@ -50,11 +56,16 @@ _LARGEST_RECORD = 16 * 1024 * 1024
 
 
 def eventually(holds: Callable[[], Any], what: str, *, every: float = 0.1) -> None:
-    """Waits until something holds, looking every so many seconds."""
+    """Waits until something holds, looking every so many seconds.
+
+    Dear looks come less often: they take processor time from what is awaited.
+    """
     deadline = time.monotonic() + PATIENCE
+    begun = time.monotonic()
     while not holds():
         assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(every)
+        time.sleep(max(every, min(2.0, 2 * (time.monotonic() - begun))))
+        begun = time.monotonic()
 
 
 def pytest_configure() -> None:
@@ -202,6 +213,14 @@ def kafka(
     """The shared broker, with names for this test."""
     test = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60].strip("-")
     return KafkaClient(bootstrap_servers, admin, test)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session for the whole run, as the job would start it."""
+    session = start_session(job_of(directory=tmp_path_factory.mktemp("spark")))
+    yield session
+    session.stop()
 
 
 @pytest.fixture

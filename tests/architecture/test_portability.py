@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -66,3 +67,11 @@ def test_a_path_of_one_machine_is_recognised(text: str) -> None:
 @pytest.mark.parametrize("text", ["docs/" + "work/x", "it's his/her", "https://example/" + "root"])
 def test_other_slashes_are_no_paths(text: str) -> None:
     assert not _PATH.search(text)
+
+
+def test_each_file_that_make_test_leaves_out_is_in_another_target() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    options = settings["tool"]["pytest"]["ini_options"]["addopts"]
+    recipes = (ROOT / "Makefile").read_text().split()
+    files = [option.removeprefix("--ignore=") for option in options if "--ignore=" in option]
+    assert [file for file in files if not {file, str(Path(file).parent)} & {*recipes}] == []

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.checkpoints.test_epoch import MemoryStore
 
@@ -82,7 +82,6 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, min_size=3, max_size=40))
-@settings(max_examples=500, deadline=None)
 def test_nothing_is_early_whatever_is_set_and_whatever_restarts(
     clocks: SimpleNamespace, steps: list[tuple[str, Any]]
 ) -> None:

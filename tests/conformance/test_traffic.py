@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
@@ -47,6 +47,9 @@ from redrive.operations.states import write_states
 from redrive.streaming.topics import own_topics
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.names import put_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 STEMS = ("mq_open", "mq_routes", "mqe_puts")
 FURTHER = Path(__file__).parent / "traffic"
@@ -117,6 +120,7 @@ def traffic(
     vectors_directory: Path,
     bootstrap_servers: str,
     admin: KafkaAdminClient,
+    spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Traffic]:
     """All vectors that can be traffic, on one job; every message has come to rest."""
@@ -136,7 +140,7 @@ def traffic(
     )
     set_channels(configuration, traces)
     put_all(bootstrap_servers, ones)
-    job = RunningJob(configuration, None).start()
+    job = RunningJob(configuration, spark).start()
     awaited = sum(copies(case) * len(trace.results) for case, trace in cases.values())
     wait_until_at_rest(job, awaited)
     job.stop()

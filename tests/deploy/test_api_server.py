@@ -18,7 +18,6 @@ import pytest
 from joserfc.jwk import RSAKey
 from tests.conftest import eventually
 from tests.deploy.test_chart import CHART, FLAGS, FULL, choices, chosen, render
-from tests.programs import program
 
 from redrive.broker.configuration import free_port
 
@@ -93,7 +92,7 @@ class Cluster:
             AssertionError: It failed; with what it said.
         """
         done = subprocess.run(
-            [program(name), *arguments],
+            [name, *arguments],
             input=given,
             env=self.environment,
             capture_output=True,
@@ -111,7 +110,7 @@ class Cluster:
 
     def is_ready(self) -> bool:
         """Whether the server answers and has done what it does at a start."""
-        command = [program("kubectl"), "get", "--raw=/readyz"]
+        command = ["kubectl", "get", "--raw=/readyz"]
         asked = subprocess.run(command, env=self.environment, capture_output=True, check=False)
         return asked.returncode == 0
 
@@ -132,7 +131,6 @@ def _write_kubeconfig(path: Path, port: int) -> None:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster without nodes and controllers, with a namespace for restricted pods."""
-    programs = {name: program(name) for name in ("etcd", "kube-apiserver", "kubectl", "helm")}
     folder = tmp_path_factory.mktemp("kubernetes")
     store, peers, port = (free_port() for _ in range(3))
     key, tokens = folder / "key.pem", folder / "tokens.csv"
@@ -167,7 +165,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         processes = {}
         for name, arguments in commands.items():
             output = stack.enter_context((folder / f"{name}.log").open("wb"))
-            command = [programs[name], *arguments]
+            command = [name, *arguments]
             process = subprocess.Popen(command, stdout=output, stderr=output)
             stack.enter_context(process)
             stack.callback(process.kill)
@@ -200,12 +198,12 @@ def _pods(objects: list[Object]) -> list[Object]:
 
 
 def test_the_server_takes_every_combination_of_values(cluster: Cluster) -> None:
-    helm, objects = program("helm"), []
+    objects: list[Object] = []
     options = [*map(chosen, choices()), (f"--values={FULL}",)]
     for number, values in enumerate(options):
         # The last with a name that YAML would take for a truth value.
         name = f"orders-{number}" if number < len(options) - 1 else "true"
-        rendered = render(helm, *values, release=name)
+        rendered = render(*values, release=name)
         objects += [*rendered, *_pods(rendered)]
     where = f"--namespace={NAMESPACE}"
     # No pod is admitted, nor would be, before its account is there.
@@ -215,7 +213,7 @@ def test_the_server_takes_every_combination_of_values(cluster: Cluster) -> None:
 
 
 def test_the_server_refuses_a_pod_that_is_root(cluster: Cluster) -> None:
-    (pod,) = _pods(render(program("helm")))
+    (pod,) = _pods(render())
     del pod["spec"]["securityContext"]["runAsNonRoot"]
     with pytest.raises(AssertionError, match="violates PodSecurity"):
         cluster.apply([pod], f"--namespace={NAMESPACE}", "--dry-run=server")

@@ -7,7 +7,6 @@ import json
 import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,12 @@ import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner
-from referencing import Registry, Resource
-from referencing.jsonschema import DRAFT7
-from tests.programs import ROOT, program
 
 from redrive.console.command import console
 from redrive.console.login_files import read_access
 from redrive.settings import read_settings
 
+ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "redrive"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
@@ -79,22 +76,17 @@ def chosen(flags: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"--set={value}" for value in (settings, needed, ledger, secrets, access))
 
 
-@pytest.fixture(scope="module")
-def helm() -> str:
-    return program("helm")
-
-
-def render(helm: str, *options: str, release: str = "orders") -> list[dict[str, Any]]:
+def render(*options: str, release: str = "orders") -> list[dict[str, Any]]:
     """All objects that the chart makes with some options."""
-    command = [helm, "template", release, str(CHART), "--kube-version", "1.31", *options]
+    command = ["helm", "template", release, str(CHART), "--kube-version", "1.31", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
-def refusal(helm: str, **values: Any) -> str:
+def refusal(**values: Any) -> str:
     """What helm says of values that the chart refuses."""
-    command = [helm, "template", "orders", str(CHART), "--kube-version=1.31", "--values=-"]
+    command = ["helm", "template", "orders", str(CHART), "--kube-version=1.31", "--values=-"]
     given = yaml.safe_dump(values)
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     assert done.returncode != 0, done.stdout
@@ -117,9 +109,9 @@ def one(objects: list[dict[str, Any]], kind: str, *, console: bool = False) -> d
     return chosen
 
 
-def test_helm_finds_nothing_to_complain_about(helm: str) -> None:
+def test_helm_finds_nothing_to_complain_about() -> None:
     done = subprocess.run(
-        [helm, "lint", "--strict", "--kube-version", "1.31", str(CHART)],
+        ["helm", "lint", "--strict", "--kube-version", "1.31", str(CHART)],
         capture_output=True,
         text=True,
         check=False,
@@ -128,8 +120,8 @@ def test_helm_finds_nothing_to_complain_about(helm: str) -> None:
 
 
 @pytest.mark.parametrize("flags", [*choices()])
-def test_every_combination_of_three_flags_has_its_objects(helm: str, flags: dict[str, str]) -> None:
-    objects = render(helm, *chosen(flags))
+def test_every_combination_of_three_flags_has_its_objects(flags: dict[str, str]) -> None:
+    objects = render(*chosen(flags))
     wanted = [kind for name, kind in OPTIONAL.items() if flags[name] == "true"]
     of_job = [document for document in objects if not is_of_console(document)]
     assert sorted(document["kind"] for document in of_job) == sorted([*ALWAYS, *wanted])
@@ -166,59 +158,27 @@ def test_every_combination_of_three_flags_has_its_objects(helm: str, flags: dict
     assert ("persistentVolumeClaim" in job) == (flags["persistence.enabled"] == "true")
 
 
-def test_pods_share_the_partitions_out(helm: str) -> None:
+def test_pods_share_the_partitions_out() -> None:
     env = "env[0].name=TOKEN,env[0].value=x"
-    spec = one(render(helm, "--set", f"replicas=3,{env}"), "Deployment")["spec"]
+    spec = one(render("--set", f"replicas=3,{env}"), "Deployment")["spec"]
     assert spec["replicas"] == 3
     assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
     (container,) = spec["template"]["spec"]["containers"]
     instance = {"name": "REDRIVE_APPLICATION__INSTANCE", "value": "auto"}
     assert container["env"] == [instance, {"name": "TOKEN", "value": "x"}]
-    alone = one(render(helm), "Deployment")["spec"]
+    alone = one(render(), "Deployment")["spec"]
     assert alone["strategy"] == {"type": "Recreate"}
     assert "env" not in alone["template"]["spec"]["containers"][0]
 
 
-def test_pods_do_not_share_a_volume(helm: str) -> None:
-    refused = refusal(helm, replicas=2, persistence={"enabled": True})
+def test_pods_do_not_share_a_volume() -> None:
+    refused = refusal(replicas=2, persistence={"enabled": True})
     assert "replicas: one volume is for one pod" in refused
 
 
-@pytest.fixture(scope="module")
-def kubernetes_schemas() -> Path:
-    """Strict schemas of Kubernetes 1.31, from a package that this project does not bring."""
-    package = find_spec("kubernetes_validate")
-    if package is None or package.origin is None:
-        pytest.skip("kubernetes-validate, which has Kubernetes' schemas, is not installed")
-    return Path(package.origin).with_name("kubernetes-json-schema") / "v1.31.0-local-strict"
-
-
-@pytest.mark.parametrize("flag", ["true", "false"])
-def test_objects_fit_the_schemas_of_kubernetes(
-    helm: str, kubernetes_schemas: Path, flag: str
-) -> None:
-    def read(uri: str) -> Resource[Any]:
-        text = (kubernetes_schemas / uri.rpartition("/")[2]).read_text()
-        return Resource.from_contents(json.loads(text), default_specification=DRAFT7)
-
-    # mypy does not know the alias of this attribute.
-    registry = Registry(retrieve=read)  # type: ignore[call-arg]
-    objects = render(helm, *chosen(dict.fromkeys(FLAGS, flag)))
-    if flag == "true":
-        objects += render(helm, f"--values={FULL}")
-    for document in objects:
-        group, _, version = document["apiVersion"].rpartition("/")
-        if group == "monitoring.coreos.com":
-            continue
-        name = "-".join(filter(None, (document["kind"].lower(), group.split(".")[0], version)))
-        schema = read(f"{name}.json").contents
-        validator = jsonschema.Draft7Validator(schema, registry=registry)
-        assert [error.message for error in validator.iter_errors(document)] == []
-
-
 @pytest.mark.parametrize("console", [False, True])
-def test_the_container_may_do_nothing_that_is_not_needed(helm: str, *, console: bool) -> None:
-    objects = render(helm, *chosen({"console.enabled": "true"}))
+def test_the_container_may_do_nothing_that_is_not_needed(*, console: bool) -> None:
+    objects = render(*chosen({"console.enabled": "true"}))
     pod = one(objects, "Deployment", console=console)["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["securityContext"] == {
@@ -247,9 +207,9 @@ def test_the_container_may_do_nothing_that_is_not_needed(helm: str, *, console: 
         ('[observe]\nlisten = "\\u0030.0.0.0:9464"', 9464),
     ],
 )
-def test_the_port_is_that_of_the_settings_as_toml(helm: str, text: str, port: int) -> None:
+def test_the_port_is_that_of_the_settings_as_toml(text: str, port: int) -> None:
     assert tomllib.loads(text)["observe"]["listen"].endswith(f":{port}")
-    objects = render(helm, "--set-json", f"settings={json.dumps(text)}")
+    objects = render("--set-json", f"settings={json.dumps(text)}")
     (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["ports"] == [{"name": "metrics", "containerPort": port}]
 
@@ -267,27 +227,27 @@ def test_the_port_is_that_of_the_settings_as_toml(helm: str, text: str, port: in
         ('[observe\nlisten = "0.0.0.0:9464"', "settings: toml: line"),
     ],
 )
-def test_settings_that_probes_could_not_ask_are_refused(helm: str, text: str, problem: str) -> None:
-    assert problem in refusal(helm, settings=text).replace('\\"', '"')
+def test_settings_that_probes_could_not_ask_are_refused(text: str, problem: str) -> None:
+    assert problem in refusal(settings=text).replace('\\"', '"')
 
 
-def test_the_port_of_the_probes_is_not_for_variables(helm: str) -> None:
+def test_the_port_of_the_probes_is_not_for_variables() -> None:
     env = [{"name": "REDRIVE_OBSERVE__LISTEN", "value": "0.0.0.0:1"}]
-    assert "REDRIVE_OBSERVE__LISTEN is not for env" in refusal(helm, env=env)
+    assert "REDRIVE_OBSERVE__LISTEN is not for env" in refusal(env=env)
 
 
-def test_pods_are_spread_and_have_a_class(helm: str) -> None:
-    (spread,) = _pod(render(helm, "--set=priorityClassName=high"))["topologySpreadConstraints"]
+def test_pods_are_spread_and_have_a_class() -> None:
+    (spread,) = _pod(render("--set=priorityClassName=high"))["topologySpreadConstraints"]
     assert spread["topologyKey"] == "kubernetes.io/hostname"
     assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
-    labels = one(render(helm), "Deployment")["spec"]["selector"]
+    labels = one(render(), "Deployment")["spec"]["selector"]
     assert spread["labelSelector"] == labels
     own: list[Any] = [{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
     own[0]["labelSelector"] = {}
     values = f"topologySpreadConstraints={json.dumps(own)}"
-    assert _pod(render(helm, "--set-json", values))["topologySpreadConstraints"] == own
+    assert _pod(render("--set-json", values))["topologySpreadConstraints"] == own
     flags = chosen({"console.enabled": "true"})
-    for document in render(helm, *flags, "--set=priorityClassName=high"):
+    for document in render(*flags, "--set=priorityClassName=high"):
         if document["kind"] == "Deployment":
             assert document["spec"]["template"]["spec"]["priorityClassName"] == "high"
 
@@ -297,12 +257,12 @@ def _pod(objects: list[dict[str, Any]]) -> dict[str, Any]:
     return spec
 
 
-def test_metrics_are_read_from_any_namespace(helm: str) -> None:
-    (rule,) = one(render(helm), "NetworkPolicy")["spec"]["ingress"]
+def test_metrics_are_read_from_any_namespace() -> None:
+    (rule,) = one(render(), "NetworkPolicy")["spec"]["ingress"]
     assert rule["from"] == [{"namespaceSelector": {}}]
     named = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     peers = f"networkPolicy.metricsFrom={json.dumps([named])}"
-    (rule,) = one(render(helm, "--set-json", peers), "NetworkPolicy")["spec"]["ingress"]
+    (rule,) = one(render("--set-json", peers), "NetworkPolicy")["spec"]["ingress"]
     assert rule["from"] == [named]
 
 
@@ -315,9 +275,9 @@ def test_metrics_are_read_from_any_namespace(helm: str) -> None:
         ("console.host=", "set console.host"),
     ],
 )
-def test_a_console_that_nobody_could_use_is_refused(helm: str, missing: str, problem: str) -> None:
+def test_a_console_that_nobody_could_use_is_refused(missing: str, problem: str) -> None:
     flags = chosen({"console.enabled": "true", "console.ingress.enabled": "true"})
-    command = [helm, "template", "orders", str(CHART), "--kube-version=1.31", *flags]
+    command = ["helm", "template", "orders", str(CHART), "--kube-version=1.31", *flags]
     done = subprocess.run(
         [*command, f"--set={missing}"], capture_output=True, text=True, check=False
     )
@@ -325,9 +285,9 @@ def test_a_console_that_nobody_could_use_is_refused(helm: str, missing: str, pro
 
 
 def test_the_console_is_started_with_options_that_it_has(
-    helm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    objects = render(helm, f"--values={FULL}")
+    objects = render(f"--values={FULL}")
     (container,) = one(objects, "Deployment", console=True)["spec"]["template"]["spec"][
         "containers"
     ]
@@ -363,10 +323,10 @@ def test_the_console_is_started_with_options_that_it_has(
         assert question["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
 
 
-def test_probes_ask_the_page_of_the_settings(helm: str, tmp_path: Path) -> None:
+def test_probes_ask_the_page_of_the_settings(tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({"settings": VALUES["settings"].replace("9464", "8080")}))
-    objects = render(helm, "--values", str(values))
+    objects = render("--values", str(values))
     (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["ports"] == [{"name": "metrics", "containerPort": 8080}]
     assert one(objects, "Service")["spec"]["ports"][0]["port"] == 8080
@@ -380,8 +340,8 @@ def test_probes_ask_the_page_of_the_settings(helm: str, tmp_path: Path) -> None:
     }
 
 
-def test_texts_arrive_as_they_were_given(helm: str) -> None:
-    objects = render(helm, "--set", "prometheusRule.enabled=true")
+def test_texts_arrive_as_they_were_given() -> None:
+    objects = render("--set", "prometheusRule.enabled=true")
     texts: dict[str, str] = {}
     for document in objects:
         if document["kind"] == "ConfigMap":
@@ -391,10 +351,10 @@ def test_texts_arrive_as_they_were_given(helm: str) -> None:
     assert one(objects, "PrometheusRule")["spec"] == rules
 
 
-def test_wrong_values_are_refused(helm: str) -> None:
+def test_wrong_values_are_refused() -> None:
     wrong: list[dict[str, Any]] = [{"persistance": {"enabled": True}}, {"replicas": "two"}]
     for values in wrong:
-        refused = refusal(helm, **values)
+        refused = refusal(**values)
         assert "values don't meet the specifications of the schema" in refused
 
 

@@ -63,31 +63,9 @@ def test_the_unit_calls_what_the_command_line_knows() -> None:
         assert started[name] == reloaded[name] is not None
 
 
-def test_the_unit_is_one_to_systemd(tmp_path: Path) -> None:
-    unit = _unit()
-    assert set(unit.sections()) == {"Unit", "Service", "Install"}
-    if program := shutil.which("systemd-analyze"):
-        copy = tmp_path / UNIT.name
-        copy.write_text(UNIT.read_text().replace("/opt/redrive/bin/redrive", sys.executable))
-        verified = subprocess.run(
-            [program, "verify", copy], capture_output=True, text=True, check=False
-        )
-        assert (verified.returncode, verified.stderr) == (0, "")
-
-
-def test_the_unit_takes_from_the_job_what_it_does_not_need() -> None:
-    """Exposure, from 0 to 10, in the judgement of systemd; Java must be able to compile."""
-    assert "MemoryDenyWriteExecute" not in _unit()["Service"]
-    program = shutil.which("systemd-analyze")
-    if program is None:
-        pytest.skip("systemd-analyze is not installed")
-    done = subprocess.run(
-        [program, "security", "--offline=true", "--threshold=30", "--no-pager", UNIT],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
+def test_the_unit_has_three_sections() -> None:
+    assert set(_unit().sections()) == {"Unit", "Service", "Install"}
+    assert "MemoryDenyWriteExecute" not in _unit()["Service"], "Java must be able to compile"
 
 
 def _unit() -> ConfigParser:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.engine.cache import MatchedProfile, ProfileMatcher
@@ -33,7 +33,6 @@ BODY = encode_header(
 )
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=8),
     st.sampled_from([b"{}", BODY, b"", None]),

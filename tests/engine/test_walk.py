@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.conformance.decided_network import HOPS, REMAINING, DecidedNetwork, put_deciders
 from tests.conformance.mq_notation import read_topology
@@ -206,7 +206,6 @@ def test_a_private_transmission_queue_hides_a_shared_queue_of_its_name() -> None
 # Any network
 
 
-@settings(max_examples=200)
 @given(st.tuples(*map(managers, MANAGERS[1:])), opens(), st.integers(0, 3))
 def test_the_walk_ends_where_the_definitions_lead(
     others: tuple[QueueManager, ...], question: tuple[QueueManager, OpenRequest], offset: int

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from prometheus_client.exposition import generate_latest
 from tests.observe.test_deployed import ALERTS, RULES
-from tests.programs import program
+
+from redrive.observe.observer import MetricsObserver
 
 
 class Case(NamedTuple):
@@ -68,9 +70,20 @@ def test_alerts_fire_for_these_series_and_for_no_others(tmp_path: Path) -> None:
         )
     )
     done = subprocess.run(
-        [program("promtool"), "test", "rules", str(tests)],
+        ["promtool", "test", "rules", str(tests)],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_rules_are_rules_to_prometheus(observer: MetricsObserver) -> None:
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    assert set(group) == {"name", "rules"}
+    text = generate_latest(observer.metrics.registry)
+    for arguments, given in ((["rules", str(RULES)], b""), (["metrics"], text)):
+        done = subprocess.run(
+            ["promtool", "check", *arguments], input=given, capture_output=True, check=False
+        )
+        assert done.returncode == 0, (done.stdout + done.stderr).decode()

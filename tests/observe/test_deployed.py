@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,7 @@ from typing import Any
 import promql_parser as promql
 import pytest
 import yaml
-from prometheus_client.exposition import generate_latest
 from tests.observe.test_metrics import exported
-from tests.programs import program
 
 from redrive.observe.observer import MetricsObserver
 
@@ -157,15 +154,3 @@ def test_variables_of_the_dashboard_are_all_defined() -> None:
     defined = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
     used = set(re.findall(r"\$\{?(\w+)", json.dumps(DASHBOARD["panels"])))
     assert used - {"__rate_interval"} <= defined
-
-
-def test_the_rules_are_rules_to_prometheus(observer: MetricsObserver) -> None:
-    (group,) = yaml.safe_load(RULES.read_text())["groups"]
-    assert set(group) == {"name", "rules"}
-    promtool = program("promtool")
-    text = generate_latest(observer.metrics.registry)
-    for arguments, given in ((["rules", str(RULES)], b""), (["metrics"], text)):
-        done = subprocess.run(
-            [promtool, "check", *arguments], input=given, capture_output=True, check=False
-        )
-        assert done.returncode == 0, (done.stdout + done.stderr).decode()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.configurations import write_settings
 from tests.conformance.rules_driver import HandlerDriver, MemoryTopics
@@ -85,7 +85,6 @@ def test_each_scheme_in_a_mixed_topic_gets_its_name() -> None:
     assert identification.schemes["kafka-streams"].errors["a.B"]
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(messages, st.none() | st.binary(max_size=4)), max_size=20))
 def test_the_first_table_has_no_error_whatever_was_found(
     rows: list[tuple[tuple[bytes | None, Headers], bytes | None]],

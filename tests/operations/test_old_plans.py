@@ -257,7 +257,7 @@ STEPS: dict[str, Step] = {
 }
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.lists(st.sampled_from(sorted(STEPS)), min_size=3, max_size=9))
 def test_no_message_is_put_twice_whatever_passes_between_plan_and_instruction(
     steps: list[str],

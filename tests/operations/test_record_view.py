@@ -5,7 +5,7 @@ from __future__ import annotations
 from unicodedata import category
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.messages.samples import messages
 
@@ -48,7 +48,6 @@ def test_numbers_in_bytes_are_told_as_numbers() -> None:
     assert '    "a": 1' in text
 
 
-@settings(max_examples=50)
 @given(messages, st.none() | st.binary(max_size=5))
 def test_any_record_can_be_shown(message: tuple[bytes | None, Headers], key: bytes | None) -> None:
     value, headers = message

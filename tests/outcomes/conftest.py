@@ -6,14 +6,20 @@ import itertools
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from kafka.admin import NewTopic
 from tests.configurations import write_settings
 from tests.conftest import KafkaClient
+from tests.outcomes.projected_job import Job
+from tests.outcomes.projection_process import make_configuration
 from tests.outcomes.small_job import SmallJob
 
 from redrive.settings import read_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _numbers = itertools.count(1)
 
@@ -62,3 +68,12 @@ def small_job(kafka: KafkaClient, tmp_path: Path) -> Iterator[SmallJob]:
     job = SmallJob(configuration, target, str(config), kafka)
     yield job
     job.close()
+
+
+@pytest.fixture
+def job(kafka: KafkaClient, spark: SparkSession, tmp_path: Path) -> Job:
+    """A job whose outcomes topic exists and is empty."""
+    application = kafka.topic("app").removesuffix(".app")
+    configuration = make_configuration(tmp_path, kafka.bootstrap_servers, application)
+    kafka.create(configuration.outcomes_topic, partitions=3, config=KEPT)
+    return Job(spark, configuration, kafka)

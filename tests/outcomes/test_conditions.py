@@ -80,7 +80,7 @@ _CONDITIONS = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(condition=_CONDITIONS)
 def test_no_condition_tells_a_masked_value(
     masked: Inventory, public: Inventory, condition: str

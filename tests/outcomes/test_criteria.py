@@ -57,7 +57,6 @@ CRITERIA = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(CRITERIA, st.integers(1, 2 * NUMBER))
 def test_table_and_rows_find_the_same(
     ledgers: tuple[Ledger, Ledger, list[Row]], criteria: Criteria, limit: int
@@ -69,7 +68,7 @@ def test_table_and_rows_find_the_same(
     assert half.find(criteria, limit=limit) == fitting[-limit:]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(-10_000, NUMBER * 7_000_000), max_size=3))
 def test_flows_count_every_outcome_once(
     ledgers: tuple[Ledger, Ledger, list[Row]], ages: list[int]

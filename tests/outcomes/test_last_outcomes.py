@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.configurations import job_of
 from tests.kafka.known_topics import KnownTopics
@@ -45,7 +45,6 @@ TOLD = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(TOLD, st.integers(0, 10), st.integers(0, 10))
 def test_the_last_outcome_of_a_message_decides_wherever_it_is_kept(
     tmp_path_factory: pytest.TempPathFactory,

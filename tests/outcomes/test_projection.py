@@ -5,126 +5,33 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
-from kafka import KafkaProducer, TopicPartition
+from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.commands import python
-from tests.conftest import KafkaClient, eventually
+from tests.conftest import PATIENCE, KafkaClient, eventually
 from tests.outcomes.conftest import KEPT
-from tests.outcomes.projection_process import make_configuration
-from tests.outcomes.s3_server import S3
+from tests.outcomes.projected_job import Job, projecting
 from tests.outcomes.samples import outcome
 from tests.outcomes.test_rows import MALFORMED
 
-from redrive.configuration import JobConfiguration
 from redrive.errors import AlreadyRunningError, EnvironmentFault
 from redrive.kafka.administration import TopicAdministration
-from redrive.outcomes.rows import GONE, Row, row_of
+from redrive.outcomes.rows import GONE
 from redrive.outcomes.storage import local_path, lock_file
 from redrive.outcomes.table import LedgerTable
 from redrive.streaming import projection
 from redrive.streaming.lifecycle import JobControl, JobObserver
 from redrive.streaming.projection import rebuild, start_projection
-from redrive.streaming.session import Spark, start_session
-
-_PATIENCE = 240.0
-"""Seconds after which a test gives up on a projection; it takes a few."""
-_LOOK = 0.5
-"""Seconds between two looks at a ledger: each takes processor time from what is awaited."""
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session of a job with a ledger."""
-    configuration = make_configuration(tmp_path_factory.mktemp("spark"), "localhost:1", "any")
-    session = start_session(configuration)
-    yield session
-    session.stop()
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job whose outcomes are projected."""
-
-    spark: SparkSession
-    configuration: JobConfiguration
-    kafka: KafkaClient
-
-    def write(self, numbers: range) -> None:
-        """Outcomes in transactions, one of them aborted, so that offsets have gaps."""
-        producer = KafkaProducer(
-            bootstrap_servers=self.configuration.connection.bootstrap_servers,
-            transactional_id=self.configuration.application,
-        )
-        producer.init_transactions()
-        for start in range(numbers.start, numbers.stop, 10):
-            producer.begin_transaction()
-            for number in range(start, min(start + 10, numbers.stop)):
-                value = orjson.dumps(outcome(number))
-                producer.send(self.configuration.outcomes_topic, value, partition=number % 3)
-            if start % 30 == 10:
-                producer.abort_transaction()
-            else:
-                producer.commit_transaction()
-        producer.close()
-
-    def expected(self) -> list[Row]:
-        """What the ledger has to hold: the topic as kafka-python reads it."""
-        records = self.kafka.read(self.configuration.outcomes_topic)
-        return _in_order(
-            row_of(record.value, record.timestamp, record.partition, record.offset)
-            for record in records
-        )
-
-    def held(self) -> list[Row]:
-        table = LedgerTable.open(self.configuration.ledger.path)
-        return [] if table is None else _in_order(table.outcomes("SELECT * FROM ledger"))
-
-    def projected(self, rows: int) -> list[Row]:
-        """What the ledger holds once a projection has had its time for so many rows."""
-        deadline = time.monotonic() + _PATIENCE
-        while (query := start_projection(self.spark, self.configuration)) is None:
-            assert time.monotonic() < deadline, "a killed process still holds the lock"
-            time.sleep(0.1)
-        while len(self.held()) < rows and time.monotonic() < deadline:
-            assert query.exception() is None
-            time.sleep(0.2)
-        query.processAllAvailable()
-        query.stop()
-        return self.held()
-
-    def check_projected(self) -> None:
-        """Projects all that is on the topic."""
-        expected = self.expected()
-        assert self.projected(len(expected)) == expected
-
-
-def _in_order(rows: Any) -> list[Row]:
-    return sorted(rows, key=lambda row: (row.outcomes_partition, row.outcomes_offset))
-
-
-@pytest.fixture
-def job(kafka: KafkaClient, spark: SparkSession, tmp_path: Path) -> Job:
-    """A job whose outcomes topic exists and is empty."""
-    application = kafka.topic("app").removesuffix(".app")
-    configuration = make_configuration(tmp_path, kafka.bootstrap_servers, application)
-    kafka.create(configuration.outcomes_topic, partitions=3, config=KEPT)
-    return Job(spark, configuration, kafka)
+from redrive.streaming.session import Spark
 
 
 def test_a_lost_checkpoint_neither_repeats_nor_loses_an_outcome(job: Job) -> None:
@@ -162,95 +69,12 @@ def test_malformed_records_stop_nothing(kafka: KafkaClient, job: Job) -> None:
     assert job.projected(len(expected)) == expected
 
 
-@contextlib.contextmanager
-def _process(job: Job, *writer: str) -> Iterator[None]:
-    """A projection in a process of its own, which has written something, and is killed."""
-    script = Path(__file__).with_name("projection_process.py")
-    servers = job.configuration.connection.bootstrap_servers
-    arguments = [str(job.configuration.directory), servers, job.configuration.application, *writer]
-    before = len(job.held())
-    with subprocess.Popen(
-        [sys.executable, str(script), *arguments], start_new_session=True
-    ) as process:
-        try:
-            deadline = time.monotonic() + _PATIENCE
-            while len(job.held()) == before:
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(_LOOK)
-            yield
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-
-
 def test_a_killed_projection_is_taken_up_where_its_ledger_ends(job: Job) -> None:
     """kill -9 of Python and Java, at a moment when rows are being appended."""
     job.write(range(30))
-    with _process(job):
+    with projecting(job):
         for start in range(30, 330, 50):
             job.write(range(start, start + 50))
-    job.check_projected()
-
-
-@pytest.fixture
-def remote(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Job, S3]]:
-    """The same job with its ledger in an object store, and that store."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "reader")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of a test")
-    with S3.running() as store:
-        ledger = replace(job.configuration.ledger, path=store.folder("ledger", tmp_path / "first"))
-        yield replace(job, configuration=replace(job.configuration, ledger=ledger)), store
-
-
-def test_two_machines_that_project_into_one_store_write_each_outcome_once(
-    remote: tuple[Job, S3], tmp_path: Path
-) -> None:
-    """Both at once, through answers that are lost, an outage, and the end of one by kill -9."""
-    job, store = remote
-    commits = Counter[str]()
-
-    def is_lost(method: str, key: str) -> bool:
-        commits[method] += "_delta_log/" in key
-        return method == "PUT" and "_delta_log/" in key and commits["PUT"] % 5 == 0
-
-    store.lost = is_lost
-    job.write(range(30))
-    servers = job.configuration.connection.bootstrap_servers
-    other = tmp_path / "other machine"
-    url = str(job.configuration.ledger.path)
-    arguments = [str(other), servers, job.configuration.application, url, store.url]
-    script = Path(__file__).with_name("projection_process.py")
-    with subprocess.Popen(
-        [sys.executable, str(script), *arguments], start_new_session=True
-    ) as process:
-        try:
-            eventually(job.held, "the other machine has written", every=_LOOK)
-            for start in range(30, 230, 50):
-                job.write(range(start, start + 50))
-                query = start_projection(job.spark, job.configuration)
-                assert query is not None
-                if start == 130:
-                    store.unavailable(3)
-                query.processAllAvailable()
-                query.stop()
-            assert process.poll() is None
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-    job.check_projected()
-
-
-def test_each_writer_appends_to_what_the_other_wrote(job: Job) -> None:
-    job.write(range(30))
-    job.check_projected()
-    job.write(range(30, 60))
-    # As if the process that projected had ended.
-    os.close(projection._locks.pop(lock_file(job.configuration.ledger.path)))
-    with _process(job, "spark"):
-        for start in range(60, 360, 50):
-            job.write(range(start, start + 50))
-    table = LedgerTable.open(job.configuration.ledger.path)
-    assert table is not None
-    table.compact()
     job.check_projected()
 
 
@@ -328,12 +152,12 @@ def test_after_an_append_that_failed_the_next_one_is_smaller(
         rows = job.spark.readStream.format("rate").load().selectExpr("raise_error('too large')")
         query = rows.writeStream.format("noop").start()
         with contextlib.suppress(StreamingQueryException):
-            query.awaitTermination(int(_PATIENCE))
+            query.awaitTermination(int(PATIENCE))
         return query
 
     monkeypatch.setattr(projection, "start_projection", start)
     monkeypatch.setattr(projection, "_PROJECTION_AGE", 0.0)
-    monkeypatch.setattr(projection, "ONE_TRY", _PATIENCE)
+    monkeypatch.setattr(projection, "ONE_TRY", PATIENCE)
     watched = projection.Projection(
         Spark(job.configuration, job.spark), job.configuration, JobControl(), delay=0.0
     )
@@ -362,7 +186,7 @@ def test_a_process_that_another_one_came_before_stands_by(
 
     monkeypatch.setattr(projection, "start_projection", start)
     monkeypatch.setattr(projection, "_PROJECTION_AGE", 0.0)
-    monkeypatch.setattr(projection, "ONE_TRY", _PATIENCE)
+    monkeypatch.setattr(projection, "ONE_TRY", PATIENCE)
     watched = projection.Projection(
         Spark(job.configuration, job.spark), job.configuration, JobControl(Heard()), delay=0.0
     )

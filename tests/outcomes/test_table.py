@@ -49,7 +49,7 @@ def test_a_new_ledger_stands_nowhere(tmp_path: Path) -> None:
     assert LedgerTable.create(tmp_path / "ledger").positions() == {}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.dictionaries(st.integers(0, 5), st.integers(0, 200_000), min_size=1),

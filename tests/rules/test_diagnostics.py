@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.cases import cases_beside
 from tests.rules.findings import findings, warnings
@@ -30,7 +30,6 @@ table_like = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=400)
 @given(st.text() | table_like)
 @example("FORMAT('+\n")
 @example("FORMAT(\n+")

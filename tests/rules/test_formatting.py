@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.cases import cases_beside
 from tests.rules.tables import rich_table_texts
@@ -21,7 +21,6 @@ def comments_of(text: str) -> list[str]:
     return [line.strip() for line in text.split("\n") if line.lstrip(" \t").startswith("*")]
 
 
-@settings(deadline=None)
 @given(text=rich_table_texts(), more=st.lists(comments, max_size=4))
 def test_formatting_keeps_the_meaning_and_is_done_once(text: str, more: list[str]) -> None:
     text = "\n".join([*more, text.rstrip("\n"), *more, ""])
@@ -33,7 +32,6 @@ def test_formatting_keeps_the_meaning_and_is_done_once(text: str, more: list[str
     assert [line for line in plain if line != "*"] == table.canonical().split("\n")[:-1]
 
 
-@settings(deadline=None)
 @given(more=st.lists(comments, max_size=6), inside=st.lists(comments, max_size=3))
 def test_no_comment_is_lost_or_made(more: list[str], inside: list[str]) -> None:
     text = "\n".join(

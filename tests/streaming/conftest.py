@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the job, and jobs that run in a thread."""
+"""Jobs that run in a thread, on the Spark session of all tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.messages import DeadLetterHeader, encode_header
 from redrive.streaming.job import run
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
-from redrive.streaming.session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,14 +114,6 @@ class RunningJob(JobObserver):
         """Raises what ended the job, if it was an error."""
         if self.error is not None:
             raise self.error
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session as the job would start it."""
-    session = start_session(job_of(directory=tmp_path_factory.mktemp("spark")))
-    yield session
-    session.stop()
 
 
 @dataclass

@@ -25,6 +25,7 @@ from tests.streaming.conftest import Jobs, letter
 from redrive.broker import EmbeddedBroker
 from redrive.kafka.connection import Connection
 from redrive.operations.handlers import read_topics
+from redrive.streaming import upkeep
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,10 @@ def test_a_put_that_is_not_authorised_fails_with_2035_and_harms_no_other(
     admin.close()
 
 
-def test_a_topic_that_may_not_be_read_stops_its_handler_only(jobs: Jobs, guarded: str) -> None:
+def test_a_topic_that_may_not_be_read_stops_its_handler_only(
+    jobs: Jobs, guarded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
     admin = KafkaAdminClient(bootstrap_servers=guarded)
     names = ("open.dlq", "secret.dlq", "target")
     admin.create_topics([NewTopic(name, 1, 1) for name in names], wait_for_metadata=True)

@@ -1,14 +1,10 @@
-"""A real Prometheus reads a real job, and every panel of the dashboard has something to show.
-
-On Debian it is in the package ``prometheus``.
-"""
+"""A real Prometheus reads a real job, and every panel of the dashboard has something to show."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -36,9 +32,6 @@ from redrive.observe.observation import Observation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-PROGRAM: Final = shutil.which("prometheus")
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="prometheus is not installed")
 
 TABLE: Final = """\
 DIALECT(KAFKA) RETRYINT(1) WAIT(YES)
@@ -122,7 +115,7 @@ def prometheus(folder: Path, page: int) -> Iterator[Prometheus]:
     told = {"global": every_second, "rule_files": [str(RULES)], "scrape_configs": [read]}
     settings.write_text(yaml.safe_dump(told))
     command = [
-        str(PROGRAM), f"--config.file={settings}", f"--storage.tsdb.path={folder / 'series'}",
+        "prometheus", f"--config.file={settings}", f"--storage.tsdb.path={folder / 'series'}",
         f"--web.listen-address=127.0.0.1:{port}",
     ]  # fmt: skip
     log = folder / "prometheus.log"

@@ -35,8 +35,8 @@ from redrive.messages import TopicPartition as Lane
 from redrive.messages import own_headers as own
 from redrive.streaming.forwarding import Forwarder
 
-MESSAGES: Final = 3_000
-KILLS: Final = 6
+MESSAGES: Final = 1_000
+KILLS: Final = 2
 TABLE: Final = "DIALECT(KAFKA)\nACTION(FWD) FWDT('eu:{topic}') HEADER(NO)\n"
 
 

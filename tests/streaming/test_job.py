@@ -30,11 +30,18 @@ from tests.streaming.conftest import Jobs, RunningJob, letter
 
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.tables import read_tables
-from redrive.configuration import DataLoss, EmitterChoice, HandlerConfiguration, JobConfiguration
+from redrive.configuration import (
+    DataLoss,
+    EmitterChoice,
+    HandlerConfiguration,
+    JobConfiguration,
+    Subscription,
+)
 from redrive.errors import AlreadyRunningError, ConfigurationError, EnvironmentFault
 from redrive.java import find_java
 from redrive.kafka.cluster import Cluster
 from redrive.observe.observer import MetricsObserver
+from redrive.operations.handlers import read_topics
 from redrive.streaming import upkeep
 from redrive.streaming.session import spark_archive
 
@@ -209,6 +216,45 @@ def test_a_job_that_wait_ends_fails_if_a_dead_letter_topic_does_not_exist(
     assert f"ends by WAIT, and {missing} does not exist" in job.error.message
 
 
+def test_topics_of_a_subscription_come_and_go_while_the_job_runs(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
+    first, other, target = jobs.topic("dlq"), jobs.topic("not"), jobs.topic("target")
+    later, excluded = f"{first}.later", f"{first}.test"
+    jobs.create(excluded)
+    table = "ACTION(RETRY)\n"
+    whole = jobs.configure({first: table})
+    template = replace(whole.handlers[0], is_subscribed=True)
+    configuration = replace(
+        whole,
+        handlers=(),
+        subscriptions=(
+            Subscription(
+                expressions=(f"{first}.*",), exclude=(".*test",), max_topics=500, handler=template
+            ),
+        ),
+    )
+    for topic in (first, other, excluded):
+        jobs.produce(topic, [letter(2053, target, topic.encode())])
+    job = jobs.start(configuration)
+    job.wait_for_records(1)
+    jobs.create(later, partitions=2)
+    jobs.produce(later, [letter(2053, target, b"%d" % number) for number in range(5)])
+    job.wait_for_records(6)
+    assert [facts["added"] for said, facts in job.notices if "subscriptions" in said] == [later]
+    jobs.admin.delete_topics([first])
+    eventually(lambda: "does not exist yet" in str(job.notices), "the deleted one is waited for")
+    known = read_topics(configuration.with_topics(jobs.admin.list_topics()))
+    (gone,) = [topic for topic in known if topic.is_missing]
+    assert gone.topic == first
+    jobs.produce(later, [letter(2053, target, b"last")])
+    job.wait_for_records(7)
+    job.stop()
+    placed = sorted(jobs.values(target))
+    assert placed == sorted([b"0", b"1", b"2", b"3", b"4", b"last", first.encode()])
+
+
 def test_two_instances_share_the_partitions_and_a_third_is_refused(jobs: Jobs) -> None:
     dlq = jobs.topic("dlq", partitions=4)
     table = "ACTION(DISCARD)\n"
@@ -345,12 +391,12 @@ def test_what_is_purged_behind_an_aborted_transaction_ends_no_run(
     for number in (1, 2):
         jobs.produce(dlq, [letter(2085, "nowhere")])
         running.wait_for_records(3 * number)  # tried twice, then discarded
-        later = int(time.time() * 1000) + 3_000  # due when the copies were purged
+        later = int(time.time() * 1000) + 2_000  # due when the copies were purged
         producer.begin_transaction()
         producer.produce(retry, b"aborted", partition=0, timestamp=later)
         producer.flush(60)
         producer.abort_transaction(60)
-        time.sleep(6)
+        time.sleep(4)
     running.stop()
     assert running.results() == {"parked": 4, "discarded": 2}
     assert not [message for message, _ in running.warnings if "run of the query" in message]

@@ -9,7 +9,7 @@ from kafka import TopicPartition
 from tests.conftest import eventually
 from tests.streaming.conftest import Jobs, letter
 
-from redrive.configuration import DataLoss, Subscription
+from redrive.configuration import DataLoss
 from redrive.engine.commands import ResumeFrom
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.operations.handlers import read_topics, resume
@@ -54,45 +54,6 @@ def test_a_topic_made_anew_stops_its_own_handler_only(
     eventually(lambda: not any(is_stopped().values()), "all handlers run")
     job.stop()
     assert sorted(jobs.values(target)) == [b"new", b"old", b"other"]
-
-
-def test_topics_of_a_subscription_come_and_go_while_the_job_runs(
-    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
-    first, other, target = jobs.topic("dlq"), jobs.topic("not"), jobs.topic("target")
-    later, excluded = f"{first}.later", f"{first}.test"
-    jobs.create(excluded)
-    table = "ACTION(RETRY)\n"
-    whole = jobs.configure({first: table})
-    template = replace(whole.handlers[0], is_subscribed=True)
-    configuration = replace(
-        whole,
-        handlers=(),
-        subscriptions=(
-            Subscription(
-                expressions=(f"{first}.*",), exclude=(".*test",), max_topics=500, handler=template
-            ),
-        ),
-    )
-    for topic in (first, other, excluded):
-        jobs.produce(topic, [letter(2053, target, topic.encode())])
-    job = jobs.start(configuration)
-    job.wait_for_records(1)
-    jobs.create(later, partitions=2)
-    jobs.produce(later, [letter(2053, target, b"%d" % number) for number in range(5)])
-    job.wait_for_records(6)
-    assert [facts["added"] for said, facts in job.notices if "subscriptions" in said] == [later]
-    jobs.admin.delete_topics([first])
-    eventually(lambda: "does not exist yet" in str(job.notices), "the deleted one is waited for")
-    known = read_topics(configuration.with_topics(jobs.admin.list_topics()))
-    (gone,) = [topic for topic in known if topic.is_missing]
-    assert gone.topic == first
-    jobs.produce(later, [letter(2053, target, b"last")])
-    job.wait_for_records(7)
-    job.stop()
-    placed = sorted(jobs.values(target))
-    assert placed == sorted([b"0", b"1", b"2", b"3", b"4", b"last", first.encode()])
 
 
 def test_a_resume_answers_one_loss(jobs: Jobs) -> None:

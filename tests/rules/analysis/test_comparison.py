@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.cases import cases_beside
 from tests.rules.analysis.small_world import MESSAGES, first_rules, rules_lists, table_of
@@ -29,7 +29,6 @@ def fate(rules: Sequence[PlainRule], message: dict[str, str | int]) -> tuple[int
     return tries, bool(turns) and turns[-1].action == "DISCARD"
 
 
-@settings(deadline=None)
 @given(rules=rules_lists(), other=rules_lists(), edit=edits, data=st.data())
 def test_tables_are_equal_exactly_if_every_message_is_treated_alike(
     rules: list[PlainRule], other: list[PlainRule], edit: str, data: st.DataObject

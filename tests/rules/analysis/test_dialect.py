@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.rules.dialect import reference
 from tests.rules.dialect.reference import (
@@ -31,8 +30,6 @@ from redrive.rules.analysis.findings import Analysis
 
 Message: TypeAlias = Mapping[str, str | int]
 
-EXAMPLES = int(os.environ.get("REDRIVE_RANDOM_TABLES", "150")) // 3
-"""Random tables of each property."""
 
 INTERVAL = 60
 """RETRYINT of all tables here, in seconds."""
@@ -147,7 +144,6 @@ def first_rule(rules: Sequence[TriedRule], message: Message) -> int | None:
     return next(iter(index for index in range(len(rules)) if matched >> index & 1), None)
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
 @given(rules=rules_lists("TOPIC", "ATTEMPTS", "AGE", AMOUNT, "expressions"))
 def test_no_finding_is_false(rules: list[TriedRule]) -> None:
     table = parse(text_of(rules)).required()
@@ -175,7 +171,6 @@ def test_no_finding_is_false(rules: list[TriedRule]) -> None:
                         assert any(taken >> index & 1 for index in finding.others)
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
 @given(rules=rules_lists("TOPIC", "ATTEMPTS", "AGE", AMOUNT))
 def test_what_can_be_decided_is_told(rules: list[TriedRule]) -> None:
     findings = {
@@ -197,7 +192,6 @@ def _matches(rule: TriedRule, message: Message) -> bool:
     return bool(reference.candidates([rule], message))
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
 @given(
     old=rules_lists("TOPIC", "ATTEMPTS", "AGE", AMOUNT, "expressions"),
     other=rules_lists("TOPIC", "ATTEMPTS", "AGE", AMOUNT, "expressions"),

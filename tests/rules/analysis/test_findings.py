@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 
@@ -18,9 +17,6 @@ from redrive.rules import Matcher, RulesTable, parse
 from redrive.rules.analysis import Search, analyse
 from redrive.rules.analysis.findings import Analysis, Finding
 
-EXAMPLES = int(os.environ.get("REDRIVE_RANDOM_TABLES", "150"))
-"""Random tables of each property; 10,000 of them had no false finding."""
-
 in_table = cases_beside(__file__)
 rules_with_actions = rules_lists(("DISCARD", "IGNORE", "RETRY", "RETRY"))
 
@@ -34,7 +30,6 @@ def findings_of(rules: Sequence[PlainRule], code: str) -> dict[int, Finding]:
     }
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
 @given(rules=rules_with_actions)
 def test_a_rule_is_called_unreachable_exactly_if_no_message_reaches_it(
     rules: list[PlainRule],
@@ -62,7 +57,6 @@ def _reaches(rules: Sequence[PlainRule], rule: int, keepers: int) -> bool:
     return message is not None and rule in first_rules(rules, dict(message))
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
 @given(rules=rules_with_actions)
 def test_no_finding_is_false(rules: list[PlainRule]) -> None:
     for finding in Analysis(table_of(rules).rules).findings():
@@ -91,14 +85,12 @@ def assert_overlap(rules: Sequence[PlainRule], earlier: int, later: int, finding
     assert rules[earlier].action != rules[later].action
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
 @given(rules=rules_with_actions)
 def test_a_gap_is_told_if_there_is_one(rules: list[PlainRule]) -> None:
     if not findings_of(rules, "NO_CATCH_ALL"):
         assert all(candidates(rules, message) for message in MESSAGES)
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
 @given(rules=rules_with_actions)
 def test_a_retry_with_nothing_behind_it_is_told(rules: list[PlainRule]) -> None:
     """A RETRY rule without the note is always followed by another rule."""
@@ -122,7 +114,7 @@ def fillers(first: int) -> st.SearchStrategy[list[str]]:
     )
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(before=fillers(1000), between=fillers(3000))
 @in_table
 def test_a_planted_finding_is_found(
@@ -138,7 +130,7 @@ def test_a_planted_finding_is_found(
     assert [finding.rule, *finding.others] == places
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(lines=fillers(1000))
 def test_a_planted_gap_is_found(lines: list[str]) -> None:
     assert {"NO_CATCH_ALL", "NOTHING_AFTER_RETRY"} <= codes([RETRY, *lines, HALVES[0]])

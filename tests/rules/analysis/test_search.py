@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.rules.analysis.small_world import MESSAGES, TEXTS, rules_lists, table_of, text_patterns
 from tests.rules.reference import PlainRule, candidates, text_matches
@@ -24,7 +24,6 @@ short_patterns = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(matching=short_patterns, avoiding=short_patterns)
 def test_a_value_is_found_if_there_is_one(matching: list[str], avoiding: list[str]) -> None:
     def will_do(value: str) -> bool:
@@ -44,7 +43,6 @@ def test_a_value_is_found_if_there_is_one(matching: list[str], avoiding: list[st
         assert will_do(str(value))
 
 
-@settings(deadline=None)
 @given(
     groups=st.lists(short_patterns.filter(bool), max_size=2), avoiding=short_patterns.filter(bool)
 )
@@ -135,7 +133,6 @@ def test_a_number_is_found_if_there_is_one(
     assert value not in set(avoiding) - {None}
 
 
-@settings(deadline=None)
 @given(rules=rules_lists(), data=st.data())
 def test_a_message_is_found_if_there_is_one(rules: list[PlainRule], data: st.DataObject) -> None:
     sides = data.draw(st.lists(st.sampled_from("+- "), min_size=len(rules), max_size=len(rules)))
@@ -152,7 +149,6 @@ def test_a_message_is_found_if_there_is_one(rules: list[PlainRule], data: st.Dat
         assert will_do(candidates(rules, message))
 
 
-@settings(deadline=None)
 @given(rules=rules_lists())
 def test_no_overlap_is_left_out_by_the_quick_look(rules: list[PlainRule]) -> None:
     search = Search(table_of(rules).rules)

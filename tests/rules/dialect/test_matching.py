@@ -6,7 +6,7 @@ import time
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.cases import cases_beside
 from tests.rules.dialect import reference
@@ -26,7 +26,6 @@ def table_of(plain: list[reference.PlainRule], data: st.DataObject) -> RulesTabl
     return parse(data.draw(table_texts(plain))).required()
 
 
-@settings(deadline=None)
 @given(
     plain=tables,
     rows=st.lists(messages(), max_size=6),
@@ -51,7 +50,6 @@ def test_the_index_agrees_with_rules_that_are_asked_one_by_one(
         assert sum(1 << verdict.index for verdict in verdicts if verdict.matches) == expected
 
 
-@settings(deadline=None)
 @given(plain=tables, data=st.data())
 def test_the_canonical_text_reads_back_as_an_equal_table(
     plain: list[reference.PlainRule], data: st.DataObject
@@ -59,7 +57,6 @@ def test_the_canonical_text_reads_back_as_an_equal_table(
     assert_reads_back(table_of(plain, data))
 
 
-@settings(deadline=None)
 @given(plain=tables, data=st.data())
 def test_two_ways_to_write_the_same_have_one_hash(
     plain: list[reference.PlainRule], data: st.DataObject
@@ -70,7 +67,6 @@ def test_two_ways_to_write_the_same_have_one_hash(
 _intervals = st.lists(st.builds(Interval, numbers(), st.none() | numbers()), min_size=1, max_size=4)
 
 
-@settings(deadline=None)
 @given(_intervals, numbers())
 def test_joined_intervals_have_the_same_numbers(intervals: list[Interval], value: int) -> None:
     pattern = RangePattern.of(intervals)
@@ -150,7 +146,6 @@ def test_the_hash_tells_rules_apart(rule: str) -> None:
 _HARD = st.text("ab* '()|+-/\t", min_size=50, max_size=240).filter(lambda text: text.strip(" "))
 
 
-@settings(deadline=None)
 @given(
     st.lists(_HARD, min_size=1, max_size=4),
     st.text("ab *+-'", min_size=1, max_size=40).filter(lambda text: text.strip(" ")),
@@ -180,7 +175,6 @@ def test_a_large_expression_matches_as_a_small_one(times: int) -> None:
     assert not pattern.matches("a" * (times - 1) + "d")
 
 
-@settings(deadline=None, max_examples=300)
 @given(
     st.text(st.sampled_from("ab.*+?()[]{}|^$\\\\dwpQE1,-:<>=!'/ é\0\ud800"), max_size=12),
     st.text(max_size=20),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.topology.mq import objects as mq
@@ -114,7 +114,6 @@ def opens(draw: st.DrawFn) -> tuple[QueueManager, OpenRequest]:
     )
 
 
-@settings(max_examples=200)
 @given(opens())
 def test_input_needs_a_local_queue_in_the_end(question: tuple[QueueManager, OpenRequest]) -> None:
     manager, request = question
@@ -134,7 +133,6 @@ def test_input_needs_a_local_queue_in_the_end(question: tuple[QueueManager, Open
         assert opened.path[-1].is_clustered
 
 
-@settings(max_examples=200)
 @given(opens())
 def test_an_open_is_decided_alike_by_the_same_seed_and_names_why_it_fails(
     question: tuple[QueueManager, OpenRequest],
@@ -146,7 +144,6 @@ def test_an_open_is_decided_alike_by_the_same_seed_and_names_why_it_fails(
     assert first.is_failed == (first.resolved_queue == "")
 
 
-@settings(max_examples=150)
 @given(st.tuples(*map(managers, MANAGERS[1:])), opens())
 def test_every_message_comes_to_an_end(
     others: tuple[QueueManager, ...], question: tuple[QueueManager, OpenRequest]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.topology.mqe.networks import described_networks, networks
 from tests.topology.mqe.texts import network_text
@@ -77,7 +77,6 @@ def test_every_object_and_attribute_is_read_and_written() -> None:
     assert yaml.load(written, yaml.BaseLoader) == yaml.load(EVERYTHING, yaml.BaseLoader)  # noqa: S506 - texts only
 
 
-@settings(max_examples=100)
 @given(network=described_networks())
 def test_every_attribute_and_name_survives_the_round_trip(network: MqeNetwork) -> None:
     """Names that YAML takes for something else, and any text, come back as they were."""
@@ -85,7 +84,6 @@ def test_every_attribute_and_name_survives_the_round_trip(network: MqeNetwork) -
     assert result.network == network, [finding.render() for finding in result.diagnostics]
 
 
-@settings(max_examples=100)
 @given(network=networks())
 def test_a_network_is_read_exactly_when_its_check_finds_no_error(network: MqeNetwork) -> None:
     result = read_network(network_text(network))
@@ -223,7 +221,6 @@ def test_a_rule_is_refused_as_removed() -> None:
     assert finding.message == "rule was removed; 0.1.0 was the last version with it"
 
 
-@settings(max_examples=400)
 @given(
     text=st.lists(_PIECES, max_size=40).map("".join) | st.text(max_size=60) | st.binary(max_size=60)
 )
@@ -235,7 +232,6 @@ def test_no_text_makes_the_reader_raise(text: str | bytes) -> None:
     assert all(finding.line >= 1 for finding in result.diagnostics)
 
 
-@settings(max_examples=200)
 @given(data=st.data())
 def test_no_damage_to_a_good_text_makes_the_reader_raise(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(EVERYTHING)))

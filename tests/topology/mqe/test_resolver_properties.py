@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from tests.topology.mqe.networks import MANAGERS, PUTS, links, networks
 
@@ -15,7 +15,6 @@ from redrive.topology.mqe.results import Conditions, Delivered, Failed, StepKind
 from redrive.topology.names import Names
 
 
-@settings(max_examples=100)
 @given(network=networks())
 def test_a_second_put_finds_what_the_first_discovered(network: MqeNetwork) -> None:
     resolver = MqeResolver(network)
@@ -36,7 +35,6 @@ _FOLLOW_UPS: tuple[FollowUp, ...] = (
 )
 
 
-@settings(max_examples=100)
 @given(network=networks(), follow_ups=st.lists(st.sampled_from(_FOLLOW_UPS), max_size=4))
 def test_a_message_is_never_lost_once_its_put_succeeded(
     network: MqeNetwork, follow_ups: list[FollowUp]
@@ -56,7 +54,6 @@ def test_a_message_is_never_lost_once_its_put_succeeded(
                 assert resolution == before
 
 
-@settings(max_examples=100)
 @given(network=networks())
 def test_a_forgotten_name_is_never_seen_again(network: MqeNetwork) -> None:
     resolver = MqeResolver(network)
@@ -66,7 +63,6 @@ def test_a_forgotten_name_is_never_seen_again(network: MqeNetwork) -> None:
             assert after.before == before.after
 
 
-@settings(max_examples=100)
 @given(network=networks(), down=links())
 def test_what_is_passed_on_is_a_fresh_put_at_the_receiver(
     network: MqeNetwork, down: frozenset[tuple[str, str]]
