@@ -19,14 +19,15 @@ from redrive.messages.dead_letters import origin_partition
 from redrive.messages.schemes import KNOWN, Scheme, SchemeTable
 from redrive.rules import Dialect, FieldReader, FieldValue, Matcher, RulesTable
 from redrive.rules.fields import RuleInput
-from redrive.rules.keywords import pattern_keyword
+from redrive.rules.keywords import KAFKA, pattern_keyword
 
 PROFILES: Final = 20_000
 """Maximum profiles to cache when messages are matched individually."""
 _CANDIDATES: Final = 100_000
 """Maximum profiles whose matching rules are cached."""
 
-_INSERTED: Final = ("CONNECTOR", "GROUP", "TOPIC")
+_INSERTED: Final = tuple(insert[1:] for insert in KAFKA.keywords["FWDT"].references)
+"""Fields that names of topics may have."""
 _OF_THE_VIEW: Final = frozenset({"ERRMSG", "AGE", "PARTITION"})
 """Fields that vary within a profile, so its view omits them."""
 

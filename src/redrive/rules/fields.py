@@ -6,7 +6,7 @@ not UTF-8 become U+FFFD.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, TypeAlias
@@ -16,7 +16,7 @@ import orjson
 from redrive.messages.fields import Headers
 from redrive.messages.json_patch import JsonPath
 from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView
-from redrive.rules.keywords import split_field
+from redrive.rules.keywords import pattern_keyword, split_field
 from redrive.rules.patterns import FieldValue
 
 _NO_JSON: Final = object()
@@ -54,6 +54,16 @@ class RuleInput:
         return self.document
 
     @property
+    def key_text(self) -> str | None:
+        """The key as text."""
+        return _text(self.key)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the value."""
+        return len(self.value or b"")
+
+    @property
     def age(self) -> int:
         """Whole seconds since the message first failed, else since the record's timestamp."""
         since = self.timestamp if self.failed_at is None else self.failed_at
@@ -61,22 +71,6 @@ class RuleInput:
 
 
 _Read: TypeAlias = Callable[[RuleInput], FieldValue | None]
-
-_PLAIN: Final[Mapping[str, _Read]] = {
-    "SCHEME": attrgetter("view.scheme"),
-    "TOPIC": attrgetter("view.origin.topic"),
-    "PARTITION": attrgetter("partition"),
-    "GROUP": attrgetter("view.group"),
-    "CONNECTOR": attrgetter("view.connector"),
-    "STAGE": attrgetter("view.stage"),
-    "ERRCLASS": attrgetter("view.error_class"),
-    "ROOTCLASS": attrgetter("view.error_root_class"),
-    "ERRMSG": attrgetter("error_message"),
-    "ATTEMPTS": attrgetter("view.attempts"),
-    "AGE": attrgetter("age"),
-    "SIZE": lambda message: len(message.value or b""),
-    "KEY": lambda message: _text(message.key),
-}
 
 
 class FieldReader:
@@ -113,7 +107,8 @@ def _reader_of(name: str) -> _Read | None:
     if keyword == "JSON":
         path = JsonPath.of(argument)
         return lambda message: path.find(message.json())
-    return _PLAIN.get(keyword)
+    source = pattern_keyword(keyword).source
+    return attrgetter(source) if source else None
 
 
 def _last(headers: Headers, name: str) -> str | None:
