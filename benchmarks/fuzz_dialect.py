@@ -27,7 +27,7 @@ from benchmarks.clients import Pairs
 from tests.conformance.vectors import octets
 
 from redrive.rules import parse
-from redrive.rules.fields import FieldReader, RuleInput
+from redrive.rules.patterns import FieldReader, RuleInput
 
 FIXTURES: Final = Path(__file__).parents[1] / "tests" / "vectors" / "schemes.yaml"
 EXPRESSIONS: Final = 20_000

@@ -39,9 +39,9 @@ from redrive.configuration import (
     JobConfiguration,
     LedgerConfiguration,
 )
+from redrive.engine.attempts import Resolvers
 from redrive.engine.message import NO_ATTEMPTS
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header

@@ -16,10 +16,10 @@ import orjson
 from tests.engine.known_cluster import OPEN
 from tests.engine.samples import resolve_anything
 
+from redrive.engine.attempts import Resolvers
 from redrive.engine.facts import Facts
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import read_put
-from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords, SourceKind

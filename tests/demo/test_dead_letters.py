@@ -17,7 +17,7 @@ from redrive.demo.script import MessageKind, Script, mixed
 from redrive.messages import Headers, decode_dead_letter, read_view, remove_header
 from redrive.messages.schemes import KNOWN
 from redrive.rules import FieldReader, explain, parse, resolve_target
-from redrive.rules.fields import RuleInput
+from redrive.rules.patterns import RuleInput
 from redrive.settings import read_settings
 
 MQ = MqDeadLetters(400, 7, fast=True)

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from redrive.engine.attempts import Resolvers
 from redrive.engine.facts import Facts
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.put_decider import PutDecider
-from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords, SourceKind

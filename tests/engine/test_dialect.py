@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.conformance.rules_driver import IDENTITY, OUTCOMES, HandlerDriver, MemoryTopics
 
+from redrive.engine.cache import MatchedProfile, ProfileMatcher
 from redrive.engine.message import Message
-from redrive.engine.profiles import MatchedProfile, ProfileMatcher
 from redrive.messages import Headers, OutputRecord, SchemeTable, decode_dead_letter
 from redrive.messages.schemes import OwnScheme
 from redrive.rules import parse

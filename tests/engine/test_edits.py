@@ -26,6 +26,7 @@ from tests.engine.samples import (
 from tests.engine.test_replays import ORIGINS, carried_out, instructions
 from tests.outcomes.samples import row_with
 
+from redrive.engine.attempts import Resolvers
 from redrive.engine.commands import Replay, To, read_replays
 from redrive.engine.context import Entry
 from redrive.engine.edits import (
@@ -42,7 +43,6 @@ from redrive.engine.edits import (
     digest,
 )
 from redrive.engine.facts import Facts, Original, RecordQuestion
-from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import SourceKind
 from redrive.kafka.records import StoredRecord

@@ -11,8 +11,8 @@ from tests.conformance.rules_driver import IDENTITY
 from tests.engine.known_cluster import KnownCluster
 from tests.engine.samples import handler_of, outcomes_in, record, slice_of, written
 
+from redrive.engine.attempts import Resolvers
 from redrive.engine.facts import Answers, Gone, Original, RecordQuestion, TopicFacts
-from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice
 from redrive.engine.sources import SourceKind

@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redrive.engine.cache import MatchedProfile, ProfileMatcher
 from redrive.engine.message import Message
-from redrive.engine.profiles import MatchedProfile, ProfileMatcher
 from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header, read_view
 from redrive.messages.schemes import OwnScheme, SchemeTable
 from redrive.messages.schemes.known import SCHEMES
 from redrive.messages.schemes.scheme import NAMES as PARTS
 from redrive.rules import parse
-from redrive.rules.fields import RuleInput
 from redrive.rules.keywords import IBM, KAFKA_PATTERNS, Value
+from redrive.rules.patterns import RuleInput
 
 TABLE = parse("DIALECT(KAFKA)\nERRMSG(/./) AGE(>1s) PARTITION(*) ACTION(RETRY)\n").required()
 VARYING = ("error.message", "first_failed_at", "failed_at")

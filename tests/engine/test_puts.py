@@ -16,7 +16,7 @@ from redrive.engine.commands import states_of
 from redrive.engine.facts import Gone, Original, RecordQuestion, TopicFacts
 from redrive.engine.message import seed_of
 from redrive.engine.put_decider import PutDecider
-from redrive.engine.put_descriptor import by_priority
+from redrive.engine.put_record import by_priority
 from redrive.engine.slice import Slice
 from redrive.engine.sources import SourceKind
 from redrive.messages import (

@@ -15,10 +15,10 @@ from redrive.messages.dead_letter_header import MQDLH, DeadLetterHeader, encode_
 from redrive.messages.dead_letters import decode_dead_letter, read_view
 from redrive.messages.fields import MQMD, FieldType, Headers, mqmd_headers
 from redrive.messages.schemes import Message, SchemeTable
-from redrive.messages.schemes.mqdlh import DLH_PREFIX
+from redrive.messages.schemes.reading import DLH_PREFIX
 from redrive.rules import PATTERN_KEYWORDS, Dialect, FieldReader, FieldValue, RulesTable
-from redrive.rules.fields import RuleInput
 from redrive.rules.keywords import KAFKA_PATTERNS, Keyword, Value, field_name, split_field
+from redrive.rules.patterns import RuleInput
 from redrive.rules.values import read_number
 
 _FORM: Final = (

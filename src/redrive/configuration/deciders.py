@@ -7,8 +7,9 @@ from functools import lru_cache
 from hashlib import sha256
 
 from redrive.configuration import HandlerConfiguration, JobConfiguration, OnUndeliverable
+from redrive.engine.attempts import Resolvers
 from redrive.engine.commands import NO_STATES, States
-from redrive.engine.deciders import Decider
+from redrive.engine.context import Decider
 from redrive.engine.facts import Facts, NewTopicQuestion
 from redrive.engine.names import (
     HandlerIdentity,
@@ -17,7 +18,6 @@ from redrive.engine.names import (
     remaining_topic,
 )
 from redrive.engine.put_decider import PutDecider
-from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import SourceKind
 from redrive.errors import ConfigurationError

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from redrive.engine.attempts import failed_group, original_names
 from redrive.engine.decision import Decision, Keep, Park, Put, Wait
-from redrive.engine.rule_targets import failed_group, original_names
 from redrive.messages import DeadLetterProfile
 from redrive.messages.reasons import Reason
 from redrive.rules import Action, RetryTo, Rule

@@ -42,8 +42,7 @@ from redrive.messages import (
 from redrive.messages import own_headers as own
 from redrive.messages.constants import reason_name
 from redrive.messages.schemes import Scheme
-from redrive.messages.schemes.encodings import Reader
-from redrive.messages.schemes.scheme import Newest, RecordPart
+from redrive.messages.schemes.scheme import Newest, Reader, RecordPart
 from redrive.rules import is_topic_name
 
 FIELDS: Final = PATTERN_KEYWORDS

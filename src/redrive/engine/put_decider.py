@@ -17,24 +17,24 @@ from redrive.engine.attempts import LOOP
 from redrive.engine.cache import PutCache
 from redrive.engine.commands import Entry as CommandEntry
 from redrive.engine.commands import Replay, channel_entry, discovered_entry
-from redrive.engine.context import Entry, SliceContext
-from redrive.engine.deciders import Decided
+from redrive.engine.context import Decided, Entry, SliceContext
 from redrive.engine.decision import Decision, DecisionWriter, Discard, Keep, Park, Put
 from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message, seed_of
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import Result, bounded
 from redrive.engine.pointers import NO_PAYLOAD, restore_message
-from redrive.engine.put_descriptor import (
+from redrive.engine.put_record import (
     PERSISTENCE_AS_QUEUE_IS_DEFINED,
     PRIORITY_AS_QUEUE_IS_DEFINED,
     READ,
     PutDescriptor,
+    PutTimes,
     as_put,
     is_late,
+    renewal_detail,
     without_names,
 )
-from redrive.engine.put_record import PutTimes, renewal_detail
 from redrive.messages import (
     INTERNAL,
     MQMD,
@@ -107,7 +107,7 @@ _KINDS: Final[dict[Result, type[Decision]]] = {
 class PutDecider:
     """One topic, and the queue manager that puts its messages.
 
-    See ``redrive.engine.deciders.Decider``. It determines:
+    See ``redrive.engine.context.Decider``. It determines:
         - the destination of a put, in names and in topics;
         - the consequence of a failure: a retry, a dead letter, or the message stays;
         - the reports that a message asks for, and the definitions that the put creates.

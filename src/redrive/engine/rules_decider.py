@@ -7,12 +7,18 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from redrive.engine.attempts import AttemptCounter, drops_headers, program_of
+from redrive.engine.attempts import (
+    AttemptCounter,
+    Resolvers,
+    RuleTargets,
+    drops_headers,
+    failed_group,
+    program_of,
+)
 from redrive.engine.breaker import PROBE, BreakerSettings, OpenBreaker, breaker_of, is_refused
-from redrive.engine.cache import DecisionCache, PreparedPut, put_bounds
+from redrive.engine.cache import DecisionCache, PreparedPut, ProfileMatcher, put_bounds
 from redrive.engine.commands import Replay, To
-from redrive.engine.context import SliceContext
-from redrive.engine.deciders import Decided
+from redrive.engine.context import Decided, SliceContext
 from redrive.engine.decision import (
     NO_PROFILE,
     Decision,
@@ -45,10 +51,8 @@ from redrive.engine.pointers import (
     own_headers_of_put,
     restore_dead_letter,
 )
-from redrive.engine.profiles import ProfileMatcher
 from redrive.engine.put_decider import PutAttempt, PutDecider
 from redrive.engine.put_record import PutTimes, persistence_of, record_of
-from redrive.engine.rule_targets import Resolvers, RuleTargets, failed_group
 from redrive.messages import DeadLetterProfile, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import names_offset, origin_partition
@@ -224,7 +228,7 @@ class _Case(NamedTuple):
 
 
 class RulesDecider:
-    """One dead-letter queue and its rules table; see ``redrive.engine.deciders.Decider``.
+    """One dead-letter queue and its rules table; see ``redrive.engine.context.Decider``.
 
     It chooses the rule for a dead letter after its failed attempts, and what follows when the put
     fails.

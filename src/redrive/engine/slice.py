@@ -14,9 +14,9 @@ from functools import partial
 from typing import Final
 
 from redrive.engine.breaker import BreakerKey, OpenBreaker, SliceBreakers
+from redrive.engine.cache import rule_input
 from redrive.engine.commands import Replay
-from redrive.engine.context import Entry, SliceContext
-from redrive.engine.deciders import Decided
+from redrive.engine.context import Decided, Entry, SliceContext
 from redrive.engine.decision import (
     Decision,
     Hold,
@@ -34,7 +34,6 @@ from redrive.engine.message import Attempts, Message
 from redrive.engine.ordering import KeyOrder, Place, Round
 from redrive.engine.outcome import error_messages, failed_records, key_members, traceparents
 from redrive.engine.pointers import digest_of
-from redrive.engine.profiles import rule_input
 from redrive.engine.rules_decider import HeldKeys, RulesDecider
 from redrive.engine.sources import (
     DeadLetterSource,

@@ -37,15 +37,14 @@ from typing import Final, Protocol, TypeAlias
 
 from redrive.engine.cache import PreparedPut
 from redrive.engine.commands import Replay
-from redrive.engine.context import SliceContext
-from redrive.engine.deciders import Decided, Decider
+from redrive.engine.context import Decided, Decider, SliceContext
 from redrive.engine.decision import NO_PROFILE
 from redrive.engine.facts import TAKEN_AWAY, Copies, ReplayedQuestion
 from redrive.engine.message import NO_ATTEMPTS, UNKNOWN_TIME, Attempts, Message
 from redrive.engine.ordering import Round
 from redrive.engine.outcome import Result
 from redrive.engine.put_decider import PutDecider
-from redrive.engine.put_descriptor import NAMES, by_priority
+from redrive.engine.put_record import NAMES, by_priority
 from redrive.engine.rules_decider import RulesDecider
 from redrive.messages import (
     INTERNAL,

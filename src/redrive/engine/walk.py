@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import orjson
 
-from redrive.engine.deciders import Decider
+from redrive.engine.context import Decider
 from redrive.engine.facts import BEST_CASE, MISSING, Answers, Facts, Gone, Questions
 from redrive.engine.outcome import Result
 from redrive.engine.put_decider import Effect
-from redrive.engine.put_descriptor import NAMES
+from redrive.engine.put_record import NAMES
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition

@@ -38,11 +38,22 @@ from redrive.messages.fields import (
 )
 from redrive.messages.records import HeaderGrid, Records
 from redrive.messages.schemes import KNOWN, NO_SCHEME, DeadLetterView, Message, Scheme, SchemeTable
-from redrive.messages.schemes.encodings import Reader
-from redrive.messages.schemes.lines import DecisiveHeader, valid_partition
-from redrive.messages.schemes.mqdlh import BINARY, DLH_PREFIX, REDRIVE, replaced_fields
-from redrive.messages.schemes.reading import AnyScheme, Reading
-from redrive.messages.schemes.scheme import Newest, RecordPart, Stamp
+from redrive.messages.schemes.reading import (
+    BINARY,
+    DLH_PREFIX,
+    REDRIVE,
+    AnyScheme,
+    Reading,
+    replaced_fields,
+)
+from redrive.messages.schemes.scheme import (
+    DecisiveHeader,
+    Newest,
+    Reader,
+    RecordPart,
+    Stamp,
+    valid_partition,
+)
 
 NO_VALID_SCHEME: Final = "none"
 """The scheme's name of a message that is not a dead letter of any scheme."""

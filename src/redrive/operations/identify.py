@@ -33,7 +33,7 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
-from redrive.messages.schemes import encodings
+from redrive.messages.schemes.scheme import decimal, time
 from redrive.operations.record_view import existing_topic, masked_sentence, masked_view
 from redrive.printable import counted
 from redrive.rules import GROUP_TOPIC, group_topic
@@ -283,7 +283,7 @@ def _place(part: str, candidate: _Field) -> str:
     if part in {"error.class", "group", "error.message", "error.stack", "origin.topic"}:
         is_sentence = part == "error.class" and b":" in candidate.raw
         return f"{candidate.place} as class" if is_sentence else candidate.place
-    read = encodings.time if part in {"failed_at", "origin.timestamp"} else encodings.decimal
+    read = time if part in {"failed_at", "origin.timestamp"} else decimal
     if read(candidate.raw) is not None:
         return candidate.place
     binary = {4: "int32be", 8: "int64be"}.get(len(candidate.raw)) if candidate.is_header else None

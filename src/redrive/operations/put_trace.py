@@ -16,7 +16,7 @@ from typing import Final
 from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.configuration.deciders import DeciderFactory, in_states
 from redrive.engine.commands import NO_STATES, States
-from redrive.engine.deciders import Decider
+from redrive.engine.context import Decider
 from redrive.engine.facts import Answers, Facts, Questions
 from redrive.engine.message import seed_of
 from redrive.engine.outcome import Result

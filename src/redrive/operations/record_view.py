@@ -31,9 +31,8 @@ from redrive.messages import (
 from redrive.messages import own_headers as own
 from redrive.messages.cuts import cut_sentence
 from redrive.messages.schemes import Scheme
-from redrive.messages.schemes.mqdlh import DLH_PREFIX, REDRIVE
-from redrive.messages.schemes.scheme import NAMES
-from redrive.messages.schemes.view import Origin
+from redrive.messages.schemes.reading import DLH_PREFIX, REDRIVE
+from redrive.messages.schemes.scheme import NAMES, Origin
 from redrive.operations.schema_registry import Decoded, SchemaRegistry
 from redrive.printable import counted, plain_text
 

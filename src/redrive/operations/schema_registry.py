@@ -20,7 +20,7 @@ from urllib.parse import quote
 import orjson
 
 from redrive.configuration import RegistryAccess
-from redrive.messages.schemes.encodings import varint
+from redrive.messages.schemes.scheme import varint
 
 _MAGIC: Final = b"\x00"
 _PREFIX: Final = 5

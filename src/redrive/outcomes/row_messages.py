@@ -11,7 +11,7 @@ from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.outcome import FIELDS, Result
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
 from redrive.messages.schemes.known import CONNECT
-from redrive.messages.schemes.view import CONNECT_GROUP, DeadLetterView
+from redrive.messages.schemes.scheme import CONNECT_GROUP, DeadLetterView
 from redrive.outcomes.rows import Row
 from redrive.rules import Dialect
 

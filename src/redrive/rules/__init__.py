@@ -11,10 +11,9 @@ It needs neither Spark nor a Kafka client.
 from __future__ import annotations
 
 from redrive.rules.canonical import write_action, write_clause, write_rule
-from redrive.rules.fields import FieldReader
 from redrive.rules.keywords import PATTERN_KEYWORDS, Dialect
 from redrive.rules.parser import ParseResult, parse
-from redrive.rules.patterns import FieldValue
+from redrive.rules.patterns import FieldReader, FieldValue
 from redrive.rules.rule import Action, Authority, Control, RetryTo, Rule
 from redrive.rules.selection import (
     ClauseVerdict,
@@ -43,7 +42,7 @@ __all__ = [
     "GROUP_TOPIC", "PATTERN_KEYWORDS", "Action", "Authority", "ClauseVerdict", "Control", "Dialect",
     "FieldReader", "FieldValue", "Matcher", "ParseResult", "RetryTo", "Rule",
     "RulesTable", "Turn", "analysis", "backoff", "decode_source",
-    "diagnosis", "explain", "explain_rule", "fields", "group_of", "group_topic",
+    "diagnosis", "explain", "explain_rule", "group_of", "group_topic",
     "input_queue", "input_queue_manager", "is_topic_name", "keywords", "missing_insert",
     "original_target", "parse", "patterns", "resolve_target", "rules_of", "select_rule", "source",
     "targets", "values", "write_action", "write_clause", "write_rule"

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import strategies as st
 
 from redrive.messages import Headers
-from redrive.messages.schemes.encodings import ENCODINGS, Reader, root_cause, time
+from redrive.messages.schemes.scheme import ENCODINGS, Reader, root_cause, time
 
 SCHEMES: dict[str, dict[str, str]] = yaml.safe_load(
     Path(__file__).with_name("headers.yaml").read_text("utf-8")

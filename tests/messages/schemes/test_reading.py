@@ -25,9 +25,8 @@ from redrive.messages import (
     without_stacks,
 )
 from redrive.messages.schemes import SCHEME_NAMES, Scheme, known
-from redrive.messages.schemes.encodings import ENCODINGS
 from redrive.messages.schemes.known import SCHEMES
-from redrive.messages.schemes.view import Origin
+from redrive.messages.schemes.scheme import ENCODINGS, Origin
 
 
 def told_by(view: DeadLetterView, part: str) -> Any:

@@ -13,9 +13,16 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from redrive.messages.schemes.encodings import (
+from redrive.messages.schemes.scheme import (
     BITS,
+    LastHeaders,
+    Newest,
+    Parts,
     Reader,
+    RecordPart,
+    Scheme,
+    SchemePart,
+    Stamp,
     class_name,
     decimal,
     int32be,
@@ -25,15 +32,6 @@ from redrive.messages.schemes.encodings import (
     text,
     time,
     varint,
-)
-from redrive.messages.schemes.scheme import (
-    LastHeaders,
-    Newest,
-    Parts,
-    RecordPart,
-    Scheme,
-    SchemePart,
-    Stamp,
 )
 
 # Headers that Spring Cloud Stream writes into a value with headerMode=embeddedHeaders

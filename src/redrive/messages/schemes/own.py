@@ -17,8 +17,16 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from redrive.messages.json_patch import JsonPath
-from redrive.messages.schemes.encodings import ENCODINGS, Reader, decimal, text, time
-from redrive.messages.schemes.scheme import RecordPart, Scheme, SchemePart
+from redrive.messages.schemes.scheme import (
+    ENCODINGS,
+    Reader,
+    RecordPart,
+    Scheme,
+    SchemePart,
+    decimal,
+    text,
+    time,
+)
 
 _NUMBERS: Final = frozenset({"origin.partition", "origin.offset", "attempts"})
 _TIMES: Final = frozenset({"origin.timestamp", "first_failed_at", "failed_at"})

@@ -52,7 +52,7 @@ from redrive.topology.names import Names
 from redrive.topology.put import Destination
 
 if TYPE_CHECKING:
-    from redrive.engine.deciders import Decided
+    from redrive.engine.context import Decided
     from redrive.kafka.records import StoredRecord
 
 _SOON: Final = 24 * 3600
