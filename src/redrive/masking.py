@@ -6,7 +6,6 @@ imports no part of the project.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -17,12 +16,6 @@ import re2
 
 MASK: Final = "***"
 """Replaces a secret."""
-
-_OF_MESSAGES: Final = re.compile(
-    r"message_key|detail|field_.*|target_.*|malformed|traceparent|error_\w+|consumer_group"
-    r"|failed_record"
-)
-"""Columns of an outcome with text from messages or brokers, including targets' names."""
 
 ERROR_MESSAGE: Final = "error_message"
 """The column that is masked as a whole if it comes from a header that is."""
@@ -93,20 +86,6 @@ class Mask:
         if raw is not None and self.hides(name):
             return MASK.encode()
         return self.bytes_or_none(raw)
-
-    @staticmethod
-    def covers(column: str) -> bool:
-        """Whether an outcome's column may have text from messages or brokers, and is masked."""
-        return _OF_MESSAGES.fullmatch(column) is not None
-
-    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A masked outcome: its key, its details, its targets, the message's fields."""
-        masked = {
-            name: self.plain(value) if self.covers(name) else value for name, value in row.items()
-        }
-        if row.get(ERROR_MESSAGE) is not None and row["form"] in self.silent_schemes:
-            masked[ERROR_MESSAGE] = MASK
-        return masked
 
     def plain(self, value: Any) -> Any:  # noqa: ANN401 - any JSON
         """Masked text, bytes, or JSON values; others are unchanged."""

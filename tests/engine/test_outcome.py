@@ -24,8 +24,10 @@ from tests.engine.failed_processing import (
 )
 from tests.engine.samples import NOW, dead_letter, handler_of, outcomes_in, record, written
 from tests.engine.test_attempts import outputs_of
+from tests.engine.test_replays import ORIGINS, carried_out, instructions
 
 from redrive.engine.commands import Replay
+from redrive.engine.edits import Edit, SetHeader
 from redrive.engine.outcome import (
     COLUMNS,
     LONGEST_KEY,
@@ -35,9 +37,9 @@ from redrive.engine.outcome import (
     replay_members,
 )
 from redrive.engine.sources import SourceKind
-from redrive.messages import DeadLetterDecoder, Headers, OutputRecord, Records
+from redrive.messages import DeadLetterDecoder, Headers, OutputRecord, Records, read_view
 from redrive.messages.own_headers import GROUP_TOPIC, GroupTopic
-from redrive.messages.schemes import SchemeTable
+from redrive.messages.schemes import SCHEME_NAMES, SchemeTable
 from redrive.outcomes.rows import row_of
 
 TRACE: Headers = [("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
@@ -84,6 +86,32 @@ def test_what_is_written_for_a_message_is_an_outcome(records: Records) -> None:
     assert row.malformed is None
     assert row.source_incarnation == outcome["incarnation"]
     assert row.message_key == (None if key is None else b64decode(key))
+
+
+def test_each_column_has_a_value_in_some_outcome() -> None:
+    message = ("__connect.errors.exception.message", b"denied")
+    letter = record(b"x", [*FAILED, message, *TRACE])
+    replay = Replay(plan="p", operator="ann", purpose="why", edit=Edit((SetHeader("a", b"1"),)))
+    outputs = [
+        *written(outputs_of(letter, handler_of("ACTION(FWD) FWDQ(Q)")), "OUT"),
+        *written(outputs_of(record(b"x", dead_letter(2053, "Q1")), handler_of()), "OUT"),
+        *written(carried_out(instructions((ORIGINS[0], "p")), replay), "OUT"),
+        OutputRecord("OUT", None, b"no outcome", [], NOW),
+    ]
+    rows = [row_of(output.value, NOW, 0, 0)._asdict() for output in outputs]
+    filled = {name for row in rows for name, value in row.items() if value is not None}
+    assert {column.name for column in COLUMNS} - filled == set()
+
+
+def test_every_scheme_has_a_dead_letter_here() -> None:
+    """``EVERY`` is what the tests of rounds, puts and outcomes go through."""
+    schemes = SchemeTable([ENVELOPE.scheme(), NAMELESS.scheme()])
+    letters = [fail(OutputRecord("orders", b"k", b"x", [], 5), 7, NOW) for fail in EVERY]
+    named = {
+        read_view(letter.key, letter.value, letter.headers or [], schemes=schemes).scheme
+        for letter in letters
+    }
+    assert named == {*SCHEME_NAMES, ENVELOPE.name, NAMELESS.name}
 
 
 def test_an_outcome_names_the_replay_that_asked_for_it() -> None:

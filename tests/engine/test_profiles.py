@@ -6,9 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.engine.cache import MatchedProfile, ProfileMatcher
+from redrive.engine.message import Message
 from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header, read_view
+from redrive.messages.schemes import OwnScheme, SchemeTable
 from redrive.messages.schemes.known import SCHEMES
+from redrive.messages.schemes.scheme import NAMES as PARTS
 from redrive.rules import parse
+from redrive.rules.keywords import IBM, KAFKA_PATTERNS, Value
 from redrive.rules.patterns import RuleInput
 
 TABLE = parse("DIALECT(KAFKA)\nERRMSG(/./) AGE(>1s) PARTITION(*) ACTION(RETRY)\n").required()
@@ -48,3 +52,23 @@ def test_text_time_and_partition_of_a_failure_are_those_of_the_view(
     since = view.failed_at if view.first_failed_at is None else view.first_failed_at
     assert (seen.error_message, seen.failed_at) == (view.error_message, since)
     assert seen.partition == view.origin.partition
+
+
+def test_each_pattern_of_the_dialect_matches_in_the_job() -> None:
+    """A dead letter that has every part of a scheme has a field for each keyword."""
+    own = OwnScheme(name="own", recognise="x-topic", parts={part: f"x-{part}" for part in PARTS})
+    headers: Headers = [("x-topic", b"t"), *((f"x-{part}", b"7") for part in PARTS)]
+    schemes = SchemeTable([own.scheme()])
+    arguments = {"HEADER": "'x-topic',", "JSON": "'$.a',"}
+    clauses = [
+        f"{name}({arguments.get(name, '')}{'>0' if keyword.value is Value.NUMBERS else '?*'})"
+        for name, keyword in KAFKA_PATTERNS.items()
+        if name not in IBM.keywords or keyword.argument
+    ]
+    table = parse(f"DIALECT(KAFKA)\n{' '.join(clauses)} ACTION(RETRY)\n").required()
+    body = b'{"a":1}'
+    profile = decode_dead_letter(body, headers, key=b"k", schemes=schemes)
+    message = Message(b"k", body, headers, 7, "t:0:1", "t:0:1", 0, profile=profile)
+    matcher = ProfileMatcher(table, schemes)
+    assert table.asked - matcher.fields_of(message, 9_000).keys() == set()
+    assert matcher.candidates_of(matcher.match(message, 9_000)) == 1

@@ -6,11 +6,15 @@ import re
 from pathlib import Path
 
 import orjson
+import pytest
 from tests.settings.conftest import RULES
 
 from redrive.engine.edits import Content, Edit, PatchValue, SetHeader
 from redrive.messages import Headers, SchemeTable, decode_dead_letter, read_view, remove_header
 from redrive.messages.json_patch import JsonPatch
+from redrive.messages.schemes import GROUP_SCHEMES, Scheme
+from redrive.messages.schemes.known import SCHEMES
+from redrive.messages.schemes.scheme import Stamp
 from redrive.operations.replay.plan import change_of
 from redrive.rules import parse
 from redrive.settings import read_settings
@@ -59,6 +63,23 @@ def test_the_schemes_of_the_page_read_what_it_shows(folder: Path) -> None:
     pipeline: Headers = [("fallback_error", b"no such host")]
     view = read_view(b"k", b"v", pipeline, schemes=table)
     assert (view.scheme, view.error_message) == ("pipeline", "no such host")
+
+
+def test_the_page_names_the_schemes_that_name_a_group() -> None:
+    [names] = re.findall(
+        r"^  (`connect`.*) and a scheme of your own .* name one;", PAGE, re.MULTILINE
+    )
+    assert {*re.findall(r"`([\w-]+)`", names)} == GROUP_SCHEMES
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_the_page_has_each_scheme_in_the_row_of_its_time(scheme: Scheme) -> None:
+    table = PAGE.split("| dead letters of |")[1].split("\n\n")[0]
+    rows = [row.split("|")[1].lower() for row in table.splitlines()[2:]]
+    name = scheme.name.replace("-", " ")
+    name = name if any(name in row for row in rows) else name.split()[0]
+    place = 2 if scheme.drops_headers else 0 if scheme.stamp is Stamp.FAILURE else 1
+    assert [name in row for row in rows] == [number == place for number in range(3)]
 
 
 def test_the_patch_of_the_page_changes_what_it_shows() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.outcomes.samples import START, outcome
 
-from redrive.engine.outcome import COLUMNS, FIELDS
+from redrive.engine.outcome import ADDED, COLUMNS, FIELDS
 from redrive.outcomes.rows import LAST_TIME, TEXT_LIMIT, Row, moment, row_of
 
 
@@ -25,7 +25,7 @@ def test_every_member_of_an_outcome_is_in_its_row(number: int) -> None:
     flat |= {f"fields.{name}": record["fields"].get(name) for name in FIELDS}
     flat["time"] = moment(record["time"])
     flat["key"] = None if record["key"] is None else b64decode(record["key"])
-    added = {column.member: None for column in COLUMNS if column.is_added}
+    added = {column.member: None for column in ADDED}
     # An outcome of an earlier version says the incarnation in the name of its record only.
     assert members == {**added, "incarnation": 1, **flat}
     assert row.day == moment(record["time"]).date()

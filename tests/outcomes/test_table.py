@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.outcomes.samples import append, outcome, rows
 
+from redrive.engine.outcome import ADDED
 from redrive.errors import AlreadyRunningError, EnvironmentFault
 from redrive.outcomes.storage import locked
-from redrive.outcomes.table import ADDED, SCHEMA, LedgerTable, arrow_of, remove
+from redrive.outcomes.table import SCHEMA, LedgerTable, arrow_of, remove
 
 
 def _open(path: Path) -> LedgerTable:
@@ -34,7 +35,7 @@ def test_a_ledger_of_an_earlier_version_gets_the_columns_that_came_since(
 ) -> None:
     path = tmp_path / "ledger"
     [old, new] = rows([outcome(1), outcome(3, traceparent="00-a-b-01")], partitions=1)
-    missing = ADDED[known:]
+    missing = {column.name for column in ADDED[known:]}
     earlier = pa.schema([field for field in SCHEMA if field.name not in missing])
     plain = {name: value for name, value in old._asdict().items() if name not in missing}
     write_deltalake(path, pa.Table.from_pylist([plain], schema=earlier))

@@ -15,6 +15,7 @@ from redrive.messages.dead_letters import decode_dead_letter
 from redrive.rules import PATTERN_KEYWORDS, parse
 from redrive.rules import __path__ as package
 from redrive.rules.analysis import analyse
+from redrive.rules.keywords import KAFKA_PATTERNS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "rules-language.md").read_text(encoding="utf-8")
 FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
@@ -93,6 +94,20 @@ def test_every_pattern_keyword_is_in_the_table_with_its_field() -> None:
         document: dict[str, dict[str, str | int]] = {"md": {}, "dlh": {}}
         document["md" if structure == "MQMD" else "dlh"][field] = given
         assert decode_dead_letter(*message_from_json(document)).fields[name] == given
+
+
+def test_every_pattern_keyword_of_the_dialect_is_in_its_table() -> None:
+    units = {"AGE": "seconds, `s` `m` `h` `d`", "SIZE": "bytes, `k` `m` `g` (1,024 each)"}
+    rows = re.findall(
+        r"^\| `(\w+)(?:\('[^`]*)?` \| .*? \| ([^|]*) \|$",
+        section("### Patterns of the dialect"),
+        flags=re.MULTILINE,
+    )
+    assert rows == [
+        (name, f"text, {keyword.length:,}" if keyword.length else units.get(name, "number"))
+        for name, keyword in KAFKA_PATTERNS.items()
+        if name not in PATTERN_KEYWORDS
+    ]
 
 
 def _examples() -> list[tuple[str, str, bool]]:

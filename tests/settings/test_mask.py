@@ -20,6 +20,7 @@ from prometheus_client import generate_latest
 from tests.commands import redrive
 from tests.engine.samples import dead_letter, handler_of
 from tests.messages.samples import messages
+from tests.outcomes.samples import row_with
 from tests.settings.conftest import GOOD, Check
 from tests.what_if.test_tally import best_case
 
@@ -88,18 +89,19 @@ def test_no_view_of_a_record_shows_a_secret(form: str) -> None:
 def test_examples_queues_and_outcomes_show_no_secret() -> None:
     [scheme] = identified("dlq", [LETTER], KNOWN, HIDDEN).by_share()
     browsed = BrowsedMessage.of(LETTER).masked(HIDDEN)
-    row = {
-        "message_key": SECRET.encode(),
-        "detail": f"refused {SECRET}",
-        "field_destq": SECRET,
-        "target_queue": SECRET,
-        "target_topic": f"a.{SECRET}",
-        "malformed": f'{{"card": {SECRET}}}',
-    }
-    shown = f"{scheme.view} {browsed.key!r} {browsed.headers} {browsed.body!r} {HIDDEN.row(row)}"
+    row = row_with(
+        message_key=SECRET.encode(),
+        detail=f"refused {SECRET}",
+        field_destq=SECRET,
+        target_queue=SECRET,
+        target_topic=f"a.{SECRET}",
+        malformed=f'{{"card": {SECRET}}}',
+    ).masked(HIDDEN)
+    shown = f"{scheme.view} {browsed.key!r} {browsed.headers} {browsed.body!r} {row}"
     assert SECRET not in shown
     assert "swordfish" not in shown
-    assert HIDDEN.row({"message": SECRET, "attempt": 3}) == {"message": SECRET, "attempt": 3}
+    own = row_with(message=SECRET, attempt=3)
+    assert own.masked(HIDDEN) == own
 
 
 def test_what_is_told_of_a_hidden_header_is_hidden_too() -> None:
@@ -225,9 +227,9 @@ def test_hidden_header_hides_the_message_of_its_exception(
     mask = read_settings(folder / "redrive.toml").mask
     assert mask.silent_schemes == silent
     for form in ("connect", "mine"):
-        row = mask.row({"form": form, "error_message": "denied"})
-        assert row["error_message"] == (MASK if form in silent else "denied")
-    assert mask.row({"form": "connect", "error_message": None})["error_message"] is None
+        row = row_with(form=form, error_message="denied").masked(mask)
+        assert row.error_message == (MASK if form in silent else "denied")
+    assert row_with(form="connect").masked(mask).error_message is None
 
 
 @pytest.mark.parametrize("pattern", ["(", "x*", "(?=a)"])

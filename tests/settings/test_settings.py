@@ -22,6 +22,8 @@ from redrive.engine.breaker import BreakerSettings
 from redrive.engine.decision import TimestampMode
 from redrive.engine.names import HandlerIdentity
 from redrive.errors import ConfigurationError
+from redrive.forms import keys_of
+from redrive.messages.schemes.scheme import NAMES
 from redrive.rules import parse
 from redrive.settings import (
     Document,
@@ -32,6 +34,7 @@ from redrive.settings import (
     settings_of,
 )
 from redrive.settings.rules import separated
+from redrive.settings_file import SchemeEntry
 from redrive.topology.put import QueueLimits
 
 EVERYTHING = """\
@@ -434,6 +437,14 @@ def test_a_lenient_table_reaches_the_job_as_a_strict_one(folder: Path) -> None:
 def test_separating_clauses_changes_no_data() -> None:
     text = "A(1)B('x)y')C('p)-\n* )q')D(2)\n* E(1)F\n"
     assert separated(text) == "A(1) B('x)y') C('p)-\n* )q') D(2) \n* E(1)F\n"
+
+
+def test_own_scheme_has_a_setting_for_each_part_of_a_failure(folder: Path) -> None:
+    places = "".join(f'{part} = "x-{part}"\n' for part in NAMES)
+    [scheme] = read(f'{GOOD}[schemes.own]\nrecognise = "x"\n{places}').job.schemes
+    assert scheme.parts == {part: f"x-{part}" for part in NAMES}
+    no_parts = {"recognise", "assume", "drops_headers", "payload", "origin", "error"}
+    assert keys_of(SchemeEntry).keys() - no_parts <= {*NAMES}
 
 
 def test_changed_schemes_stand_for_another_table(folder: Path) -> None:

@@ -43,7 +43,7 @@ from redrive.messages.dead_letters import (
 from redrive.messages.schemes import KNOWN, Scheme, SchemeTable
 from redrive.messages.schemes.scheme import Newest, Reader, Stamp
 from redrive.rules import Dialect, FieldReader, FieldValue, Matcher, RulesTable
-from redrive.rules.keywords import pattern_keyword
+from redrive.rules.keywords import KAFKA, pattern_keyword
 from redrive.rules.patterns import RuleInput
 from redrive.topology.names import Names
 from redrive.topology.put import Refusal
@@ -53,7 +53,8 @@ PROFILES: Final = 20_000
 _CANDIDATES: Final = 100_000
 """Maximum profiles whose matching rules are cached."""
 
-_INSERTED: Final = ("CONNECTOR", "GROUP", "TOPIC")
+_INSERTED: Final = tuple(insert[1:] for insert in KAFKA.keywords["FWDT"].references)
+"""Fields that names of topics may have."""
 _OF_THE_VIEW: Final = frozenset({"ERRMSG", "AGE", "PARTITION"})
 """Fields that vary within a profile, so its view omits them."""
 

@@ -117,14 +117,15 @@ class Column(NamedTuple):
     meaning: str
     name: str = ""
     """Annotations of ``Outcome`` omit it where it equals the field's name."""
-    is_added: bool = False
-    """Whether ledgers and records of earlier versions lack it; such columns come last."""
+    is_own: bool = False
+    """Whether no text of messages or brokers can be in it, so that it is never masked."""
     member: str = ""
     """The member of the record that it is read from, ``fields.X`` for a nested one; empty if no
     record has it. Annotations omit it."""
 
 
 _text: Final = partial(Column, Kind.TEXT)
+_own_text: Final = partial(_text, is_own=True)
 _integer: Final = partial(Column, Kind.INTEGER)
 _long: Final = partial(Column, Kind.LONG)
 
@@ -134,7 +135,8 @@ class Outcome:
     """The result of one attempt on one input.
 
     A field is a member of the record, and its annotation is the column of the ledger; a
-    ``ClassVar`` is a column that no record has. They are in the order of the columns.
+    ``ClassVar`` is a column that no record has. They are in the order of the columns; new ones come
+    last.
 
     A decision is serialized once, without the fields of the single message, which are None. Those
     are prepended as text for each message, because a value per message would cost too much.
@@ -145,45 +147,47 @@ class Outcome:
     day: ClassVar[
         Annotated[date, Column(Kind.DAY, "UTC day of `time`; the table is partitioned by it")]
     ]
-    outcome: Annotated[str | None, _text("`topic:partition:offset` of the record decided on")] = (
+    outcome: Annotated[
+        str | None, _own_text("`topic:partition:offset` of the record decided on")
+    ] = None
+    message: Annotated[str | None, _own_text("identity of the message, kept over all its hops")] = (
         None
     )
-    message: Annotated[str | None, _text("identity of the message, kept over all its hops")] = None
     message_offset: ClassVar[Annotated[int, _long("the offset in `message`, for quick look-ups")]]
-    origin: Annotated[str | None, _text("`topic:partition:offset` of the dead letter itself")] = (
-        None
-    )
+    origin: Annotated[
+        str | None, _own_text("`topic:partition:offset` of the dead letter itself")
+    ] = None
     topic: Annotated[
         str | None,
-        _text(
+        _own_text(
             "where the record was read: dead-letter queue, retry, remaining or replay topic",
             "source_topic",
         ),
     ] = None
     partition: Annotated[int | None, _integer("its partition", "source_partition")] = None
     offset: Annotated[int | None, _long("its offset", "source_offset")] = None
-    handler: Annotated[str, _text("name of the handler")]
-    queue_manager: Annotated[str, _text("queue manager of the dead-letter queue")]
-    queue: Annotated[str, _text("the dead-letter queue")]
-    table: Annotated[str, _text("hash of the rules table that decided", "table_hash")]
+    handler: Annotated[str, _own_text("name of the handler")]
+    queue_manager: Annotated[str, _own_text("queue manager of the dead-letter queue")]
+    queue: Annotated[str, _own_text("the dead-letter queue")]
+    table: Annotated[str, _own_text("hash of the rules table that decided", "table_hash")]
     rule_line: Annotated[int, _integer("line of the rule; 0 when none applied")] = 0
-    action: Annotated[str, _text("RETRY, FWD, DISCARD or IGNORE; empty without a rule")] = ""
-    authority: Annotated[str, _text("PUTAUT of the rule: DEF or CTX")] = ""
+    action: Annotated[str, _own_text("RETRY, FWD, DISCARD or IGNORE; empty without a rule")] = ""
+    authority: Annotated[str, _own_text("PUTAUT of the rule: DEF or CTX")] = ""
     attempt: Annotated[int, _integer("number of the attempt, from 1; 0 for none")]
     result: Annotated[
         Result,
-        _text(
+        _own_text(
             "retried, forwarded, discarded, parked or remains;"
             " of a replay that changed nothing skipped or cancelled"
         ),
     ]
     reason: Annotated[int, _integer("why the attempt failed: MQ reason code; 0 if not")]
-    reason_name: Annotated[str, _text("its name, such as MQRC_Q_FULL")] = ""
+    reason_name: Annotated[str, _own_text("its name, such as MQRC_Q_FULL")] = ""
     detail: Annotated[str, _text("what Kafka or the rules said about it")]
     target_queue_manager: Annotated[str, _text("where the put went")]
     target_queue: Annotated[str, _text("where the put went")]
     target_topic: Annotated[str, _text("where the put went; empty if it failed")]
-    form: Annotated[str, _text("scheme of the dead letter; none: it is none of any scheme")]
+    form: Annotated[str, _own_text("scheme of the dead letter; none: it is none of any scheme")]
     hop: Annotated[int | None, _integer("how often Redrive had put the message before")] = None
     size: Annotated[int | None, _long("bytes of the record's value", "body_size")] = None
     key: Annotated[str | None, Column(Kind.BYTES, "the record's key", "message_key")] = None
@@ -198,7 +202,7 @@ class Outcome:
         Mapping[str, str | int | None], _text("pattern field {}, normalised", "field_{}")
     ]
     """Pattern fields by keyword, one column each."""
-    job_version: Annotated[str, _text("version of Redrive that decided")] = redrive.__version__
+    job_version: Annotated[str, _own_text("version of Redrive that decided")] = redrive.__version__
     outcomes_partition: ClassVar[Annotated[int, _integer("partition of the outcome record")]]
     outcomes_offset: ClassVar[Annotated[int, _long("its offset: the ledger holds each pair once")]]
     malformed: ClassVar[
@@ -211,30 +215,27 @@ class Outcome:
         ]
     ]
     replay: Annotated[
-        str | None, _text("the plan of a replay that asked for it; else null", is_added=True)
+        str | None, _own_text("the plan of a replay that asked for it; else null")
     ] = None
-    operator: Annotated[str | None, _text("who applied that plan", is_added=True)] = None
-    purpose: Annotated[str | None, _text("why, in their words", is_added=True)] = None
+    operator: Annotated[str | None, _own_text("who applied that plan")] = None
+    purpose: Annotated[str | None, _own_text("why, in their words")] = None
     traceparent: Annotated[
         str | None,
         _text(
             "the trace that the message belongs to, as its header of this name says"
             " (W3C Trace Context); else null",
-            is_added=True,
         ),
     ] = None
     error_class: Annotated[
         str | None,
         _text(
             "the exception in the dead letter, the innermost that it names; else null",
-            is_added=True,
         ),
     ] = None
     consumer_group: Annotated[
         str | None,
         _text(
             "the group that could not process the message, from the dead letter; else null",
-            is_added=True,
         ),
     ] = None
     incarnation: Annotated[
@@ -243,15 +244,13 @@ class Outcome:
             "which topic of the name `source_topic` it was: 2 once the topic was recreated;"
             " null in rows of earlier versions, whose `outcome` has it",
             "source_incarnation",
-            is_added=True,
         ),
     ] = None
     edit: Annotated[
         str | None,
-        _text(
+        _own_text(
             "what was changed in the message before it was put: names of headers, SHA-256 of the"
             " value before and after; null for nothing",
-            is_added=True,
         ),
     ] = None
     failed_record: Annotated[
@@ -259,14 +258,12 @@ class Outcome:
         _text(
             "`topic:partition:offset` of the record that failed, as the dead letter names it; null"
             " if it does not",
-            is_added=True,
         ),
     ] = None
     error_message: Annotated[
         str | None,
         _text(
             "the beginning of the exception's message in the dead letter; null if it names none",
-            is_added=True,
         ),
     ] = None
 
@@ -309,9 +306,17 @@ def _field_column(column: Column, keyword: str) -> Column:
 
 COLUMNS: Final = tuple(_columns())
 """The columns of the ledger, in their order."""
+ADDED: Final = COLUMNS[[column.name for column in COLUMNS].index("malformed") + 1 :]
+"""Columns that ledgers and records of earlier versions lack: those after the first version's."""
+MASKED: Final = frozenset(
+    column.name
+    for column in COLUMNS
+    if column.kind in {Kind.TEXT, Kind.BYTES} and not column.is_own
+)
+"""Columns that may have text from messages or brokers."""
 
 _MEMBERS: Final = tuple(field.name for field in fields(Outcome))
-_ADDED: Final = frozenset(column.member for column in COLUMNS if column.is_added)
+_ADDED: Final = frozenset(column.member for column in ADDED)
 _values: Final = attrgetter(*_MEMBERS)
 
 

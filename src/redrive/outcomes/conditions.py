@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from redrive.diagnostics import did_you_mean
-from redrive.engine.outcome import COLUMNS, Kind
+from redrive.engine.outcome import COLUMNS, MASKED, Kind
 from redrive.errors import UsageError
 from redrive.masking import ERROR_MESSAGE, MASK, NO_MASK, Mask
 
@@ -172,8 +172,7 @@ def _place(error: dict[str, Any], condition: str) -> str:
 def _is_masked(column: str, mask: Mask) -> bool:
     if column == ERROR_MESSAGE and mask.silent_schemes:
         return True
-    is_text = _KINDS.get(column) in {Kind.TEXT, Kind.BYTES}
-    return bool(mask.patterns) and is_text and mask.covers(column)
+    return bool(mask.patterns) and column in MASKED
 
 
 def _masked(column: str, mask: Mask) -> str:

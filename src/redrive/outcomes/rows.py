@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from redrive.engine.outcome import COLUMNS, FIELDS, Kind
-from redrive.masking import Mask
+from redrive.engine.outcome import COLUMNS, FIELDS, MASKED, Kind
+from redrive.masking import ERROR_MESSAGE, MASK, Mask
 from redrive.messages.own_headers import incarnation_of
 
 Values: TypeAlias = dict[str, Any]
@@ -92,7 +92,10 @@ class Row(NamedTuple):
 
     def masked(self, mask: Mask) -> Row:
         """The same outcome without secrets."""
-        return Row(**mask.row(self._asdict()))
+        masked = {name: mask.plain(getattr(self, name)) for name in MASKED}
+        if self.error_message is not None and self.form in mask.silent_schemes:
+            masked[ERROR_MESSAGE] = MASK
+        return self._replace(**masked)
 
 
 INCARNATION: Final = (

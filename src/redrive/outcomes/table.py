@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.schema import PrimitiveType
 
 from redrive.configuration import LedgerFolder, RemoteFolder
-from redrive.engine.outcome import COLUMNS
+from redrive.engine.outcome import ADDED, COLUMNS
 from redrive.errors import EnvironmentFault
 from redrive.outcomes.rows import Row, Values, moment
 from redrive.outcomes.storage import (
@@ -41,8 +41,6 @@ _FIELDS: Final = {column.name: Field(column.name, PrimitiveType(column.kind)) fo
 _SCHEMA: Final = Schema(list(_FIELDS.values()))
 SCHEMA: Final = pa.schema(_SCHEMA.to_arrow())
 """The ledger's columns."""
-ADDED: Final = tuple(column.name for column in COLUMNS if column.is_added)
-"""Columns that a ledger of an earlier version lacks: the last ones, in order."""
 _STATISTICS: Final = ("time", "message_offset", "outcomes_partition", "outcomes_offset")
 """Columns with minimum and maximum per file, by which lookups skip files. Few, because they are
 computed with every append."""
@@ -162,7 +160,7 @@ class LedgerTable:
             _check_format(table, path)
             _check_source(table, path, source)
             missing = _FIELDS.keys() - {field.name for field in table.schema().fields}
-            if missing and missing <= set(ADDED):
+            if missing and missing <= {column.name for column in ADDED}:
                 missing = set()
                 table = _add_columns(table)
         if missing:
@@ -496,7 +494,7 @@ def remove(path: LedgerFolder) -> None:
 def _add_columns(table: DeltaTable) -> DeltaTable:
     """The ledger of an earlier version, with the columns added since."""
     there = {field.name for field in table.schema().fields}
-    table.alter.add_columns([_FIELDS[name] for name in ADDED if name not in there])
+    table.alter.add_columns([_FIELDS[column.name] for column in ADDED if column.name not in there])
     table.update_incremental()
     return table
 

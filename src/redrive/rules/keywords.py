@@ -96,8 +96,13 @@ class Keyword:
     """The argument before the value and a comma, such as the name of a header."""
     units: tuple[tuple[str, int], ...] = ()
     """Letters that may follow a number, and their factors."""
-    is_varied: bool = False
-    """Whether nearly every message has a different value, so that caching is useless."""
+    source: str = ""
+    """DIALECT(KAFKA): the attribute of ``RuleInput`` that a pattern without an argument reads."""
+
+    @property
+    def is_varied(self) -> bool:
+        """Whether a pattern reads more of a message than the view that many messages share."""
+        return bool(self.argument or self.source) and not self.source.startswith("view.")
 
 
 def _by_name(keywords: Iterable[Keyword]) -> Mapping[str, Keyword]:
@@ -164,23 +169,27 @@ _CHANGED: Final = (
 _ADDED: Final = (
     _control("DIALECT", value=Value.WORD, words=(Dialect.KAFKA.value,)),
     _control("ORDER", value=Value.WORD, words=("KEY",)),
-    *map(_name_in_kafka, ("SCHEME", "TOPIC")),
-    _number_in_kafka("PARTITION", is_varied=True),
-    *map(_name_in_kafka, ("GROUP", "CONNECTOR", "STAGE")),
-    *map(_text_in_kafka, ("ERRCLASS", "ROOTCLASS")),
-    _text_in_kafka("ERRMSG", is_varied=True),
-    _number_in_kafka("ATTEMPTS"),
-    _number_in_kafka("AGE", units=_SECONDS, is_varied=True),
-    _number_in_kafka("SIZE", units=_BYTES, is_varied=True),
-    _text_in_kafka("KEY", is_varied=True),
+    _name_in_kafka("SCHEME", source="view.scheme"),
+    _name_in_kafka("TOPIC", source="view.origin.topic"),
+    _number_in_kafka("PARTITION", source="partition"),
+    _name_in_kafka("GROUP", source="view.group"),
+    _name_in_kafka("CONNECTOR", source="view.connector"),
+    _name_in_kafka("STAGE", source="view.stage"),
+    _text_in_kafka("ERRCLASS", source="view.error_class"),
+    _text_in_kafka("ROOTCLASS", source="view.error_root_class"),
+    _text_in_kafka("ERRMSG", source="error_message"),
+    _number_in_kafka("ATTEMPTS", source="view.attempts"),
+    _number_in_kafka("AGE", source="age", units=_SECONDS),
+    _number_in_kafka("SIZE", source="size", units=_BYTES),
+    _text_in_kafka("KEY", source="key_text"),
     _action("FWDT", value=Value.TOPIC, length=TOPIC_LENGTH, references=_INSERTS),
     _action("TO", value=Value.WORD, words=("TOPIC", "GROUP")),
     _action("BACKOFF", value=Value.BACKOFF, units=_SECONDS),
     _action("TRANSFORM", value=Value.LABEL, length=NAME_LENGTH),
 )
 _WITH_ARGUMENT: Final = (
-    _text_in_kafka("HEADER", argument="name", is_varied=True),
-    _text_in_kafka("JSON", argument="path", is_varied=True),
+    _text_in_kafka("HEADER", argument="name"),
+    _text_in_kafka("JSON", argument="path"),
 )
 
 

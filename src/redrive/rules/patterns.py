@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
@@ -24,7 +24,7 @@ import re2
 from redrive.messages.fields import Headers
 from redrive.messages.json_patch import JsonPath
 from redrive.messages.schemes.scheme import NO_SCHEME, DeadLetterView
-from redrive.rules.keywords import split_field
+from redrive.rules.keywords import pattern_keyword, split_field
 
 FieldValue: TypeAlias = str | int
 """A match field: text without trailing blanks and NUL, or a number."""
@@ -405,6 +405,16 @@ class RuleInput:
         return self.document
 
     @property
+    def key_text(self) -> str | None:
+        """The key as text."""
+        return _text(self.key)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the value."""
+        return len(self.value or b"")
+
+    @property
     def age(self) -> int:
         """Whole seconds since the message first failed, else since the record's timestamp."""
         since = self.timestamp if self.failed_at is None else self.failed_at
@@ -412,22 +422,6 @@ class RuleInput:
 
 
 _Read: TypeAlias = Callable[[RuleInput], FieldValue | None]
-
-_PLAIN: Final[Mapping[str, _Read]] = {
-    "SCHEME": attrgetter("view.scheme"),
-    "TOPIC": attrgetter("view.origin.topic"),
-    "PARTITION": attrgetter("partition"),
-    "GROUP": attrgetter("view.group"),
-    "CONNECTOR": attrgetter("view.connector"),
-    "STAGE": attrgetter("view.stage"),
-    "ERRCLASS": attrgetter("view.error_class"),
-    "ROOTCLASS": attrgetter("view.error_root_class"),
-    "ERRMSG": attrgetter("error_message"),
-    "ATTEMPTS": attrgetter("view.attempts"),
-    "AGE": attrgetter("age"),
-    "SIZE": lambda message: len(message.value or b""),
-    "KEY": lambda message: _text(message.key),
-}
 
 
 class FieldReader:
@@ -464,7 +458,8 @@ def _reader_of(name: str) -> _Read | None:
     if keyword == "JSON":
         path = JsonPath.of(argument)
         return lambda message: path.find(message.json())
-    return _PLAIN.get(keyword)
+    source = pattern_keyword(keyword).source
+    return attrgetter(source) if source else None
 
 
 def _last(headers: Headers, name: str) -> str | None:

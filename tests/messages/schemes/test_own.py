@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from base64 import b64encode
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import orjson
 import pytest
@@ -24,6 +24,7 @@ from redrive.messages import (
     remove_header,
 )
 from redrive.messages.schemes import OwnScheme, PlaceError, schemes_id
+from redrive.messages.schemes.scheme import NAMES
 
 BY_HEADERS = OwnScheme(
     name="legacy",
@@ -208,6 +209,18 @@ def test_a_place_that_can_not_be_understood_says_why(name: str, words: str, mess
         OwnScheme(name="x", recognise="x", parts={name: words}).scheme()
     assert message in str(refused.value)
     assert refused.value.expected
+
+
+def test_each_part_is_read_with_the_type_of_its_attribute() -> None:
+    scheme = OwnScheme(name="own", recognise="x", parts={part: f"x-{part}" for part in NAMES})
+    headers: Headers = [("x", b""), *((f"x-{part}", b"7") for part in NAMES)]
+    view = read_view(None, None, headers, schemes=SchemeTable([scheme.scheme()]))
+    for part in NAMES:
+        is_origin = part.startswith("origin.")
+        owner = view.origin if is_origin else view
+        name = part.removeprefix("origin.").replace(".", "_")
+        (kind, _) = get_args(get_type_hints(type(owner))[name])
+        assert getattr(owner, name) == kind("7"), part
 
 
 def test_own_schemes_travel_to_other_processes() -> None:

@@ -24,7 +24,7 @@ from redrive.messages import (
     remove_header,
     without_stacks,
 )
-from redrive.messages.schemes import SCHEME_NAMES, Scheme
+from redrive.messages.schemes import SCHEME_NAMES, Scheme, known
 from redrive.messages.schemes.known import SCHEMES
 from redrive.messages.schemes.scheme import ENCODINGS, Origin
 
@@ -169,6 +169,11 @@ def test_stack_traces_never_travel_on() -> None:
     ]
     kept = without_stacks(decode_dead_letter(b"v", headers), headers)
     assert [name for name, _ in kept] == ["__connect.errors.topic", "kafka_dlt-original-topic"]
+
+
+def test_every_scheme_that_is_defined_is_looked_for() -> None:
+    defined = [scheme for scheme in vars(known).values() if isinstance(scheme, Scheme)]
+    assert {*defined} - {*SCHEMES} == {known.SPRING_CLOUD_STREAM_EMBEDDED}
 
 
 def test_every_scheme_of_the_specification_is_known() -> None:

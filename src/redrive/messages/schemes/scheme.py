@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -210,13 +210,17 @@ Message: TypeAlias = tuple[bytes | None, Headers]
 LastHeaders: TypeAlias = Mapping[str, bytes]
 """Header name -> value of its last occurrence, unless that is null."""
 
+_NO_PARTS: Final = frozenset({"scheme", "origin", "first_origin", "hop", "pointer"})
+"""Attributes of the view that no scheme has a part for."""
 NAMES: Final = (
-    *("origin.topic", "origin.partition", "origin.offset", "origin.timestamp"),
-    *("group", "connector", "task", "stage"),
-    *("error.class", "error.root_class", "error.message", "error.stack"),
-    *("attempts", "first_failed_at", "failed_at", "disposition"),
+    *(f"origin.{attribute.name}" for attribute in fields(Origin)),
+    *(
+        attribute.name.replace("error_", "error.")
+        for attribute in fields(DeadLetterView)
+        if attribute.name not in _NO_PARTS
+    ),
 )
-"""The parts that a scheme can have."""
+"""The parts that a scheme can have: the attributes of the view."""
 
 VARYING: Final = frozenset(
     {
