@@ -58,7 +58,7 @@ KINDS: Final = (
     ("", "gone", 0),  # a pointer at nothing: remains
     ("", "none", 60),  # of no scheme: remains
 )
-"""Topic, what is told, and size."""
+"""Topic, attributes, and size."""
 
 
 @dataclass(kw_only=True)

@@ -427,7 +427,7 @@ def finished(report: Report, file: str) -> int:
         for text in getattr(findings, name)[:10]:
             print(f"  {name}: {text}")
     print(f"lost {len(findings.lost)}, duplicated {len(findings.duplicated)}")
-    if file:  # last: what was found is known, whatever becomes of the file
+    if file:  # last: what was found is known, even if the file cannot be written
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         members = {setting.name: getattr(report, setting.name) for setting in fields(report)}
         document = {**members, "result": findings.line()}

@@ -44,7 +44,7 @@ _ANSWER_TIMEOUT: Final = 10.0
 
 
 class What(Enum):
-    """What becomes of a request."""
+    """The end of a request."""
 
     LATE_COPY = "late copy"
     """The connection breaks before the broker reads it; the client sends it again; the first copy

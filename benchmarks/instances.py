@@ -4,7 +4,7 @@ Up to three processes run the job with ``instance = "auto"``. Every so many seco
 with all that it started, stopped in order, added, or stands still for longer than it may; the
 broker is restarted; or an instance is renewed: another one is started, and when it says so the old
 one is stopped, as a rolling update does. Every effect is counted in the end, and for each partition
-the longest time without an outcome is told.
+the longest time without an outcome is printed.
 
     python -m benchmarks.instances [--minutes 10] [--every 20] [--rate 500]
 """

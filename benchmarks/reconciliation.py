@@ -72,7 +72,7 @@ class Findings:
     results: Counter[str] = field(default_factory=Counter)
     puts: int = 0
     replayed: Counter[str] = field(default_factory=Counter)
-    """What became of the messages of replays, those that did not have to be touched included."""
+    """The results of the messages of replays, those that did not have to be touched included."""
     lost: list[str] = field(default_factory=list)
     duplicated: list[str] = field(default_factory=list)
     disordered: list[str] = field(default_factory=list)

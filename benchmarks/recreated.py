@@ -228,7 +228,7 @@ class Recreated(CrashProgram):
         return scene.report
 
     def figures(self, scene: Scene) -> dict[str, Any]:
-        """What became of the rounds."""
+        """The results of the rounds."""
         del scene
         kinds = {
             kind: [finished for finished in self.done if finished.kind == kind] for kind in SIZES

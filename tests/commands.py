@@ -28,7 +28,7 @@ def redrive(
     return result
 
 
-def told(*words: str | Path) -> Any:
+def json_of(*words: str | Path) -> Any:
     """What a command that succeeds says in JSON."""
     return orjson.loads(redrive(*words, "--json", code=0).stdout)
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
-from tests.commands import redrive, told
+from tests.commands import json_of, redrive
 from tests.configurations import write_settings
 from tests.conftest import KafkaClient, eventually
 
@@ -141,11 +141,11 @@ def test_a_channel_is_paused_while_its_receiver_tries_again(kafka: KafkaClient, 
     kafka.create(topic, retries)
     kafka.produce(topic, [{"value": b"behind"}] * 2)
     kafka.produce(retries, [{"value": b"tried"}])
-    first, second = told("channel", "status", name)
+    first, second = json_of("channel", "status", name)
     assert (first["state"], first["waiting"], first["retried"]) == ("paused", 2, 1)
     assert (second["state"], second["retried"]) == ("running", 0)
     redrive("channel", "stop", name, "TO.B", code=0)
-    (first, _) = told("channel", "status", name)
+    (first, _) = json_of("channel", "status", name)
     assert (first["state"], first["retried"]) == ("stopped", 1)
 
 
@@ -160,11 +160,11 @@ def test_what_a_receiver_tries_again_is_on_its_transmission_queue(
     kafka.produce(retries, [{"value": b"put at last"}, {"value": b"tried"}])
     kafka.commit(f"app{name}", topic, 1)
     kafka.commit(f"app{name}", retries, 1)
-    browsed = told("browse", name, f"{name}B")
+    browsed = json_of("browse", name, f"{name}B")
     shown = {message["body"]: message["is_retried"] for message in browsed}
     assert shown == {"tried": True, "behind": False}
     assert "the receiver retries it" in redrive("browse", name, f"{name}B").stdout
-    depths = told("topology", "show")["depths"]
+    depths = json_of("topology", "show")["depths"]
     assert depths == {topic: {"messages": 2, "is_exact": True}}
     remaining = redrive("browse", name, "--remaining")
     assert f"retries 1 of {name}B@{name}: redrive browse {name} {name}B" in remaining.stderr
@@ -177,7 +177,7 @@ def test_the_end_of_a_transaction_is_no_message(kafka: KafkaClient, name: str) -
     with ControlTopic(Cluster(kafka.connection), topic) as control:
         control.write({"x": {}})  # and the format of the topic
     kafka.commit(f"app{name}", topic, 2)
-    (first, _) = told("channel", "status", name)
+    (first, _) = json_of("channel", "status", name)
     assert (first["waiting"], first["oldest_seconds"]) == (0, None)
 
 
@@ -196,7 +196,7 @@ def test_a_channel_without_a_receiver_tries_again(name: str, retries: str, state
     assert f"TO.D is {state}: {because}" in status.stdout
     assert f"TO.D of {name} is {state}: {because}" in redrive("topology", "show").stdout
     redrive("channel", "stop", name, "TO.D", code=0)
-    (stopped,) = told("channel", "status", name, "TO.D")
+    (stopped,) = json_of("channel", "status", name, "TO.D")
     assert (stopped["state"], stopped["because"]) == ("stopped", "")
 
 
@@ -298,10 +298,10 @@ def test_a_stopped_connection_without_a_queue_is_in_every_view(name: str, folder
     direct = f"    connections: [{{kind: direct, name: {name}MOON}}]\n"
     (folder / "moons.yaml").write_text(moons.replace(sun, f"{sun}{direct}"))
     channel = [f"{name}SUN", f"{name}MOON"]
-    (shown,) = told("channel", "status", *channel)
+    (shown,) = json_of("channel", "status", *channel)
     assert (shown["state"], shown["waiting"]) == ("running", 0)
     redrive("channel", "stop", *channel, code=0)
-    (shown,) = told("channel", "status", *channel)
+    (shown,) = json_of("channel", "status", *channel)
     assert shown["state"] == "stopped"
     lines = " ".join(redrive("status").output.split())
     assert f"connection {channel[1]} of {channel[0]} is stopped" in lines

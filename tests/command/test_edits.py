@@ -68,7 +68,7 @@ def test_an_edited_line_changes_only_itself(old: str, new: str, expected: Conten
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("a: 1", "a 1", "line 4 is not a header: 'a 1' has no colon"),
         ("b: 0x00", "b: 0x0", "line 5 is not a header"),
@@ -80,7 +80,7 @@ def test_an_edited_line_changes_only_itself(old: str, new: str, expected: Conten
 def test_what_an_editor_left_wrong_is_kept(
     old: str,
     new: str,
-    told: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -89,7 +89,7 @@ def test_what_an_editor_left_wrong_is_kept(
         path.write_text(path.read_text().replace(old, new, 1))
 
     monkeypatch.setattr(click, "edit", corrupt)
-    with pytest.raises(UsageError, match=told), edited_file("dlq:0:1") as path:
+    with pytest.raises(UsageError, match=message), edited_file("dlq:0:1") as path:
         edit_with(path, "dlq:0:1", ORDER)
     assert new in path.read_text()
     assert path.stat().st_mode & 0o77 == 0
@@ -97,7 +97,7 @@ def test_what_an_editor_left_wrong_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (Content(b"\xff\0", []), "binary: 2 bytes"),
         (Content(b"", [("#a", b"")]), "can't be edited as a line"),
@@ -105,8 +105,8 @@ def test_what_an_editor_left_wrong_is_kept(
         (Content(b"", [("a\n", b"")]), "can't be edited as a line"),
     ],
 )
-def test_what_is_not_text_is_not_edited(content: Content, told: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_what_is_not_text_is_not_edited(content: Content, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
         edit_with(tmp_path / "file", "dlq:0:1", content)
 
 
@@ -158,7 +158,7 @@ def test_a_message_is_edited_and_sent_or_is_unchanged_and_stays(
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "message"),
     [
         ({"edit": "headers a"}, "changed headers a"),
         ({"edit": "headers a", "replay": "p"}, "changed headers a; replay p by ann (ticket)"),
@@ -166,10 +166,10 @@ def test_a_message_is_edited_and_sent_or_is_unchanged_and_stays(
         ({"edit": None}, ""),
     ],
 )
-def test_a_history_says_what_was_changed(row: dict[str, Any], told: str) -> None:
+def test_a_history_says_what_was_changed(row: dict[str, Any], message: str) -> None:
     name = "MQRC_API_EXIT_ERROR" if row.get("reason") else ""
     outcome = row_with(operator="ann", purpose="ticket", reason_name=name, **row)
-    assert why(outcome, mq=False) == told
+    assert why(outcome, mq=False) == message
 
 
 def plan_with(edit: Edit, to: To, *changes: Change) -> Plan:

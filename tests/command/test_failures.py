@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 import pytest
-from tests.commands import redrive, told
+from tests.commands import json_of, redrive
 from tests.configurations import write_settings
 from tests.outcomes.samples import append, outcome, rows
 
@@ -81,7 +81,7 @@ def test_groups_count_dead_letters_of_one_record(ledger: Path) -> None:
     words = shown("groups")
     assert "repeated" in words
     [group] = [
-        candidate for candidate in told("groups")["groups"] if candidate["handler"] == "payments"
+        candidate for candidate in json_of("groups")["groups"] if candidate["handler"] == "payments"
     ]
     assert (group["count"], group["repeated"]) == (4, 2)
 
@@ -115,7 +115,7 @@ def test_a_parked_message_says_which_round_is_next_and_when(ledger: Path) -> Non
     parked = outcome(2, **plain | back | {"time": now})
     append(read_settings(Path("redrive.toml")).job.ledger.path, rows([put, parked]))
     assert "round 2 of 5 in" in " ".join(shown("ls", "--wide"))
-    (letter,) = told("ls")["dead_letters"]
+    (letter,) = json_of("ls")["dead_letters"]
     assert (letter["next"]["attempt"], letter["next"]["rule_line"]) == ("round 2 of 5", 2)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
-from tests.commands import redrive, told
+from tests.commands import json_of, redrive
 from tests.configurations import write_settings
 from tests.conftest import KafkaClient
 
@@ -54,7 +54,7 @@ def test_a_partition_without_a_leader_is_left_out_and_named(
 def test_schemes_of_the_settings_are_known(topic: str, bootstrap_servers: str) -> None:
     scheme = '[schemes.mine]\nrecognise = "x-error"\nerror.class = "x-error as class"\n'
     write_settings(Path(), topic, servers=bootstrap_servers, more=scheme)
-    answer = told("identify", topic)
+    answer = json_of("identify", topic)
     assert answer["schemes"][-1]["scheme"] == "mine"
     assert answer["schemes"][-1]["errors"] == {"a.B": 1}
 
@@ -97,7 +97,7 @@ def test_a_topic_is_browsed_without_any_definitions(topic: str, bootstrap_server
     assert f"{topic}:0:0" in text
     assert "dead letter (connect): MQRC_FORMAT_ERROR (2110), was for orders, by jdbc-sink" in text
     assert "error: org.apache.kafka.connect.errors.DataException" in text
-    last = told("browse", topic, *server, "--from", "latest")
+    last = json_of("browse", topic, *server, "--from", "latest")
     assert [record["offset"] for record in last] == list(range(10))
     assert last[-1]["dead_letter"] is None
     wrong = redrive("browse", f"{topic}x", *server)

@@ -93,7 +93,7 @@ def test_every_table_that_ran_is_listed_and_what_cannot_be_read_is_never_none(
     assert "no tables are kept in" in missing.stderr
     now = small_job.configuration.handlers[0].rules
     first, second = ran(small_job, KEPT, now)
-    listed = small_job.told("tables")
+    listed = small_job.json_of("tables")
     assert listed["complete"]
     events = [
         (table["hash"], table["current"], table["last_by"], table["hits"])
@@ -121,13 +121,13 @@ def test_hits_are_counted_by_rule_though_comments_moved_its_line(small_job: Smal
     letters = [dead_letter(n, "2051") for n in range(2)]
     small_job.produce([*letters, dead_letter(3, "2053", "nowhere")])
     small_job.step(now=_milliseconds())
-    unmoved = small_job.told("tables", "--hits")["tables"]
+    unmoved = small_job.json_of("tables", "--hits")["tables"]
     assert [rule["hits"]["count"] for rule in unmoved] == [3]
     moved = f"* a comment\n* and one more\n{text}"
     [same] = ran(small_job, moved)
-    listed = small_job.told("tables", "--hits")["tables"]
+    listed = small_job.json_of("tables", "--hits")["tables"]
     assert [rule["hits"]["count"] for rule in listed] == [3]
-    shown = small_job.told("tables", "show", same)
+    shown = small_job.json_of("tables", "show", same)
     assert [(rule["line"], rule["count"]) for rule in shown["rules"]] == [(4, 1), (5, 0), (6, 2)]
     assert shown["text"] == moved
     lines = small_job.run("tables", "show", same).stdout.splitlines()

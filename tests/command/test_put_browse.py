@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
-from tests.commands import redrive, told
+from tests.commands import json_of, redrive
 from tests.configurations import write_settings
 from tests.conftest import KafkaClient
 
@@ -48,7 +48,7 @@ def manager(kafka: KafkaClient, folder: Path) -> str:
     return name
 
 
-browsed = partial(told, "browse")
+browsed = partial(json_of, "browse")
 """The messages that ``browse --json`` shows."""
 
 
@@ -230,7 +230,7 @@ def test_the_topology_shows_messages_and_not_offsets(kafka: KafkaClient, manager
         with ControlTopic(Cluster(kafka.connection), topic) as transaction:
             transaction.write({"x": {}})  # and the format of the topic
     kafka.commit(f"app{manager}", waiting, 1)
-    document = told("topology", "show")
+    document = json_of("topology", "show")
     assert document["depths"][orders] == {"messages": 4, "is_exact": True}
     assert document["depths"][waiting] == {"messages": 3, "is_exact": True}
     lines = [line.split() for line in redrive("topology", "show").stdout.splitlines()]
@@ -295,7 +295,7 @@ def test_a_channel_shows_what_its_receiver_could_put_nowhere(undelivered: str) -
     (head,) = browsed(undelivered, queue)
     assert (head["body"], head["is_undeliverable"]) == ("two chairs", True)
     assert "no queue accepted it" in redrive("browse", undelivered, queue).stdout
-    depths = told("topology", "show")["depths"]
+    depths = json_of("topology", "show")["depths"]
     assert depths[f"{undelivered}--{queue}"] == {"messages": 1, "is_exact": True}
     shown = redrive("channel", "status", undelivered).stdout
     assert f"redrive browse {undelivered} --remaining shows" in shown

@@ -45,7 +45,7 @@ class Topology:
     groups: dict[str, QueueSharingGroup] = field(default_factory=dict)
     """By name of the group."""
     shared: dict[str, dict[str, mq.LocalQueue]] = field(default_factory=lambda: defaultdict(dict))
-    """By name of the manager that was told of them."""
+    """By name of the manager that knows them."""
     links: dict[Names, Link] = field(default_factory=dict)
     delays: dict[Names, int] = field(default_factory=dict)
     """How long messages wait on transmission queues, in tenths of a second."""

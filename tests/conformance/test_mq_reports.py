@@ -1,6 +1,6 @@
 """Our vectors about the reports that a put writes beside its message.
 
-Their form is told at the head of ``own/mq_reports.yaml`` and the other files.
+Their form stands at the head of ``own/mq_reports.yaml`` and the other files.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def foretold(vector: Vector) -> list[str]:
     ids=lambda vector: vector["id"],
 )
 def test_resolve_foretells_reports(folder: Path, vector: Vector) -> None:
-    """Where the vector has them; what is asked for in vain is told to be not made."""
+    """Where the vector has them; a request without effect says that none is made."""
     expect = vector["expect"]
     # Names in a vector have the number that keeps its managers apart from those of others.
     numbers = numbered("mq_routes", vector, 0).vector["expect"]

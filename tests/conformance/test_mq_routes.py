@@ -1,7 +1,7 @@
 """The vectors of ``mq_routes``: the way of a message over several queue managers of IBM MQ.
 
 The definitions tell the way (``follow_route``), and the job's own deciders, walked in memory, tell
-what becomes of the message on it. Where both answer, both have to be right.
+the result of the message on it. Where both answer, both have to be right.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def answers_of(route: Route) -> dict[str, tuple[Any, ...]]:
 
 
 def answers_of_walk(way: MqWalk) -> dict[str, tuple[Any, ...]]:
-    """What becomes of the message, likewise."""
+    """The result of the message, likewise."""
     last = way.hops[-1]
     written = [hop.message.record for hop in way.hops if hop.message is not None]
     lying = [way.places[record.topic] for record in written if record.topic in way.places]

@@ -1,6 +1,6 @@
 """Our vectors about several messages, or members of a cluster, together.
 
-Their form is told at the head of ``own/mq_together.yaml`` and ``own/mq_clusters.yaml``.
+Their form stands at the head of ``own/mq_together.yaml`` and ``own/mq_clusters.yaml``.
 """
 
 from __future__ import annotations

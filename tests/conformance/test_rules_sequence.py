@@ -21,7 +21,7 @@ from redrive.rules import RulesTable, parse
 
 _TIMES = {"once": 1, "twice": 2, "thrice": 3, "always": 1 << 30}
 _HORIZON = 7 * 24 * 3600.0
-"""Seconds of simulated time after which a handler counts as running for ever."""
+"""Seconds of simulated time after which a handler counts as running forever."""
 
 
 @dataclass

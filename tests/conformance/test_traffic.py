@@ -82,7 +82,7 @@ def why_left_out(stem: str, vector: Vector) -> str:
 
 @dataclass
 class Seen:
-    """What became of one message."""
+    """The result of one message."""
 
     lying: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     """Its records by topic, the intake left out."""
@@ -95,7 +95,7 @@ class Traffic:
     """What the job did."""
 
     cases: Mapping[str, tuple[Numbered, MessageTrace]]
-    """Puts, and what becomes of them in memory, by id."""
+    """Puts, and their results in memory, by id."""
     topics: Mapping[str, QueueTopic]
     """The topics of all networks, by name."""
     seen: Mapping[str, Seen]
@@ -225,7 +225,7 @@ def wait_until_at_rest(job: RunningJob, awaited: int) -> None:
 
 
 def seen_of(records: list[Any], outcomes: list[dict[str, Any]]) -> dict[str, Seen]:
-    """What became of each message, by its identity."""
+    """The result of each message, by its identity."""
     seen: dict[str, Seen] = defaultdict(Seen)
     for record in records:
         identity = dict(record.headers).get("redrive.id")

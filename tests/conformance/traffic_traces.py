@@ -1,4 +1,4 @@
-"""What becomes of a message that the job is given, by its decisions alone."""
+"""The result of a message that the job is given, by its decisions alone."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_the_unit_starts_a_job_again_unless_it_is_done_or_its_command_is_wrong()
 
 
 def test_the_unit_leaves_java_and_python_workers_their_orderly_end() -> None:
-    """Only the main process is told to stop, and it has more time than the 20 s it may take."""
+    """Only the main process gets SIGTERM, and it has more time than the 20 s it may take."""
     service = _unit()["Service"]
     assert (service["KillMode"], service["TimeoutStopSec"]) == ("mixed", "30")
 

@@ -93,7 +93,7 @@ def record(value: bytes | None, headers: Headers, key: bytes | None = b"k") -> R
 
 
 def outcomes_in(outputs: Iterable[tuple[int, OutputRecord]]) -> list[dict[str, Any]]:
-    """What became of each input."""
+    """The result of each input."""
     return [json.loads(record.value or b"") for _, record in outputs if record.topic == "OUT"]
 
 

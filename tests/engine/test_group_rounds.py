@@ -136,7 +136,7 @@ def test_to_group_and_to_topic_differ_only_in_the_target(fail: Any) -> None:
     The record that failed is on the target, so outcomes name another one.
     """
 
-    def told(table: str) -> list[Any]:
+    def results(table: str) -> list[Any]:
         consumers = application(fail, table, GROUPS[fail])
         consumers.run()
         puts = [*consumers.topics.topics["orders"][1:], *consumers.topics.topics[consumers.rounds]]
@@ -151,7 +151,7 @@ def test_to_group_and_to_topic_differ_only_in_the_target(fail: Any) -> None:
         ]
         return [consumers.puts, consumers.failures, records, outcomes]
 
-    assert told(TABLE) == told(TABLE.replace(" TO(GROUP)", ""))
+    assert results(TABLE) == results(TABLE.replace(" TO(GROUP)", ""))
 
 
 def replace_headers(record: OutputRecord, headers: Headers) -> OutputRecord:

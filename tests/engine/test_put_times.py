@@ -41,7 +41,7 @@ SCHEMES: Final = SchemeTable([ENVELOPE.scheme()])
 TARGETS: Final = {
     "a day": TopicFacts(retention=DAY),
     "seven days": TopicFacts(retention=7 * DAY),
-    "for ever": TopicFacts(),
+    "forever": TopicFacts(),
     "compacts": TopicFacts(wants_keys=True),
     "compacts and deletes": TopicFacts(wants_keys=True, retention=DAY),
     "stamps by append": TopicFacts(retention=DAY, stamps_records=True),

@@ -1,4 +1,4 @@
-"""Puts: what becomes of one record of an intake or a transmission queue, without a broker."""
+"""Puts: the result of one record of an intake or a transmission queue, without a broker."""
 
 from __future__ import annotations
 

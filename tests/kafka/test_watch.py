@@ -1,4 +1,4 @@
-"""Waiting for a record: it ends with one that is news, and otherwise when its time is over."""
+"""Waiting for a record: it ends with a new one, and otherwise when its time is over."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_record_that_arrives_ends_the_wait(kafka: KafkaClient, watch: Watch) -
 
     def send() -> None:
         is_sent.set()
-        kafka.produce(topic, [{"value": b"news", "partition": 1}])
+        kafka.produce(topic, [{"value": b"new", "partition": 1}])
 
     sender = threading.Timer(SHORT, send)
     sender.start()
@@ -48,7 +48,7 @@ def test_a_record_that_arrives_ends_the_wait(kafka: KafkaClient, watch: Watch) -
 
 def test_a_record_that_is_already_there_ends_the_wait(kafka: KafkaClient, watch: Watch) -> None:
     topic = kafka.topic()
-    kafka.produce(topic, [{"value": b"known"}, {"value": b"news"}])
+    kafka.produce(topic, [{"value": b"known"}, {"value": b"new"}])
     assert waited(watch, {TopicPartition(topic, 0): 1}, LONG) < SOON
 
 
@@ -63,7 +63,7 @@ def test_a_wait_from_other_ends_looks_from_there(kafka: KafkaClient, watch: Watc
         TopicPartition(kafka.topic("first"), 0),
         TopicPartition(kafka.topic("second"), 0),
     )
-    kafka.produce(second.topic, [{"value": b"news"}])
+    kafka.produce(second.topic, [{"value": b"new"}])
     waited(watch, {first: 0}, SHORT)
     assert waited(watch, {first: 0, second: 0}, LONG) < SOON
     assert waited(watch, {first: 0, second: 1}, SHORT) > SHORT * 0.9

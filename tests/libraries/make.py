@@ -272,7 +272,7 @@ def class_path(library: str, folder: Path) -> str:
     return f"{classes}:{path}"
 
 
-def told(raw: bytes | None) -> dict[str, str] | None:
+def vector_bytes(raw: bytes | None) -> dict[str, str] | None:
     """Bytes in the form of the vectors."""
     if raw is None:
         return None
@@ -284,12 +284,12 @@ def told(raw: bytes | None) -> dict[str, str] | None:
     return {"text": text} if is_text else {"hex": raw.hex()}
 
 
-def told_record(record: Any) -> dict[str, Any]:
+def vector_record(record: Any) -> dict[str, Any]:
     """A record in the form of the vectors."""
     return {
-        "key": told(record.key),
-        "value": told(record.value),
-        "headers": [[name, told(raw)] for name, raw in record.headers],
+        "key": vector_bytes(record.key),
+        "value": vector_bytes(record.value),
+        "headers": [[name, vector_bytes(raw)] for name, raw in record.headers],
         "timestamp": record.timestamp,
     }
 
@@ -381,8 +381,8 @@ class Run:
                 {
                     "id": f"{library}-{number}",
                     "title": case.title,
-                    **told_record(record),
-                    "original": told_record(original),
+                    **vector_record(record),
+                    "original": vector_record(original),
                     "expect": {"origin": origin, **case.expect},
                     "source": source,
                 }

@@ -85,7 +85,7 @@ def test_what_java_and_the_workers_of_a_job_print_is_json_too(
         job.says('"event":"started"')
         kafka.produce(dlq, [connect(target, "it failed", value=b"x")])
         job.says("from a worker")
-        eventually(lambda: '"result":"forwarded"' in job.log, "the batch is told")
+        eventually(lambda: '"result":"forwarded"' in job.log, "the batch is logged")
         job.stopped()
     finally:
         job.kill()

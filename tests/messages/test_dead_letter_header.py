@@ -149,7 +149,7 @@ def test_new_representation(header: DeadLetterHeader, other: Representation) -> 
     ],
 )
 def test_invalid_header(data: bytes, problem: str) -> None:
-    """What is no valid header is told in a sentence that says what is wrong."""
+    """The error of an invalid header says what is wrong."""
     refusal = decode_header(data)
     assert isinstance(refusal, str)
     assert problem in refusal

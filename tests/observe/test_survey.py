@@ -1,4 +1,4 @@
-"""What waits is asked for beside the job, and told with restraint."""
+"""What waits is asked for beside the job, and reported once."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_without_an_answer_the_last_one_stands_with_its_time(
     before = values(observer)
     world.answer = TransientFault("no answer in time")
     survey.look()
-    survey.look()  # the same again is no news
+    survey.look()  # the same answer again is not reported
     after = values(observer)
     for name, label in (
         ("backlog_messages", ("orders.dlq",)),

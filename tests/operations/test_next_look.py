@@ -1,4 +1,4 @@
-"""When what remains is looked at again is told by the table that decided last."""
+"""The table that decided last says when remaining messages are evaluated again."""
 
 from __future__ import annotations
 

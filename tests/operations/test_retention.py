@@ -75,7 +75,7 @@ def test_a_message_counts_if_its_topic_deletes_it_within_the_time(
         if offset >= stands[lane]
     ]
     keeps = int(retention * 3_600_000) / 1000
-    # Times are told to the broker in whole milliseconds.
+    # The broker gets times in whole milliseconds.
     edge = int(1000 * (NOW - keeps + min(alarm * HOUR, keeps / 2)))
     soon = [time for time in unread if 1000 * time < edge]
     assert (waiting.messages, waiting.retention, waiting.expiring) == (

@@ -172,7 +172,7 @@ def test_a_registry_may_require_a_certificate(*, is_certified: bool) -> None:
 
 
 def test_a_registry_may_want_a_token(url: str) -> None:
-    """It answers whoever has one of the OAuth server's; what that refuses is told."""
+    """It answers holders of the OAuth server's tokens; a refusal is shown."""
     with token_server(issued=TOKENS) as server:
         access = RegistryAccess(
             url=url,

@@ -1,4 +1,4 @@
-"""What a job says about itself, and how it is told."""
+"""What a job reports about itself, and how it is shown."""
 
 from __future__ import annotations
 

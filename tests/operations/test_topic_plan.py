@@ -1,4 +1,4 @@
-"""The plan of ``redrive topology apply``: what is created, and what is only told."""
+"""The plan of ``redrive topology apply``: what is created, and what is only shown."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 from click.testing import Result
 from kafka.admin import OffsetSpec
 from kafka.protocol.consumer.offsets import IsolationLevel
-from tests.commands import redrive, told
+from tests.commands import json_of, redrive
 from tests.conftest import KafkaClient, eventually, partitions_of
 
 from redrive.checkpoints.control import ControlTopic
@@ -46,9 +46,9 @@ class SmallJob:
         """What a command says about the job."""
         return redrive(*words, "-c", self.config_file, typed=typed, code=code)
 
-    def told(self, *words: str) -> Any:
+    def json_of(self, *words: str) -> Any:
         """What a command that succeeds says about the job in JSON."""
-        return told(*words, "-c", self.config_file)
+        return json_of(*words, "-c", self.config_file)
 
     def produce(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Writes dead letters."""

@@ -30,7 +30,7 @@ def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob) -> None:
     topic = small_job.identity.topic
     assert "No dead letters are parked or remain." in small_job.run("ls").stdout
     small_job.kafka.produce(topic, [{**letter, "partition": 0} for letter in letters])
-    assert small_job.told("ls")["unread"] == 3
+    assert small_job.json_of("ls")["unread"] == 3
     assert "up to 3 messages may be missing in this list" in small_job.run("groups").stderr
     small_job.step(now - 120_000)
     records = small_job.kafka.read(small_job.configuration.outcomes_topic)
@@ -42,26 +42,26 @@ def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob) -> None:
         ],
     )
     small_job.step(now)
-    listing = small_job.told("ls", "--status", "all")
+    listing = small_job.json_of("ls", "--status", "all")
     assert listing["complete"] is True
     assert {letter["message"] for letter in listing["dead_letters"]} == {
         f"{topic}:0:{offset}" for offset in range(3)
     }
-    waiting = small_job.told("ls")
+    waiting = small_job.json_of("ls")
     assert waiting["total"] == 2
     assert f"{topic}:0:1" in small_job.run("ls").stdout
     assert "No dead letter matches these filters." in small_job.run("ls", "--destq", "x").stdout
-    (group,) = small_job.told("groups")["groups"]
+    (group,) = small_job.json_of("groups")["groups"]
     assert (group["count"], group["destination"]) == (2, "nowhere")
     assert "100.0 %" in small_job.run("groups").stdout
-    assert small_job.told("groups")["unread"] == 0
+    assert small_job.json_of("groups")["unread"] == 0
     shown = small_job.run("show", f"{topic}:0:1", code=0)
     assert '"chairs": 2' in shown.stdout
     assert "parked" in shown.stdout
     hexadecimal = small_job.run("show", f"{topic}:0:2")
     assert "1b 5b 32 4a 00 ff" in hexadecimal.stdout
     assert "\x1b" not in small_job.run("show", f"{topic}:0:2", "--body", "text").stdout
-    assert bytes.fromhex(small_job.told("show", f"{topic}:0:2")["record"]["body_hex"]) == (
+    assert bytes.fromhex(small_job.json_of("show", f"{topic}:0:2")["record"]["body_hex"]) == (
         b"\x1b[2J\x00\xff"
     )
 
@@ -74,19 +74,19 @@ def test_quarantined_messages_are_counted_apart_and_replayed_if_asked_for(
     topic = small_job.identity.topic
     small_job.kafka.produce(topic, [dead_letter(number, "2053", partition=0) for number in (1, 2)])
     small_job.step(int(time.time() * 1000))
-    handler = small_job.told("status")["handlers"][0]
+    handler = small_job.json_of("status")["handlers"][0]
     assert (handler["remaining"]["number"], handler["quarantined"]["number"]) == (1, 1)
     for command, key in (("ls", "dead_letters"), ("groups", "groups")):
-        answer = small_job.told(command)
+        answer = small_job.json_of(command)
         assert (answer["total"], answer["quarantined"]) == (1, 1)
-        apart = small_job.told(command, "--status", "quarantined")
+        apart = small_job.json_of(command, "--status", "quarantined")
         assert (apart["total"], apart["quarantined"], len(apart[key])) == (1, 0, 1)
     assert "1 quarantined message is left out" in small_job.run("ls").stderr
     assert "quarantined" in small_job.run("ls", "--status", "all").stdout
-    plan = small_job.told("replay", "plan", "--to", "rules")
+    plan = small_job.json_of("replay", "plan", "--to", "rules")
     assert (plan["count"], plan["messages"]["orders"]) == (1, {f"{topic}:0": [1]})
     assert any("1 quarantined message is left out" in note for note in plan["notes"])
-    asked = small_job.told("replay", "plan", "--to", "rules", "--status", "quarantined")
+    asked = small_job.json_of("replay", "plan", "--to", "rules", "--status", "quarantined")
     assert asked["messages"]["orders"] == {f"{topic}:0": [0]}
     assert asked["notes"] == []
 

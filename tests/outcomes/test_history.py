@@ -153,7 +153,7 @@ def test_a_search_finds_by_key_reason_result_and_time(job: SmallJob, now: int) -
         (["--since", "1m"], lambda outcome: outcome["time"] >= now - 60_000),
     ]
     for options, fits in searches:
-        answer = job.told("history", *options)
+        answer = job.json_of("history", *options)
         outcomes_found = sorted(row["outcome"] for row in answer["outcomes"])
         assert outcomes_found == sorted(
             outcome["outcome"] for outcome in everything if fits(outcome)
@@ -161,7 +161,7 @@ def test_a_search_finds_by_key_reason_result_and_time(job: SmallJob, now: int) -
 
 
 def test_the_limit_keeps_the_newest(job: SmallJob, now: int) -> None:
-    [row] = job.told("history", "--limit", "1")["outcomes"]
+    [row] = job.json_of("history", "--limit", "1")["outcomes"]
     assert row["time"].startswith(moment(now).isoformat()[:19])
 
 

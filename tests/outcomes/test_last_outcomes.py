@@ -1,4 +1,4 @@
-"""What became of messages: the last outcome that there was, or that nobody can tell."""
+"""The last outcome of messages, or that nobody knows it."""
 
 from __future__ import annotations
 

@@ -279,23 +279,23 @@ def test_commands_read_it_from_anywhere(small_job: SmallJob, store: S3, now: int
         ]
     )
 
-    def told(*arguments: str) -> str:
+    def output_of(*arguments: str) -> str:
         answer = redrive(*arguments, "-c", settings, code=0)
         assert SECRET not in answer.output
         return answer.output
 
     message = f"{small_job.identity.topic}:0:0"
-    answer = json.loads(told("status", "--json"))
+    answer = json.loads(output_of("status", "--json"))
     assert (answer["outcomes"], answer["unprojected"], answer["notes"]) == (3, 0, [])
-    assert message in told("history", message)
-    assert message in told("ls", "--status", "remaining")
-    assert "files merged into" in told("ledger", "compact")
-    assert message in told("ls", "--status", "remaining")
+    assert message in output_of("history", message)
+    assert message in output_of("ls", "--status", "remaining")
+    assert "files merged into" in output_of("ledger", "compact")
+    assert message in output_of("ls", "--status", "remaining")
     assert not list(Path.cwd().glob("s3*"))
 
     store.unavailable(BRIDGED * 10)
     begun = time.monotonic()
-    answer = json.loads(told("status", "--json"))
+    answer = json.loads(output_of("status", "--json"))
     assert time.monotonic() - begun < BRIDGED
     assert (answer["handlers"][0]["remaining"]["number"], answer["outcomes"]) == (3, None)
     assert "the ledger in s3://ledgers/far cannot be used: " in answer["notes"][0]

@@ -37,7 +37,7 @@ def outcomes_topic(topic: str, values: list[bytes], first: int = 0) -> KnownTopi
 
 
 def value_of(place: Place, *, by_this_version: bool) -> bytes:
-    """The outcome of a source record; an earlier version told the incarnation in the name only."""
+    """The outcome of a source record; an earlier version had the incarnation in the name only."""
     topic, incarnation, partition, offset = place
     name = f"{topic}~{incarnation}" if incarnation > 1 else topic
     members = outcome(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from tests.commands import redrive, told
+from tests.commands import json_of, redrive
 from tests.configurations import write_settings
 from tests.conformance.decided_network import DecidedNetwork
 from tests.outcomes.samples import append
@@ -62,8 +62,8 @@ def messages(folder: Path) -> list[str]:
 
 @pytest.mark.usefixtures("messages")
 def test_status_counts_what_could_be_put_nowhere_by_the_queue_on_which_it_waits() -> None:
-    """As MQ would leave it: on its transmission queue; of an intake the manager is told."""
-    puts = told("status")["puts"]
+    """As MQ would leave it: on its transmission queue; an intake names the manager."""
+    puts = json_of("status")["puts"]
     assert puts["undelivered"] == {"QM2@QM1": 1, "the intake of QM1": 1}
     assert puts["results"]["in_all"] == {"remains": 2, "routed": 3}
     shown = redrive("status").stdout
@@ -72,15 +72,15 @@ def test_status_counts_what_could_be_put_nowhere_by_the_queue_on_which_it_waits(
 
 
 def test_history_tells_on_what_a_message_waits_and_what_releases_it(messages: list[str]) -> None:
-    history = told("history", messages[1])
+    history = json_of("history", messages[1])
     assert history["put_on"] == "QM2@QM1"
     assert "waits on QM2@QM1" in history["next"]["text"]
     assert "redrive queue release QM1" in history["next"]["text"]
     shown = redrive("history", messages[1]).stdout
     assert "taken from QM2@QM1 and put to NO.SUCH@QM2" in shown
     assert "dead letter" not in shown.splitlines()[1]
-    assert told("history", messages[0])["next"]["text"] == "nothing: it was routed"
-    assert "waits on the intake of QM1" in told("history", messages[2])["next"]["text"]
+    assert json_of("history", messages[0])["next"]["text"] == "nothing: it was routed"
+    assert "waits on the intake of QM1" in json_of("history", messages[2])["next"]["text"]
 
 
 def test_a_table_that_goes_to_no_terminal_has_one_line_for_a_row(
@@ -107,9 +107,9 @@ def test_a_message_that_a_receiver_tries_again_is_told_as_such(folder: Path) -> 
         for place, outcome in enumerate(network.outcomes[:2])
     ]
     append(settings.job.ledger.path, seen)
-    puts = told("status")["puts"]
+    puts = json_of("status")["puts"]
     assert (puts["retried"], puts["undelivered"]) == ({"QM2@QM1": 1}, {})
     assert "retried by a receiver" in redrive("status").stdout
-    following = told("history", f"{put_topic('QM1')}:0:0")["next"]
+    following = json_of("history", f"{put_topic('QM1')}:0:0")["next"]
     assert following["text"].startswith("try 2 of 11 by the receiving end of channel QM1.QM2")
     assert following["due"]

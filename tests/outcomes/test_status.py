@@ -192,7 +192,7 @@ def test_what_could_not_be_counted_in_time_is_not_known(
     [row] = [line for line in answer.stdout.splitlines() if line.startswith("orders ")]
     assert row.split()[3:6] == ["?", "?", "?"]
     assert "not all of them could be read in time" in answer.stdout
-    status = job.told("status")
+    status = job.json_of("status")
     assert status["problem"].startswith(
         "the number of waiting messages is unknown: there is no ledger in "
     )

@@ -1,4 +1,4 @@
-"""What a person is told: place, caret, expectation, hint, warnings."""
+"""What a diagnosis shows: place, caret, expectation, hint, warnings."""
 
 from __future__ import annotations
 

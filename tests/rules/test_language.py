@@ -16,14 +16,14 @@ PUT_TO_A = "ACTION(FWD) FWDQ(A)"
 
 
 def test_control_data_are_optional_and_have_defaults() -> None:
-    """No control entry: no queue, no queue manager, 60 seconds, wait for ever."""
+    """No control entry: no queue, no queue manager, 60 seconds, wait forever."""
     table = parse(IGNORE).required()
     assert table.control == Control()
     assert control(IGNORE) == {"INPUTQ": " ", "INPUTQM": " ", "RETRYINT": 60, "WAIT": "YES"}
 
 
 def test_wait_in_seconds() -> None:
-    """YES is for ever; NO and 0 are the same."""
+    """YES is forever; NO and 0 are the same."""
     assert [WaitControl(value).seconds for value in ("YES", "NO", 0, 30)] == [None, 0, 0, 30]
 
 

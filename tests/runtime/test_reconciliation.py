@@ -40,7 +40,7 @@ def outcome(
 
     Args:
         offset: Of the input.
-        result: What became of it.
+        result: Its last outcome.
         attempt: Its number.
         at: What the job's clock showed, in milliseconds.
         appended: What the broker's clock showed; by default the same.

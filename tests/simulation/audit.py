@@ -311,7 +311,7 @@ class Audit:
         for (plan, origin), count in asked.items():
             if count > 1:
                 self.findings.append(f"{plan} asks for {origin} {count} times")
-        # Each of its messages is asked for, or told as placed by somebody else, and never both.
+        # Each of its messages is asked for, or counted as placed by somebody else, and never both.
         for *_, record in self.cluster.visible(tables_topic(APPLICATION)):
             key = (record.key or b"").decode()
             if record.value and key.startswith(f"{commands.REPLAY}applied-"):
@@ -457,7 +457,7 @@ class Audit:
                 self.findings.append(f"{origin} had the attempts {numbers}")
 
     def _waited(self, parked: int, tried: int) -> float:
-        """Seconds from one attempt of the job to another, whatever became of its clock; infinite if
+        """Seconds from one attempt of the job to another, however its clock was set; infinite if
         a stamp is that of another program."""
         known = self.cluster.attempted
         return known[tried] - known[parked] if {parked, tried} <= known.keys() else float("inf")

@@ -336,7 +336,7 @@ class SimulatedProducer:
         """Queues a record; a thread of the client may send it at once."""
         network = self._network
         if self._id and self._state is not _State.IN_TRANSACTION:
-            # The same news as the report of the culprit, which may come before or after.
+            # The same error as the report of the culprit, which may come before or after.
             raise problem(_PRIVATE.fatal if self._state is _State.FATAL else _PRIVATE.state)
         if self._id and network.happens(network.faults.buffer_full):
             raise BufferError
@@ -553,7 +553,7 @@ class SimulatedProducer:
         if self._network.random.random() < 0.5:
             return [KafkaError.INVALID_RECORD] * len(
                 batch
-            )  # of one record, told of the whole batch
+            )  # of one record, reported for the whole batch
         return [
             KafkaError.INVALID_RECORD if is_refused else _PRIVATE.different_record
             for is_refused in is_invalid
@@ -583,7 +583,7 @@ class Received(NamedTuple):
     lane: TopicPartition
     at: int
     record: OutputRecord | None
-    """None for the news that the partition was read to its end."""
+    """None stands for the end of the partition."""
 
     def error(self) -> KafkaError | None:
         return None if self.record is not None else _PARTITION_END
@@ -710,11 +710,11 @@ class SimulatedConsumer:
             self._positions.pop(TopicPartition(partition.topic, partition.partition), None)
 
     def consume(self, count: int = 1, timeout: float = -1) -> list[Received]:
-        """What there is to read, then the news that nothing more is."""
+        """What there is to read, then the end of the partition."""
         try:
             self._network.request("consume", lambda: None)
         except KafkaException:
-            return []  # nothing is told; the client asks again by itself
+            return []  # no event; the client asks again by itself
         received = self._received()
         if not received:
             self._network.scheduler.sleep(max(timeout, 0.01))
@@ -834,7 +834,7 @@ class SimulatedAdmin:
         isolation_level: IsolationLevel,
         request_timeout: float,
     ) -> dict[ClientPartition, _Future]:
-        """Offsets; a client from before a restart gets FENCED_LEADER_EPOCH for ever."""
+        """Offsets; a client from before a restart gets FENCED_LEADER_EPOCH forever."""
         if self._born < self._cluster.restarts:
             stale = problem(KafkaError.FENCED_LEADER_EPOCH)
             return {place: _Future(stale) for place in places}

@@ -30,7 +30,7 @@ class Fenced(Exception):
 
 
 class Fate(Enum):
-    """What became of a transaction."""
+    """The end of a transaction."""
 
     OPEN = auto()
     COMMITTED = auto()
@@ -54,7 +54,7 @@ class Transaction:
 
     @property
     def is_over(self) -> bool:
-        """Whether every reader knows what became of it."""
+        """Whether every reader knows its end."""
         return self.fate is not Fate.OPEN and not self.lanes and not self.offsets
 
 
@@ -124,7 +124,7 @@ class SimulatedCluster:
     violations: list[str] = field(default_factory=list)
     """What no correct client does."""
     tables: list[tuple[TopicPartition, str, Entry]] = field(default_factory=list)
-    """The tables that the control topic was told of, each with its lane, and the entry, which a log
+    """The tables that the control topic names, each with its lane, and the entry, which a log
     cleaner may empty."""
     on_entry: Callable[[str, Mapping[str, Any]], None] = lambda *_: None
     """Called when the entry of an instance is removed, with its key and what it was."""

@@ -75,7 +75,7 @@ _FETCH: Final = 0.05
 _LOOK: Final = 0.2
 """Seconds between two looks of a driver whether its workers have answered."""
 _LONG_OVERTAKEN: Final = 20.0
-"""Seconds after which a run that another one overtook must have been told so."""
+"""Seconds after which a run that another one overtook must have noticed."""
 _LATE_LOOK: Final = 0.5
 """Share of the ends of runs at which upkeep looks before it hears of the end."""
 _LOOKS: Final = (0.3, 1.0, 2.0)
@@ -439,7 +439,7 @@ class _Run:
         return False
 
     def check_end(self, fault: ProtocolError) -> None:
-        """A run that a newer one has overtaken is told so, and does not begin again."""
+        """A run that a newer one has overtaken notices, and does not begin again."""
         cluster, share = self._network.cluster, self._instance.settings.share
         is_told = isinstance(fault, FatalFault) or "does not show the run" not in fault.message
         if is_told or any(process.frozen[1] for process in self._instance.processes):
@@ -610,11 +610,11 @@ class _Run:
             arrived = self._cluster.ends(positions)
         except TransientFault:
             arrived = {}  # Spark's own source asks again
-        news = {
+        fresh = {
             lane: max(self._read[lane], min(arrived.get(lane, 0), self._read[lane] + most))
             for lane in positions
         }
-        return {**news, **free}
+        return {**fresh, **free}
 
     def _has_forwarded(self) -> bool:
         """Nothing waits for another cluster."""
@@ -678,7 +678,7 @@ class _Run:
                     )
 
     def _check_waited(self, lane: TopicPartition, records: Sequence[OutputRecord]) -> None:
-        """What no new table set free has waited, whatever became of the clock on the wall.
+        """What no new table set free has waited, however the wall clock was set.
 
         A run that was superseded has the clock of before, and may read early what the newer one
         parked: it has no effect.

@@ -1001,7 +1001,7 @@ def _returned_early(original: Any, self: Any, rounds: Any) -> Any:
 
 
 @replaced(
-    "consumers told where the job stands before what waits",
+    "consumers see where the job stands before what waits",
     held_keys,
     "changes",
     schedules=30,

@@ -178,7 +178,7 @@ _FAR_AWAY: Final = 0.6
 _ABROAD: Final = 0.02
 """Share of the steps at which something happens to the topic there."""
 _TOLD: Final = 0.5
-"""Share of the schedules with consumers in which these are told which keys wait."""
+"""Share of the schedules with consumers in which these read which keys wait."""
 _PROCESSED: Final = 0.5
 """Share of the schedules with ORDER(KEY) in which consumers process what is put."""
 _CONSUMERS: Final = "consumers"
@@ -583,7 +583,7 @@ class _World:
         else:
             self._replay()
         is_accepted = len(self.plans) + len(self.every_apply) > before
-        # Where nothing is to be replayed yet, an operator comes back, but not for ever.
+        # Where nothing is to be replayed yet, an operator comes back, but not forever.
         if is_accepted or self.scheduler.random.random() < 0.3:
             self.replays_left -= 1
         if is_accepted and self.plan.tables_change and self.scheduler.random.random() < _CHANGING:
@@ -1011,7 +1011,7 @@ class _World:
                 passed = int(positions.get(f"{DEAD_LETTERS}:{place[1]}", b"0"))
                 is_told = f"{DEAD_LETTERS}/{record.key.decode()}" in positions
                 if int(place[2]) < passed and not is_told:
-                    finding = f"{record.key!r} waits on {lane}, and consumers are not told"
+                    finding = f"{record.key!r} waits on {lane}, and consumers do not know"
                     self.findings += [finding] if finding not in self.findings else []
 
     def _process(self) -> None:

@@ -163,9 +163,9 @@ class Course:
         for name in targets:
             self.cluster.create(name)
         self.scheduler.on_step = self.cluster.write_marker
-        self.told: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
         """How often each kind of request was answered."""
-        self.scheduler.trace = lambda _, what: self.told.update([_kind(what)])
+        self.scheduler.trace = lambda _, what: self.answered.update([_kind(what)])
 
     def settings(self, table: str = TABLE, share: str = "1/1", **options: Any) -> JobConfiguration:
         """Settings of a job."""
@@ -234,9 +234,9 @@ class Course:
         """Lets something happen right after the first answer to a kind of request."""
 
         def look(_: str, event: str) -> None:
-            if event == what and not self.told[what]:
+            if event == what and not self.answered[what]:
                 happens()
-            self.told[_kind(event)] += 1
+            self.answered[_kind(event)] += 1
 
         self.scheduler.trace = look
 
@@ -254,7 +254,7 @@ def _kind(what: str) -> str:
 def test_a_refusal_that_is_known_in_the_middle_of_produce_costs_its_own_record_only(
     *, is_mixed: bool
 ) -> None:
-    """The rest hears ``_STATE`` or is purged, and is done again: nothing starts over for ever."""
+    """The rest hears ``_STATE`` or is purged, and is done again: nothing starts over forever."""
     course = Course()
     course.cluster.topics["Q0"].refuses = POISON
     course.network.faults = Faults(
@@ -271,7 +271,7 @@ def test_a_refusal_that_is_known_in_the_middle_of_produce_costs_its_own_record_o
     # The control topic is opened three times. A producer is opened anew for another fault, for
     # batches of a single record, and for large ones again: once for each attempt on the culprit.
     # One more is for a transaction that breaks the sequence of the one before, as some seeds show.
-    assert course.told["init_transactions"] <= 4 + 4 or is_mixed
+    assert course.answered["init_transactions"] <= 4 + 4 or is_mixed
 
 
 def test_payloads_that_are_too_large_together_are_fetched_in_several_slices(

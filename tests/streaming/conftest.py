@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 
 @dataclass
 class RunningJob(JobObserver):
-    """A job in a thread, and what it told."""
+    """A job in a thread, and its events."""
 
     configuration: JobConfiguration
     session: Any

@@ -191,7 +191,7 @@ def test_no_batch_begins_before_it_may(
 
 
 def test_a_batch_that_runs_while_ends_are_asked_for_leaves_work() -> None:
-    """What it parked lies behind the end that was told before: WAIT(NO) must not end the job."""
+    """What it parked lies behind the end that was read before: WAIT(NO) must not end the job."""
     retries = TopicPartition("retries", 0)
     ends = {LETTERS: 20, retries: 0}
     processor = SimpleNamespace(began=None, positions={LETTERS: 0, retries: 0})

@@ -112,8 +112,8 @@ def prometheus(folder: Path, page: int) -> Iterator[Prometheus]:
     settings, port = folder / "prometheus.yml", free_port()
     every_second = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     read = {"job_name": "redrive", "static_configs": [{"targets": [f"127.0.0.1:{page}"]}]}
-    told = {"global": every_second, "rule_files": [str(RULES)], "scrape_configs": [read]}
-    settings.write_text(yaml.safe_dump(told))
+    configuration = {"global": every_second, "rule_files": [str(RULES)], "scrape_configs": [read]}
+    settings.write_text(yaml.safe_dump(configuration))
     command = [
         "prometheus", f"--config.file={settings}", f"--storage.tsdb.path={folder / 'series'}",
         f"--web.listen-address=127.0.0.1:{port}",

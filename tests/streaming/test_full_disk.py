@@ -195,16 +195,16 @@ def test_the_job_goes_on_by_itself_when_there_is_room_again(
     full = (f"the job's folder {disk.folder}/job cannot be written", "No space left on device")
     eventually(lambda: job.log_says(*full, "make room"), "the log said so", every=1)
 
-    def told() -> str:
+    def status() -> str:
         return disk.run("status", "-c", str(job.settings)).stdout
 
-    eventually(lambda: "stalled" in told(), "the job is told to be stalled", every=2)
-    assert all(words in told() for words in full)
+    eventually(lambda: "stalled" in status(), "status reports a stalled job", every=2)
+    assert all(words in status() for words in full)
     assert disk.run("status", "-c", str(job.settings), "--check").returncode == 1
     assert process.poll() is None
     disk.make_room()
     audit(job, 60, jobs)
-    eventually(lambda: "stalled" not in told(), "all is well again", every=2)
+    eventually(lambda: "stalled" not in status(), "all is well again", every=2)
     assert disk.run("status", "-c", str(job.settings), "--check").returncode == 0
 
 

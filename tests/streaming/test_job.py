@@ -113,8 +113,8 @@ def test_each_dead_letter_goes_where_the_table_says_exactly_once(
     jobs.produce(dlq, [*records, {"value": b"no header"}, {"value": None, "key": b"null"}])
     configuration = jobs.configure({dlq: table}, emitter=emitter)
     with _rows_that_spark_read(jobs.spark, configuration) as read:
-        job, told = jobs.start(configuration), MetricsObserver(configuration)
-        job.control.add_observer(told)
+        job, observer = jobs.start(configuration), MetricsObserver(configuration)
+        job.control.add_observer(observer)
         job.wait_for_records(42)
         handled = {batch.batch: batch.rows for batch in job.batches}
         # While the job runs: a query that is stopped behind a batch may not tell of it any more.
@@ -134,7 +134,7 @@ def test_each_dead_letter_goes_where_the_table_says_exactly_once(
 
     def metrics(name: str, **labels: str) -> float | None:
         of_job = {"application": configuration.application, **labels}
-        return told.metrics.registry.get_sample_value(name, of_job)
+        return observer.metrics.registry.get_sample_value(name, of_job)
 
     by_result = {("2", "retried"): 10, ("3", "discarded"): 10, ("4", "forwarded"): 10}
     by_result |= {("", "remains"): 12}

@@ -42,7 +42,7 @@ def refuse() -> JobConfiguration:
 
 
 class Heard(JobObserver):
-    """Keeps what it is told."""
+    """Keeps every event."""
 
     def __init__(self) -> None:
         self.events: list[object] = []
@@ -156,12 +156,12 @@ def test_a_process_whose_job_does_not_end_in_time_is_ended(
     error: RedriveError | None, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifecycle, "_END", 0.1)
-    told: list[dict[str, object]] = []
+    warnings: list[dict[str, object]] = []
 
     class Log(JobObserver):
         def warning(self, message: str, /, **facts: object) -> None:
             del message
-            told.append(facts)
+            warnings.append(facts)
 
     codes: SimpleQueue[int] = SimpleQueue()
     control = JobControl(Log())
@@ -173,6 +173,6 @@ def test_a_process_whose_job_does_not_end_in_time_is_ended(
         else:
             end.begin(error)
         assert codes.get(timeout=PATIENCE) == code
-    assert told[0]["unanswered"] == "stop of the query"
-    assert told[0]["exit_code"] == code
+    assert warnings[0]["unanswered"] == "stop of the query"
+    assert warnings[0]["exit_code"] == code
     assert control.fatal_error is error

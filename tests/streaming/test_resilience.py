@@ -284,7 +284,7 @@ def ended(job: RunningJob) -> int:
 
 
 def named(job: RunningJob, lane: str) -> bool:
-    """Whether a warning told of a partition without a leader."""
+    """Whether a warning names a partition without a leader."""
     return any(
         "no leader" in warning and lane in str(facts) for warning, facts in list(job.warnings)
     )
@@ -1321,7 +1321,7 @@ def test_an_open_transaction_that_hides_dead_letters_is_told_until_it_ends(
             others.produce("hidden.dlq", **letter(2053, "nowhere"), partition=0)
         others.flush()
         assert check_status() == 0
-        eventually(warnings, "it is told")
+        eventually(warnings, "a warning")
         assert "importer-7" in warnings()[0]
         seconds = int(warnings()[0].partition("seconds=")[2].split()[0])
         assert 60 <= seconds < OPEN  # 61 on a free machine
@@ -1336,7 +1336,7 @@ def test_an_open_transaction_that_hides_dead_letters_is_told_until_it_ends(
         hiding.commit_transaction()
         eventually(lambda: check_status() == 0, "it has ended")
         ended = "the open transaction has ended"
-        eventually(lambda: ended in Path("job.log").read_text(), "its end is told")
+        eventually(lambda: ended in Path("job.log").read_text(), "the log has its end")
         assert len(warnings()) == 1
     finally:
         end_group(process)

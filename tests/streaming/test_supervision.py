@@ -1,4 +1,4 @@
-"""The watch over a job: what is due and is not handled is told, what waits for its time is not."""
+"""The watch over a job: it reports what is due and not handled, and nothing else."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _numbers = itertools.count(1)
 
 
 def connect(topic: str, error: str, **record: Any) -> dict[str, Any]:
-    """A record that a sink of Kafka Connect could not write, an hour ago unless told else."""
+    """A record that a sink of Kafka Connect could not write, an hour ago by default."""
     failure = {
         "topic": topic,
         "partition": "1",

@@ -132,8 +132,8 @@ def test_a_worker_keeps_its_producer_where_only_tables_changed(
 def task_result(rows: int = 2) -> TaskResult:
     """What a task tells that emits some rows."""
     batch = pa.RecordBatch.from_pydict({"value": [b"x"] * rows})
-    (told,) = emit_task(b"", 5, NO_STATE, [batch])
-    (data,) = told.column("result").to_pylist()
+    (answer,) = emit_task(b"", 5, NO_STATE, [batch])
+    (data,) = answer.column("result").to_pylist()
     restored: TaskResult = pickle.loads(data)  # noqa: S301 - made here
     return restored
 

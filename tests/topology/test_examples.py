@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.commands import redrive, told
+from tests.commands import json_of, redrive
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MQ_PUTS = [
@@ -69,7 +69,7 @@ def test_put_to_the_network_of_mq_ends_where_meant(
 
 def test_cluster_queue_of_the_network_of_mq_has_two_instances() -> None:
     words = ("STOCK", "--at", "SHOP", "--topology", EXAMPLES / "mq", "--seed")
-    finals = {told("resolve", *words, str(seed))["final"] for seed in range(10)}
+    finals = {json_of("resolve", *words, str(seed))["final"] for seed in range(10)}
     assert finals == {"STOCK@OFFICE", "STOCK@DEPOT"}
 
 

@@ -1,4 +1,4 @@
-"""What changes is counted, sorted by what is lost, and told with its reasons."""
+"""What changes is counted, sorted by loss, and shown with its reasons."""
 
 from __future__ import annotations
 
@@ -168,11 +168,11 @@ def test_counts_begin_again_under_another_table_also_if_it_has_counted_before() 
     own_pairs = [(own.ID, b"DLQ:0:1"), (own.ORIGIN, b"DLQ:0:1"), (own.FAILURES, b"2")]
     headers = [*dead_letter(2053, "ORDERS"), *own_pairs, (own.TABLE, first.table_id.encode())]
     parked = Records([b"k"], [b"x"], [headers], [77], [5])
-    for deciding, deed in ((first, Disposition.REMAINS), (between, Disposition.RETRY)):
+    for deciding, disposition in ((first, Disposition.REMAINS), (between, Disposition.RETRY)):
         tally = Tally(deciding, first, Facts(lambda: 0.0), best_case, now=90_000)
         lane = TopicPartition("RETRY", 0)
         tally.add(LaneRecords(Over.PARKED, lane, parked))
-        assert [cell.new for cell in tally.answer("dlq", NAMES).matrix] == [deed]
+        assert [cell.new for cell in tally.answer("dlq", NAMES).matrix] == [disposition]
 
 
 def test_a_reason_is_told_clause_by_clause() -> None:

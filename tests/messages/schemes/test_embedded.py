@@ -42,7 +42,7 @@ def embedded(headers: Sequence[tuple[str, Any]], payload: bytes) -> bytes:
 
 
 def test_what_is_in_the_value_reads_as_the_headers_do() -> None:
-    """All parts, from JSON texts and numbers; the root is told by the stack trace."""
+    """All parts, from JSON texts and numbers; the stack trace has the root."""
     view = read_view(b"k", embedded([*TOLD.items()], b"x"), [])
     assert view.scheme == "spring-cloud-stream"
     origin = view.origin

@@ -1,4 +1,4 @@
-"""What is told about the rules of a table together: all that is planted, and nothing else."""
+"""Findings about the rules of a table together: all that are planted, and no others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ rules_with_actions = rules_lists(("DISCARD", "IGNORE", "RETRY", "RETRY"))
 
 
 def findings_of(rules: Sequence[PlainRule], code: str) -> dict[int, Finding]:
-    """The findings of one class by the rule that they are told at."""
+    """The findings of one class by the rule that they point at."""
     return {
         finding.rule: finding
         for finding in Analysis(table_of(rules).rules).findings()

@@ -1,4 +1,4 @@
-"""DIALECT(KAFKA): every mistake is told, at its place, with what to do."""
+"""DIALECT(KAFKA): every mistake is reported, at its place, with what to do."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_text_may_be_as_long_as_its_field() -> None:
 
 
 def test_words_of_the_dialect_are_explained_in_a_table_of_ibm() -> None:
-    """Whoever forgets the first clause is told so; DIALECT anywhere else is not understood."""
+    """A missing first clause is reported; DIALECT anywhere else is not understood."""
     for text in ("TOPIC(a) ACTION(RETRY)\n", "WAIT(NO) DIALECT(KAFKA)\nACTION(RETRY)\n"):
         (error,) = findings(text, Severity.ERROR)
         assert error.code == "UNKNOWN_KEYWORD"

@@ -1,4 +1,4 @@
-"""Every example of docs/resolution.md and docs/migrating-from-mq.md, run as it stands."""
+"""Every example of docs/resolution.md and docs/migrating-from-mq.md, run unchanged."""
 
 from __future__ import annotations
 

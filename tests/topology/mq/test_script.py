@@ -202,7 +202,7 @@ def test_a_byte_order_mark_is_dropped() -> None:
 
 
 def test_like_copies_and_defaults_are_the_system_objects() -> None:
-    """LIKE copies attributes only; a plain DEFINE copies the default object as it stands."""
+    """LIKE copies attributes only; a plain DEFINE copies the unchanged default object."""
     result = read(
         "DEF QL(X) USAGE(XMITQ) MAXDEPTH(7)\n"
         "DEF QL(Y) LIKE(X) MAXDEPTH(8)\n"
@@ -241,7 +241,7 @@ SET CHLAUTH('APP.SVRCONN') TYPE(USERMAP) CLNTUSER('app') USERSRC(CHANNEL) ACTION
 SET AUTHREC PRINCIPAL('app') OBJTYPE(QMGR) AUTHADD(CONNECT,INQ)
 DEFINE AUTHINFO('LDAP') AUTHTYPE(IDPWOS) CHCKCLNT(REQDADM) ADOPTCTX(YES) REPLACE
 DEFINE TOPIC('APP.BASE') TOPICSTR('app/') REPLACE
-DEFINE SUB('S') TOPICSTR('app/news') DEST('APP.QUEUE.1') REPLACE
+DEFINE SUB('S') TOPICSTR('app/prices') DEST('APP.QUEUE.1') REPLACE
 DEFINE LISTENER(TCP) TRPTYPE(TCP) PORT(1414) CONTROL(QMGR) REPLACE
 	DEFINE	QREMOTE(FAR)	RNAME(Q)	RQMNAME(QM2)	XMITQ(QM2);
 START LISTENER(TCP) IGNSTATE(YES)
