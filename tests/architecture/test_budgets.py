@@ -11,9 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-LINES = {"src": 72320, "tests": 62830, "docs": 6650}
+LINES = {"src": 72280, "tests": 60120, "docs": 6650}
 """Lines of Python, and of pages in docs: 55,000, 46,000 and 6,000 are the goal."""
-FILES = 282
+FILES = 273
 """Modules of the source: fewer than 300 are the goal."""
 LINES_OF_A_ROOM = 8370
 """Lines of the largest package of the source: 9,000 are the goal."""
