@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-LINES = {"src": 72280, "tests": 60120, "docs": 6650}
+LINES = {"src": 72280, "tests": 60140, "docs": 6650}
 """Lines of Python, and of pages in docs: 55,000, 46,000 and 6,000 are the goal."""
 FILES = 273
 """Modules of the source: fewer than 300 are the goal."""

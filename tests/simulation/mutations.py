@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 from unittest.mock import patch
 
 from confluent_kafka import KafkaError
@@ -140,8 +140,11 @@ def replaced(
     return add
 
 
-_BROKEN: Final = re.compile(r"ended by (?:Attribute|Name|Type)Error")
-"""What a mutation shows that replaces what is not there any more: no schedule has found it."""
+def is_broken(shown: Schedule) -> bool:
+    """Whether a mistake only shows that it does not fit the code: no schedule has found it."""
+    return any(
+        re.search(r"ended by (?:Attribute|Name|Type)Error", finding) for finding in shown.findings
+    )
 
 
 def find(name: str, first: int = 0) -> tuple[int, Schedule | None]:
@@ -152,8 +155,7 @@ def find(name: str, first: int = 0) -> tuple[int, Schedule | None]:
         first: The first seed.
 
     Returns:
-        How many schedules it took, and the last one; None if no schedule shows the mistake. One
-        whose mistake does not fit the code (``_BROKEN``) shows nothing.
+        How many schedules it took, and the last one; None if no schedule shows the mistake.
     """
     (planted,) = [planted for planted in MUTATIONS if planted.name == name]
     with simulated_clients(), ExitStack() as stack:
@@ -188,10 +190,9 @@ def main() -> int:
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
         results = pool.map(find, [planted.name for planted in chosen], itertools.repeat(first))
         for planted, (tried, result) in zip(chosen, results, strict=True):
-            is_broken = result is not None and any(map(_BROKEN.search, result.findings))
-            missed += result is None or is_broken
+            missed += result is None or is_broken(result)
             shown = "NOT FOUND" if result is None else f"seed {result.seed}: {result.findings[0]}"
-            shown = f"DOES NOT FIT, {shown}" if is_broken else shown
+            shown = f"DOES NOT FIT, {shown}" if result and is_broken(result) else shown
             line = f"{planted.name:58} {tried:4} of {planted.schedules:4}  {shown}"
             print(line[:200], flush=True)  # noqa: T201
     print(f"{len(chosen) - missed} of {len(chosen)} found")  # noqa: T201
@@ -202,7 +203,9 @@ def main() -> int:
 
 
 @replaced("offsets before the flush", Emitter, "_transact", rule="transaction 4")
-def _offsets_before_flush(_original: Any, self: Any, opened: Any, work: Any, ends: Any) -> Verdict:
+def _offsets_before_flush(
+    _original: Any, self: Emitter, opened: Any, work: Any, ends: Any
+) -> Verdict:
     opened.begin()
     opened.produce(work.outputs, with_reports=self._with_reports)
     verdict = protocol.verdict_of(opened.send_offsets(ends))
@@ -219,7 +222,7 @@ def _no_offsets(_original: Any, *_: object) -> TransactionReport:
 @replaced(
     "offsets read before the producer is initialised", Emitter, "_emit_once", rule="transaction 1"
 )
-def _offsets_read_early(original: Any, self: Any, work: Any) -> Any:
+def _offsets_read_early(original: Any, self: Emitter, work: Any) -> Any:
     known = dict(self._committed(work.lanes()))
     self.open()
     self._known.update(known)
@@ -227,7 +230,7 @@ def _offsets_read_early(original: Any, self: Any, work: Any) -> Any:
 
 
 @replaced("a producer used again after a lost answer", Emitter, "_note")
-def _used_again(original: Any, self: Any, fault: Any, *rest: Any) -> None:
+def _used_again(original: Any, self: Emitter, fault: Any, *rest: Any) -> None:
     kept = self._producer if isinstance(fault, OutcomeUnknown) else None
     if kept is not None:
         self._producer, self._known = None, {}
@@ -247,7 +250,7 @@ def _not_resumed() -> Iterable[AbstractContextManager[Any]]:
     rule="transaction 2",
 )
 def _unstable_offsets(
-    original: Any, self: Any, group: str, lanes: Any, *, stable: bool = False
+    original: Any, self: cluster.Cluster, group: str, lanes: Any, *, stable: bool = False
 ) -> Any:
     del stable
     return original(self, group, lanes)
@@ -256,7 +259,7 @@ def _unstable_offsets(
 @replaced(
     "a slice without records to write not committed", Emitter, "_transact", rule="transaction 5"
 )
-def _empty_not_committed(original: Any, self: Any, opened: Any, work: Any, ends: Any) -> Any:
+def _empty_not_committed(original: Any, self: Emitter, opened: Any, work: Any, ends: Any) -> Any:
     if not work.outputs:
         return Verdict(commit=True)
     return original(self, opened, work, ends)
@@ -308,7 +311,7 @@ def _halves_swapped() -> Iterable[AbstractContextManager[Any]]:
     among=lambda plan: plan.is_poisoned,
     rule="transaction 6",
 )
-def _tail_dropped(original: Any, self: Any, work: Any) -> Any:
+def _tail_dropped(original: Any, self: Emitter, work: Any) -> Any:
     return original(self, work)[:1]
 
 
@@ -319,7 +322,9 @@ def _tail_dropped(original: Any, self: Any, work: Any) -> Any:
     schedules=300,
     among=lambda plan: plan.has_upkeep_beside,
 )
-def _counted_early(original: Any, self: Any, parts: Any, settings: Any, emitted: Any) -> Any:
+def _counted_early(
+    original: Any, self: emission.Emission, parts: Any, settings: Any, emitted: Any
+) -> Any:
     emitted.ends.update({part.lane: part.records.offsets[-1] + 1 for part in parts})
     return original(self, parts, settings, emitted)
 
@@ -343,10 +348,10 @@ def _ids_not_compared(*_: object) -> None: ...
     among=lambda plan: plan.is_made_anew_amid,
     rule="transaction 2",
 )
-def _ids_of_before(original: Any, self: Any, read: Iterable[str] = ()) -> None:
+def _ids_of_before(original: Any, self: Facts, read: Iterable[str] = ()) -> None:
     known = dict(self.topic_ids)
     original(self, set(read) - known.keys())
-    self.topic_ids.update(known)
+    self._topic_ids.answers.update(known)
 
 
 # -- what a report means -----------------------------------------------------------------------
@@ -383,7 +388,7 @@ def _innocents_condemned() -> Iterable[AbstractContextManager[Any]]:
 
 
 @replaced("no answer taken for 'missing'", emission.GroupCluster, "answers", rule="transaction 3")
-def _silence_is_missing(original: Any, self: Any, questions: Questions) -> Any:
+def _silence_is_missing(original: Any, self: emission.GroupCluster, questions: Questions) -> Any:
     try:
         return original(self, questions)
     except TransientFault:
@@ -398,13 +403,15 @@ def _facts_for_ever() -> Iterable[AbstractContextManager[Any]]:
 
 
 @replaced("decisions kept although facts changed", DecisionCache, "begin", schedules=4_000)
-def _decided_for_ever(original: Any, self: Any, context: SliceContext) -> None:
+def _decided_for_ever(original: Any, self: DecisionCache, context: SliceContext) -> None:
     with patch.object(context.facts, "version", 0):
         original(self, context)
 
 
 @replaced("depth counted by offsets", facts.ClusterFacts, "_count")
-def _depth_by_offsets(original: Any, self: Any, starts: Mapping[Any, int], limit: int) -> int:
+def _depth_by_offsets(
+    original: Any, self: facts.ClusterFacts, starts: Mapping[Any, int], limit: int
+) -> int:
     return max(limit, original(self, starts, limit)) if starts else 0
 
 
@@ -425,7 +432,7 @@ def _late_copies() -> Iterable[AbstractContextManager[Any]]:
     schedules=100,
     among=lambda plan: plan.faults.ended_twice > 0,
 )
-def _late_offsets(original: Any, self: Any, ends: Any) -> Any:
+def _late_offsets(original: Any, self: producer.KafkaProducer, ends: Any) -> Any:
     before = self.may_arrive_late
     try:
         return original(self, ends)
@@ -494,7 +501,7 @@ def _never_checked() -> Iterable[AbstractContextManager[Any]]:
     schedules=200,
     among=lambda plan: plan.rebalances,
 )
-def _given_up_late(original: Any, self: Any, partitions: int) -> str:
+def _given_up_late(original: Any, self: preparation.Preparation, partitions: int) -> str:
     registration, topic = self._registration, self.configuration.control_topic
     before, share = registration.share, registration.assigned(partitions)
     if before is None or share in {None, before}:
@@ -538,7 +545,7 @@ def _missing_is_fine() -> Iterable[AbstractContextManager[Any]]:
     duels_only=True,
     schedules=1_500,
 )
-def _registered_by_hope(original: Any, self: Any, transactional_id: str) -> None:
+def _registered_by_hope(original: Any, self: epoch.RunEntry, transactional_id: str) -> None:
     with suppress(TransientFault):
         original(self, transactional_id)
 
@@ -572,7 +579,7 @@ def _own_share_only(original: Any, store: Any, share: Any) -> Any:
     "_take_share",
     schedules=1_500,
 )
-def _lanes_of_before(original: Any, self: Any, *arguments: Any) -> Any:
+def _lanes_of_before(original: Any, self: preparation.Preparation, *arguments: Any) -> Any:
     before = self.configuration
     taken = original(self, *arguments)
     self.configuration = before
@@ -595,7 +602,9 @@ def _not_awaited() -> Iterable[AbstractContextManager[Any]]:
     "__init__",
     schedules=1_000,
 )
-def _control_read_early(original: Any, self: Any, cluster: Any, topic: str) -> None:
+def _control_read_early(
+    original: Any, self: control.ControlTopic, cluster: Any, topic: str
+) -> None:
     entries = control.read_entries(cluster, topic)
     original(self, cluster, topic)
     self.entries = entries
@@ -629,7 +638,7 @@ def _open_in_order(*steps: str) -> Callable[[Any], Any]:
 @replaced(
     "positions read before the fence", preparation.Preparation, "_prepare_once", rule="start 4"
 )
-def _positions_read_early(_original: Any, self: Any, wait: Any) -> Any:
+def _positions_read_early(_original: Any, self: preparation.Preparation, wait: Any) -> Any:
     layout = self._await_sources(wait)
     if layout is None:
         return None
@@ -685,7 +694,9 @@ def _stamps_believed() -> Iterable[AbstractContextManager[Any]]:
 
 
 @replaced("no tombstone once what remained went elsewhere", Lane, "_copies_and_outcome")
-def _no_tombstone(original: Any, self: Any, row: int, message: Any, decision: Any) -> Iterable[Any]:
+def _no_tombstone(
+    original: Any, self: Lane, row: int, message: Any, decision: Any
+) -> Iterable[Any]:
     return [
         output for output in original(self, row, message, decision) if output[1].value is not None
     ]
@@ -731,7 +742,7 @@ def _never_moved(original: Any, *given: Any) -> Any:
     schedules=30,
     among=lambda plan: plan.loses_partition,
 )
-def _leaderless_read(original: Any, self: Any, lanes: Any) -> Any:
+def _leaderless_read(original: Any, self: cluster.Cluster, lanes: Any) -> Any:
     return frozenset(
         lane for lane in original(self, lanes) if not lane.topic.startswith("redrive-")
     )
@@ -773,7 +784,7 @@ def _replay_without_asking() -> Iterable[AbstractContextManager[Any]]:
     "on",
     rule="replay 1",
 )
-def _copies_of_yesterday(original: Any, self: Any, lane: Any) -> Any:
+def _copies_of_yesterday(original: Any, self: compacted.LiveCopies, lane: Any) -> Any:
     return self._followed[lane][1] if lane in self._followed else original(self, lane)
 
 
@@ -785,7 +796,7 @@ def _copies_of_yesterday(original: Any, self: Any, lane: Any) -> Any:
     rule="replay 2",
 )
 def _replay_beside_table(
-    _original: Any, self: Any, begin: Any, ends: Any, *_: object
+    _original: Any, self: held.HeldPartitions, begin: Any, ends: Any, *_: object
 ) -> Iterable[Any]:
     lanes = [
         partition.lane
@@ -802,7 +813,7 @@ def _replay_beside_table(
     schedules=800,
     rule="replay 1",
 )
-def _table_after_replay(_original: Any, self: Any, row: int) -> bool:
+def _table_after_replay(_original: Any, self: RemainingSource, row: int) -> bool:
     return self._part.records.values[row] is None
 
 
@@ -832,7 +843,7 @@ def _released_short(original: Any, every: Any) -> Any:
 
 @replaced("a remaining copy not written again when it remains again", Lane, "_copies_and_outcome")
 def _copy_not_renewed(
-    original: Any, self: Any, row: int, message: Any, decision: Any
+    original: Any, self: Lane, row: int, message: Any, decision: Any
 ) -> Iterable[Any]:
     is_kept = self._part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}
     written = list(original(self, row, message, decision))
@@ -853,7 +864,9 @@ def _asked_again() -> Iterable[AbstractContextManager[Any]]:
 
 
 @replaced("an instruction position off by one", Instructions, "_chunks", schedules=1_500)
-def _position_off(original: Any, self: Any, lane: Any, span: Any, look: Any) -> Iterable[Any]:
+def _position_off(
+    original: Any, self: Instructions, lane: Any, span: Any, look: Any
+) -> Iterable[Any]:
     for records, after in original(self, lane, span, look):
         yield records, replace(after, read=after.read - 1)
 
@@ -867,7 +880,7 @@ def _position_off(original: Any, self: Any, lane: Any, span: Any, look: Any) -> 
     rule="replay 4",
 )
 def _restored_once_placed(
-    _original: Any, self: Any, _lane: object, lost: Any, outcomes: Any, _until: int
+    _original: Any, self: PlannedMessages, _lane: object, lost: Any, outcomes: Any, _until: int
 ) -> Any:
     known = {key: outcomes.by_origin[key.decode()] for key in lost}
     return {
@@ -909,17 +922,20 @@ def _tombstones_passed_over() -> Iterable[AbstractContextManager[Any]]:
 
 
 @replaced("who waits on is not parked again", RetrySource, "_parked_again", schedules=1_000)
-def _not_parked_again(original: Any, self: Any, row: int, message: Any, cancelled: Any) -> Any:
+def _not_parked_again(
+    original: Any, self: RetrySource, row: int, message: Any, cancelled: Any
+) -> Any:
     return original(self, row, message, cancelled)._replace(records=())
 
 
 @replaced("a parked message that is tried at once stays parked too", Lane, "_outputs_of")
-def _tried_and_parked(original: Any, self: Any, row: int) -> Iterable[Any]:
+def _tried_and_parked(original: Any, self: Lane, row: int) -> Iterable[Any]:
     yield from original(self, row)
     source = self._source
-    command = source._command(row) if isinstance(source, RetrySource) else None
-    if command is not None and not command.cancelled_by:
-        yield from source._parked_again(row, source.letters.read(row)[0], None).records
+    if isinstance(source, RetrySource) and source.letters is not None:
+        command = source._command(row)
+        if command is not None and not command.cancelled_by:
+            yield from source._parked_again(row, source.letters.read(row)[0], None).records
 
 
 @mutation("what was ordered is known from before the batch")
@@ -936,7 +952,7 @@ def _no_note(*_: object) -> None: ...
 
 
 @replaced("what remains holds no key", waiting_keys._FollowedKeys, "_take", rule="order 2")
-def _remaining_passed_over(original: Any, self: Any, record: Any) -> None:
+def _remaining_passed_over(original: Any, self: waiting_keys._FollowedKeys, record: Any) -> None:
     if record.lane != self._question.remaining:
         original(self, record)
 
@@ -947,7 +963,9 @@ def _copies_not_asked(*_: object) -> dict[Any, int]:
 
 
 @replaced("positions read after what waits", waiting_keys._FollowedKeys, "follow", rule="order 2")
-def _positions_last(_original: Any, self: Any, asked: Any, group: str) -> None:
+def _positions_last(
+    _original: Any, self: waiting_keys._FollowedKeys, asked: Any, group: str
+) -> None:
     there = asked.topics()
     backoff = [lane for lane in self._question.backoff if lane.partition < there.get(lane.topic, 0)]
     parked = [self._question.retry, *backoff]
@@ -979,7 +997,7 @@ def _hold_not_removed(*_: object) -> None: ...
     among=lambda plan: plan.table == ORDERED,
     rule="order 1",
 )
-def _place_of_copy(original: Any, self: Any, record: Any) -> None:
+def _place_of_copy(original: Any, self: waiting_keys._FollowedKeys, record: Any) -> None:
     headers = [pair for pair in record.headers if pair[0] != own.ID]
     original(self, replace(record, headers=headers))
 
@@ -992,7 +1010,7 @@ def _place_of_copy(original: Any, self: Any, record: Any) -> None:
     among=lambda plan: plan.has_rounds,
     rule="order 3",
 )
-def _returned_early(original: Any, self: Any, rounds: Any) -> Any:
+def _returned_early(original: Any, self: waiting_keys.LiveOrder, rounds: Any) -> Any:
     letters = {open_round.letters for open_round in rounds}
     early, ends = self._ends(letters), self._ends
 
@@ -1047,7 +1065,7 @@ def _over_once_passed() -> Iterable[AbstractContextManager[Any]]:
     among=lambda plan: plan.has_rounds and plan.workers > 1,
     rule="order 4",
 )
-def _rounds_last(original: Any, self: Any, questions: Questions) -> Any:
+def _rounds_last(original: Any, self: emission.GroupCluster, questions: Questions) -> Any:
     if not questions.about_order:
         return original(self, questions)
     waiting = {question: self._ordered.waiting(question) for question in questions.waiting}
@@ -1065,7 +1083,7 @@ def _rounds_last(original: Any, self: Any, questions: Questions) -> Any:
     schedules=300,
     among=lambda plan: plan.replays > 0 and plan.faults.fetched_later > 0,
 )
-def _plan_not_read(original: Any, self: Any, **_: object) -> Any:
+def _plan_not_read(original: Any, self: StatesFollower, **_: object) -> Any:
     return original(self)
 
 
@@ -1101,7 +1119,7 @@ def _control_in_doubt() -> Iterable[AbstractContextManager[Any]]:
     schedules=100,
     among=lambda plan: plan.forwards,
 )
-def _asked_at_home(_original: Any, self: Any, lanes: Any) -> Any:
+def _asked_at_home(_original: Any, self: forwarding.Forwarder, lanes: Any) -> Any:
     here = self._home.committed(self._application, lanes, stable=True)
     return {lane: here[lane] or 0 for lane in lanes}
 
@@ -1113,7 +1131,7 @@ def _asked_at_home(_original: Any, self: Any, lanes: Any) -> Any:
     schedules=100,
     among=lambda plan: plan.forwards,
 )
-def _asked_there(_original: Any, self: Any, lanes: Any) -> Any:
+def _asked_there(_original: Any, self: forwarding.Forwarder, lanes: Any) -> Any:
     there = self._there.committed(self._group_there, lanes, stable=True)
     return {lane: there[lane] or 0 for lane in lanes}
 
@@ -1125,7 +1143,7 @@ def _asked_there(_original: Any, self: Any, lanes: Any) -> Any:
     schedules=100,
     among=lambda plan: plan.forwards,
 )
-def _refused_passed(original: Any, self: Any, records: Any) -> None:
+def _refused_passed(original: Any, self: forwarding.Forwarder, records: Any) -> None:
     original(self, records)
     self._position = records[-1].offset + 1
 
@@ -1137,7 +1155,7 @@ def _refused_passed(original: Any, self: Any, records: Any) -> None:
     schedules=100,
     among=lambda plan: plan.forwards,
 )
-def _own_id_there(_original: Any, self: Any, batching: Any) -> Any:
+def _own_id_there(_original: Any, self: forwarding.Forwarder, batching: Any) -> Any:
     group, client = self._group_there, self._connections[1].librdkafka()
     transactional_id = f"{group}-{next(_NUMBERS)}"
     return producer.KafkaProducer(client, transactional_id, group, batching=batching)
@@ -1150,7 +1168,7 @@ def _own_id_there(_original: Any, self: Any, batching: Any) -> Any:
     schedules=100,
     among=lambda plan: plan.forwards and plan.faults.ended_twice > 0,
 )
-def _asked_beside_late(original: Any, self: Any, lanes: Any) -> Any:
+def _asked_beside_late(original: Any, self: forwarding.Forwarder, lanes: Any) -> Any:
     opened = lambda: None  # noqa: E731
     with (
         patch.object(self._forward, "open", opened),
@@ -1166,7 +1184,7 @@ def _asked_beside_late(original: Any, self: Any, lanes: Any) -> Any:
     schedules=1_200,
     among=lambda plan: plan.forwards,
 )
-def _done_at_last_look(_original: Any, self: Any, _home: Any) -> Any:
+def _done_at_last_look(_original: Any, self: forwarding.Forwarding, _home: Any) -> Any:
     completed = {forwarder.lane: forwarder.completed for forwarder in self._forwarders}
     return None if None in completed.values() else completed
 
@@ -1181,10 +1199,10 @@ def _taken_amid() -> Iterable[AbstractContextManager[Any]]:
 
 @replaced("a changed table taken before it is recorded", batch.BatchProcessor, "change_tables")
 def _taken_early(
-    original: Any, self: Any, configuration: Any, record: Any, **more: Any
+    original: Any, self: batch.BatchProcessor, configuration: Any, record: Any, **more: Any
 ) -> start.Start | None:
-    order = replace(self._order, configuration=configuration)
-    self._order = order
+    order = replace(self._emission._order, configuration=configuration)
+    self._order = cast("bytes", order)  # the simulation pickles no order
     self._emission.change_tables(order)
     TIME.sleep(0.5)  # for the batches that come meanwhile
     changed: start.Start | None = original(self, configuration, record, **more)
@@ -1194,7 +1212,9 @@ def _taken_early(
 @replaced(
     "batches go on though a changed table may be recorded", batch.BatchProcessor, "change_tables"
 )
-def _goes_on(original: Any, self: Any, configuration: Any, record: Any, **more: Any) -> Any:
+def _goes_on(
+    original: Any, self: batch.BatchProcessor, configuration: Any, record: Any, **more: Any
+) -> Any:
     def recorded() -> None:
         record()
         raise TransientFault("the answer is lost")
@@ -1213,7 +1233,7 @@ def _not_told(*_: object) -> None: ...
 
 
 @replaced("changed tables followed late", control.TableFollower, "waits", schedules=3_000)
-def _followed_late(original: Any, self: Any) -> Any:
+def _followed_late(original: Any, self: control.TableFollower) -> Any:
     known = self._waits
     original(self)
     return known
@@ -1225,7 +1245,7 @@ def _followed_late(original: Any, self: Any) -> Any:
     "_tables_of",
     schedules=1_500,
 )
-def _ends_early(original: Any, self: Any, kept: Any, _: Any) -> Any:
+def _ends_early(original: Any, self: start.StartFinder, kept: Any, _: Any) -> Any:
     waiting = [lane for partition in kept for lane in partition.waiting]
     return original(self, kept, self._cluster.ends(waiting))
 
@@ -1236,7 +1256,7 @@ def _ends_early(original: Any, self: Any, kept: Any, _: Any) -> Any:
     "change_tables",
     schedules=2_000,
 )
-def _replays_forgotten(original: Any, self: Any, before: Any, *more: Any) -> Any:
+def _replays_forgotten(original: Any, self: start.StartFinder, before: Any, *more: Any) -> Any:
     return replace(original(self, before, *more), replayed=before.replayed)
 
 
@@ -1248,7 +1268,7 @@ def _replays_forgotten(original: Any, self: Any, before: Any, *more: Any) -> Any
     among=lambda plan: plan.tables_change and plan.doubled > 0 and plan.workers > 0,
 )
 def _changed_after_failure(
-    _original: Any, self: Any, configuration: Any, record: Any, *, gives_up: Any
+    _original: Any, self: batch.BatchProcessor, configuration: Any, record: Any, *, gives_up: Any
 ) -> Any:
     while not self._deciding.acquire(timeout=0.2):
         if gives_up():
@@ -1270,7 +1290,7 @@ def _changed_after_failure(
     schedules=300,
     among=lambda plan: plan.tables_change,
 )
-def _of_another_run(original: Any, self: Any, entry: Any) -> None:
+def _of_another_run(original: Any, self: control.TableFollower, entry: Any) -> None:
     original(self, {**entry, "run": self._run})
 
 

@@ -33,7 +33,7 @@ from tests.simulation.job import (
     Instance,
     configuration,
 )
-from tests.simulation.mutations import MUTATIONS, RULES, Mutation, find
+from tests.simulation.mutations import MUTATIONS, RULES, Mutation, find, is_broken
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.schedules import TABLE, run_schedule
 
@@ -115,6 +115,7 @@ def test_the_schedules_find_a_planted_mistake(name: str) -> None:
     """Schedules that show nothing can show something; ``make mutations`` has all mistakes."""
     tried, shown = find(name)
     assert shown is not None, f"none of {tried} schedules shows it"
+    assert not is_broken(shown), shown.findings[0]
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
