@@ -58,7 +58,7 @@ _LARGEST_RECORD = 16 * 1024 * 1024
 def eventually(holds: Callable[[], Any], what: str, *, every: float = 0.1) -> None:
     """Waits until something holds, looking every so many seconds.
 
-    Dear looks come less often: they take processor time from what is awaited.
+    Costly checks come less often: they take processor time from what is awaited.
     """
     deadline = time.monotonic() + PATIENCE
     begun = time.monotonic()
