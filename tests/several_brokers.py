@@ -32,7 +32,7 @@ class SeveralBrokers:
         self, directory: Path, brokers: int = 3, *, properties: Mapping[str, str] | None = None
     ) -> None:
         cluster_id, nodes = new_cluster_id(), range(1, brokers + 1)
-        ports = _free_ports(2 * brokers)
+        ports = [free_port() for _ in range(2 * brokers)]
         controllers = dict(zip(nodes, ports[brokers:], strict=True))
         self.brokers = tuple(
             EmbeddedBroker(
@@ -68,11 +68,3 @@ class SeveralBrokers:
     def bootstrap_servers(self) -> str:
         """Where clients connect: ``host:port`` of every broker."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
-
-
-def _free_ports(number: int) -> list[int]:
-    ports: list[int] = []
-    while len(ports) < number:
-        if (port := free_port()) not in ports:
-            ports.append(port)
-    return ports

@@ -24,6 +24,7 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %m (%c)%n
 """
 """Log4j's configuration: everything to standard output, which is the broker's log file."""
+_given_ports: Final[set[int]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +109,11 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A currently free port."""
+    """A currently free port, another one for each call of a process."""
     # Below the ports of outgoing connections, one of which could otherwise
     # occupy the broker's port while the broker is down.
-    while not is_free(port := randrange(20_000, 32_000)):  # noqa: S311 - a port is no secret
-        pass
+    port = randrange(20_000, 32_000)  # noqa: S311 - a port is no secret
+    if port in _given_ports or not is_free(port):
+        return free_port()
+    _given_ports.add(port)
     return port
