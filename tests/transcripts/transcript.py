@@ -198,7 +198,7 @@ def _without_places(text: str) -> str:
     text = text.replace(f"{folder}/", "").replace(folder, "FOLDER")
     text = text.replace(servers, "localhost:9092").replace(f'"{product.__version__}"', '"VERSION"')
     text = re.sub(r'"cluster": "[^"]+"', '"cluster": "CLUSTER"', text)
-    text = re.sub(r'"seconds": [0-9]+\.[0-9]+,', '"seconds": SECONDS,', text)
+    text = re.sub(r'(?m)^  "seconds": [0-9.]+,$', '  "seconds": SECONDS,', text)
     return re.sub(r"\d+/\d+ brokers are down", "N/N brokers are down", text)
 
 
