@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 from tests.simulation.clients import SETTLED
@@ -222,6 +223,7 @@ class Audit:
         key return there.
         """
         waiting: defaultdict[tuple[int, str], dict[tuple[int, int], float]] = defaultdict(dict)
+        next_homes = _next_homes(outcomes)
         homes: dict[tuple[int, int], int] = {}
         decided: dict[tuple[int, int], dict[str, Any]] = {}
         # What one transaction wrote at once it decided in the order of the messages.
@@ -248,7 +250,10 @@ class Audit:
             line[place] = float("inf") if outcome["result"] not in _FINAL else 0.0
             if outcome["result"] == "retried" and not self.has_rounds:
                 line[place] = outcome["time"] / 1000 + SETTLED - self.apart
-            elif outcome["result"] == "retried":
+            # A round that comes back on another partition is not waited for on this one.
+            elif (
+                outcome["result"] == "retried" and next_homes.get(outcome["outcome"], home) == home
+            ):
                 line[place] = self._processed_at(outcome)
 
     def _processed_at(self, outcome: dict[str, Any]) -> float:
@@ -497,6 +502,18 @@ def _home(outcome: dict[str, Any]) -> int:
     """The partition of the dead-letter topic to which a message belongs while it waits."""
     partition: int = outcome["partition"]
     return partition // backoff.PARTITIONS if outcome["topic"] == BACKOFF else partition
+
+
+def _next_homes(outcomes: list[dict[str, Any]]) -> dict[str, int]:
+    """By outcome, the home of its message when that was decided next."""
+    of_messages: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for outcome in sorted(outcomes, key=lambda outcome: outcome["written"]):
+        of_messages[outcome["message"]].append(outcome)
+    return {
+        before["outcome"]: _home(after)
+        for decided in of_messages.values()
+        for before, after in pairwise(decided)
+    }
 
 
 def _counts_anew(before: dict[str, Any], outcome: dict[str, Any], since: float) -> bool:
