@@ -271,16 +271,25 @@ class Audit:
 
     def _check_held(self, outcomes: list[dict[str, Any]]) -> None:
         """Under ORDER(KEY) nothing waits behind what its own transaction has placed before it."""
-        placed: defaultdict[tuple[int, TopicPartition], set[str]] = defaultdict(set)
+        placed: defaultdict[int, dict[str, dict[str, Any]]] = defaultdict(dict)
         for outcome in outcomes:  # of each partition in their order
-            before = placed[id(outcome["transaction"]), outcome["lane"]]
-            behind = outcome["detail"].removeprefix("waits behind ").partition(",")[0]
-            if _is_held(outcome) and behind in before:
+            before = placed[id(outcome["transaction"])]
+            ahead = before.get(outcome["detail"].removeprefix("waits behind ").partition(",")[0])
+            if _is_held(outcome) and ahead is not None and ahead["lane"] == outcome["lane"]:
                 self.findings.append(
-                    f"{outcome['outcome']} waits behind {behind}, which does not wait"
+                    f"{outcome['outcome']} waits behind {ahead['message']}, which does not wait"
                 )
             if outcome["result"] in {"forwarded", "discarded"}:
-                before.add(outcome["message"])
+                before[outcome["message"]] = outcome
+        # What waits on has no outcome, but names the copy that it replaces.
+        for topic in (RETRY, BACKOFF):
+            for _, _, entry, record in self.cluster.visible(topic):
+                headers = own.read_own(record.headers or [])
+                ahead = placed[id(entry.transaction)].get(headers.behind)
+                if headers.moved and ahead is not None and _lies_before(ahead, headers.moved):
+                    self.findings.append(
+                        f"{headers.moved} waits behind {headers.behind}, which does not wait"
+                    )
 
     def _check_accepted(self, outcomes: list[dict[str, Any]]) -> None:
         """No instruction is passed over for want of its plan: every plan was accepted."""
@@ -496,6 +505,12 @@ def _is_read_before(outcome: dict[str, Any], other: dict[str, Any]) -> bool:
     at, other_at = ((each["topic"], each["partition"]) for each in (outcome, other))
     is_same = outcome["transaction"] is other["transaction"] and at == other_at
     return is_same and outcome["offset"] < other["offset"]
+
+
+def _lies_before(outcome: dict[str, Any], place: str) -> bool:
+    """Whether one partition had the record of an outcome before that of a place."""
+    lane, offset = place.rsplit(":", 1)
+    return outcome["outcome"].rsplit(":", 1)[0] == lane and outcome["offset"] < int(offset)
 
 
 def _home(outcome: dict[str, Any]) -> int:

@@ -31,7 +31,6 @@ from redrive.checkpoints import (
     held,
     protocol,
     registry,
-    states,
 )
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.epoch import RunEntry
@@ -983,7 +982,7 @@ def _positions_last(
     "a copy that was moved still holds its key",
     KeyOrder,
     "remove",
-    schedules=300,
+    schedules=500,
     among=lambda plan: plan.table == ORDERED and plan.workers > 0,
 )
 def _hold_not_removed(*_: object) -> None: ...
@@ -1095,13 +1094,6 @@ def _plan_not_read(original: Any, self: StatesFollower, **_: object) -> Any:
 )
 def _operators_not_fenced() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(epoch, "operator_ids", lambda _: {})
-
-
-@mutation(
-    "the key of an operator's id used again", schedules=600, among=lambda plan: plan.replays > 0
-)
-def _operator_key_reused() -> Iterable[AbstractContextManager[Any]]:
-    yield patch.object(states, "new_operator_key", lambda name: f"emitter/operator/0/{name}")
 
 
 @mutation("a lost answer of the control topic ends the job")
