@@ -71,7 +71,7 @@ def history(
     mq: bool,
     as_json: bool,
 ) -> None:
-    """Show every outcome of the message ID in order, and what comes next.
+    """Show every outcome of the message ID, and what comes next.
 
     ID is topic:partition:offset: the identity of a message, or the position of one of its records.
     Without an ID the newest outcomes are listed, narrowed down by the options.
@@ -232,7 +232,7 @@ def plain(row: Row) -> dict[str, Any]:
 @mq_option
 @table_options
 def show(*, identity: str, config: Path, form: str, whole: bool, mq: bool, as_json: bool) -> None:
-    """Show one dead letter: why it failed, headers, body, and its history.
+    """Show one dead letter: error, headers, body and history.
 
     \b
     redrive show orders.dlq:0:4711
