@@ -41,10 +41,9 @@ def parse_selection(
     where: str,
 ) -> Selection:
     """The selection that options describe; raises ``UsageError``."""
-    if where:
-        engine_condition(where)  # alone, so that an error is about what the user wrote
     conditions = [*_conditions(exception, error_text, group, topic, partition)]
     if where and conditions:
+        engine_condition(where)  # alone, so that an error is about what the user wrote
         where = f"({where})"
     return Selection(
         state=State(status),

@@ -313,7 +313,8 @@ def _add_pages(app: FastAPI, console: Console) -> None:
 
     def completions(chosen: Annotated[Chosen, Query()], scope: Seen) -> dict[str, Any]:
         """Completions of a condition in SQL."""
-        return within(scope).completions(chosen.selection())
+        others = chosen.model_copy(update={"where": ""})
+        return within(scope).completions(chosen.where, others.selection())
 
     def message(identity: str, scope: Seen) -> dict[str, Any]:
         """What ``redrive show --json`` prints, with each rule's verdict."""
