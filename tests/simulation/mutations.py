@@ -851,7 +851,7 @@ def _copy_not_renewed(
 
 @mutation(
     "a plan's own instructions not subtracted",
-    schedules=2_500,
+    schedules=4_000,
     among=lambda plan: plan.replays > 0,
     rule="replay 4",
 )
