@@ -527,6 +527,7 @@ class SimulatedProducer:
         try:
             for message in batch:
                 cluster.write(self._id, self._epoch, message.record)
+                cluster.writers[self._id] = self._network.scheduler.name
         except Fenced:
             self._state = _State.FATAL
             code = _PRIVATE.fenced if self._network.random.random() < 0.5 else _PRIVATE.purged
@@ -813,7 +814,7 @@ class SimulatedAdmin:
     ) -> dict[str, _Future]:
         """Identity, leaders and replicas; facts are asked for outside of any transaction."""
         name = self._network.scheduler.name
-        if self._cluster.emits(name):
+        if self._cluster.is_writing(name):
             self._cluster.violations.append(f"{name} asks for facts in an open transaction")
         what = _RIGHTS if include_authorized_operations else "describe_topics"
         return self._asked(what, topics.topic_names, self._description, request_timeout)

@@ -849,7 +849,12 @@ def _copy_not_renewed(
     return written[1:] if is_kept and isinstance(decision, Keep) else written
 
 
-@mutation("a plan's own instructions not subtracted", schedules=5_000, rule="replay 4")
+@mutation(
+    "a plan's own instructions not subtracted",
+    schedules=4_000,
+    among=lambda plan: plan.replays > 0,
+    rule="replay 4",
+)
 def _asked_again() -> Iterable[AbstractContextManager[Any]]:
     original = LastOutcome.add
 
@@ -1292,7 +1297,11 @@ def _attempts_kept() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(PartitionRecords, "counts", counts)
 
 
-@mutation("a run that was overtaken records its tables", schedules=5_000)
+@mutation(
+    "a run that was overtaken records its tables",
+    schedules=2_500,
+    among=lambda plan: plan.tables_change,
+)
 def _records_though_overtaken() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(preparation, "check_current", lambda *_: None)
 
