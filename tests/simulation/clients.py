@@ -125,6 +125,8 @@ class Network:
         self.on_death: Callable[[], None] = lambda: None
         """Called when a process died while it fenced."""
         self.on_opening: Callable[[], None] = lambda: None
+        self.on_fenced: Callable[[str], None] = lambda _: None
+        """What happens once a process has fenced the transactional id of another."""
         """Called in a process that is about to open the control topic, and stands still there."""
         self.on_unregistered: Callable[[], None] = lambda: None
         """Called in a process whose request to register an id is lost."""
@@ -311,6 +313,8 @@ class SimulatedProducer:
             writes=True,
         )
         self._state = _State.READY
+        if before != network.scheduler.name:
+            network.on_fenced(self._id)
 
     def begin_transaction(self) -> None:
         """Local only: no request."""

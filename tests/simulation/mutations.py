@@ -31,6 +31,7 @@ from redrive.checkpoints import (
     held,
     protocol,
     registry,
+    states,
 )
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.epoch import RunEntry
@@ -1099,6 +1100,14 @@ def _plan_not_read(original: Any, self: StatesFollower, **_: object) -> Any:
 )
 def _operators_not_fenced() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(epoch, "operator_ids", lambda _: {})
+
+
+@mutation(
+    "the key of an operator's id used again",
+    among=lambda plan: plan.replays > 0 and plan.stops_fencer,
+)
+def _operator_key_reused() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(states, "new_operator_key", lambda name: f"emitter/operator/0/{name}")
 
 
 @mutation("a lost answer of the control topic ends the job")
