@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,8 @@ def chosen(folder: Path, **options: str | int) -> list[int]:
             for number, (error, text, group, topic, partition) in LETTERS.items()
         ]
     )
-    names = (
-        "exception error_text group topic partition reason destq rule handler key since older_than"
-    )
-    given = {**dict.fromkeys(names.split()), "status": "open", "where": "", **options}
+    names = signature(parse_selection).parameters
+    given = {**dict.fromkeys(names), "status": "open", "where": "", **options}
     with Inventory(Ledger(None, tuple(every))) as inventory:
         listing = inventory.letters(parse_selection(**given), limit=10)  # type: ignore[arg-type]
     return sorted(int(row.origin.rpartition(":")[2]) for row in listing.letters)

@@ -469,8 +469,12 @@ class DeadLetterColumns:
             key: profile.taken[0] if profile.taken else None
             for key, profile in self._distinct.items()
         }
+        self.failed_records = self._failed_records()
+        self.error_messages = self._error_messages()
+        self.failure_times = self._failure_times()
+        self.record_times = self._record_times()
 
-    def failed_records(self) -> Sequence[str] | None:
+    def _failed_records(self) -> Sequence[str] | None:
         """The records that failed, each as a member of an outcome, as dead letters name them.
 
         Returns:
@@ -505,7 +509,7 @@ class DeadLetterColumns:
             places = column_places if places is None else [*map(max, places, column_places)]
         return places
 
-    def error_messages(self) -> Sequence[str] | None:
+    def _error_messages(self) -> Sequence[str] | None:
         """The messages of the exceptions in dead letters, each as a member of an outcome.
 
         Returns:
@@ -522,7 +526,7 @@ class DeadLetterColumns:
             members = texts if members is None else [*map(max, members, texts)]
         return members
 
-    def failure_times(self) -> Sequence[int] | None:
+    def _failure_times(self) -> Sequence[int] | None:
         """When the processing failed, in milliseconds since 1970, as dead letters say.
 
         Returns:
@@ -531,8 +535,8 @@ class DeadLetterColumns:
         forms = [form for form in (BINARY, REDRIVE) if form in self._schemes.values()]
         return self._times("failed_at", [(form, _put_times(form, self._records)) for form in forms])
 
-    def record_times(self) -> Sequence[int] | None:
-        """The timestamps of the records that failed; otherwise like ``failure_times``."""
+    def _record_times(self) -> Sequence[int] | None:
+        """The timestamps of the records that failed; otherwise like ``_failure_times``."""
         return self._times("origin.timestamp", [])
 
     def _times(
@@ -544,7 +548,10 @@ class DeadLetterColumns:
             if column is None:
                 continue
             raws, read = column
-            values = (raw if raw is None or read is None else read(raw) for raw in raws)
+            values: Iterable[Any] = raws
+            if read is not None:
+                has_all = None not in raws  # nearly always
+                values = map(read, raws) if has_all else (raw and read(raw) for raw in raws)
             numbers = [
                 value if isinstance(value, int) and 0 < value < LATEST else 0 for value in values
             ]

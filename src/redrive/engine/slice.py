@@ -110,8 +110,8 @@ class Lane:
             return iter(())
         if source.letters is not None:
             columns = DeadLetterColumns(part.records, source.letters.profiles)
-            self._failed_records, self._errors = columns.failed_records(), columns.error_messages()
-            self._failures, self._record_times = columns.failure_times(), columns.record_times()
+            self._failed_records, self._errors = columns.failed_records, columns.error_messages
+            self._failures, self._record_times = columns.failure_times, columns.record_times
         decider = part.decider
         if isinstance(decider, RulesDecider) and decider.held_keys is not None:
             return self._decide_in_key_order(decider, decider.held_keys, first)
