@@ -52,7 +52,7 @@ from redrive.engine.sources import (
     source_of,
     tombstone,
 )
-from redrive.engine.statistics import Failure, OutcomeKind, Summary
+from redrive.engine.statistics import Failure, OutcomeKind, SliceSummary
 from redrive.errors import RecreatedFault
 from redrive.messages import (
     INTERNAL,
@@ -582,11 +582,11 @@ class Slice:
         assert sum(map(len, halves)) == len(self)
         return halves
 
-    def summary(self) -> Summary:
+    def summary(self) -> SliceSummary:
         """Statistics of what was committed; valid once the slice is emitted."""
         breakers = self._context.breakers
         counts = breakers.counts(self._breaking, self._context.decisions)
-        summary = Summary(breakers=dict(counts), probed=set(breakers.probed))
+        summary = SliceSummary(breakers=dict(counts), probed=set(breakers.probed))
         for decision, count in self._context.decisions.items():
             line = decision.rule.line if decision.rule else 0
             kind = OutcomeKind(decision.handler, line, decision.result.value, decision.reason)
