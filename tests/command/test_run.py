@@ -332,7 +332,7 @@ def test_reload_logs_who_asked_for_it_and_why(
 ) -> None:
     settings = read_settings(settings_file("localhost:1"))
     settings.job.directory.mkdir(parents=True)
-    monkeypatch.setattr(run, "_configure_log", lambda _: None)
+    monkeypatch.setattr(run, "_configure_log", lambda *_, **__: None)
     RestartRecord(settings.job.directory, settings.job.share).ask("ann (ticket 4711)")
     reload = run._Reload(SimpleNamespace(read=lambda: settings), settings.job)  # type: ignore[arg-type]
     with caplog.at_level("INFO", "redrive"):

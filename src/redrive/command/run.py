@@ -326,7 +326,7 @@ def _log_error(log: LogSettings) -> Iterator[None]:
 class _Reload:
     source: _Source
     running: JobConfiguration
-    logs_output: bool
+    logs_output: bool = True
     """Whether a log as JSON has what is printed too; a run once prints its result."""
 
     def __call__(self) -> JobConfiguration:
