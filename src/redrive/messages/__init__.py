@@ -42,6 +42,7 @@ __all__ = [
     "SchemeTable", "TopicPartition", "add_header", "body_length", "constant_value", "constants",
     "cuts", "dead_letter_header", "dead_letters", "decode_dead_letter", "encode_header", "fields",
     "json_patch", "mqmd_headers", "new_header", "original_key", "own_headers",
-    "packed_size", "read_view", "reason_name", "reasons", "records", "remove_header", "reports", "schemes",
+    "packed_size", "read_view", "reason_name", "reasons", "records", "remove_header", "reports",
+    "schemes",
     "wire_size", "with_mqmd_headers", "with_original", "without_stacks"
 ]  # fmt: skip
