@@ -6,6 +6,7 @@ so that it audits the client that the product uses.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import re
@@ -66,6 +67,17 @@ def eventually(holds: Callable[[], Any], what: str, *, every: float = 0.1) -> No
         assert time.monotonic() < deadline, f"never happened: {what}"
         time.sleep(max(every, min(2.0, 2 * (time.monotonic() - begun))))
         begun = time.monotonic()
+
+
+def pytest_collection() -> None:
+    """Collects without searching for garbage: none of thousands of tests is any."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays, so garbage is no longer searched for in it."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_configure() -> None:

@@ -27,50 +27,66 @@ from redrive.kafka.deadline import abandoned_calls
 _FILE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 """Errors of the operating system that a user can fix."""
 
-SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
+GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
-        "run": "Handle dead letters by rules tables, exactly once, until stopped.",
-        "runmqdlq": "Handle one dead-letter queue by the rules table on standard input.",
-        "restart": "Reload the settings and rules tables of a running job.",
-        "tables": "List the rules tables that have run: when, by whom, and which is active.",
-        "check": "Check rules tables, settings and topologies: report all errors and warnings.",
-        "identify": "Show the dead letters of TOPIC: schemes, errors, groups; write starter rules.",
-        "explain": "Explain rule by rule what TABLE does with one message, and when it is retried.",
-        "diff": "Show the differences in meaning between the rules tables OLD and NEW.",
-        "plan": "Show what the rules table NEW would do with the existing messages.",
-        "test": "Test rules tables with sample messages, and list unexpected results.",
-        "fmt": "Write rules tables in their canonical form; comments are kept.",
-        "resolve": "Trace a put to QUEUE step by step, as the job resolves it.",
-        "topology": "Show and draw queue managers, and create the topics that they need.",
-        "put": "Put a message to QUEUE, as an application does.",
-        "browse": "Show the messages on QUEUE of queue manager QM, or on TOPIC, without"
-        " removing them.",
-        "channel": "Start and stop the channels of a queue manager, and show what waits for them.",
-        "queue": "Enable and disable puts, make dynamic queues, release undeliverable messages.",
-        "handler": "Show stopped handlers, and resume one that lost its position.",
-        "trigger": "Send the waiting messages of QM of MQ Everyplace once (triggerTransmission).",
-        "status": "Show the waiting messages of every dead-letter queue, and the results so far.",
-        "ls": "List dead letters: those that are parked or remain, or others by their outcome.",
-        "replay": "Replay remaining messages: plan, review and apply; or do it at once.",
-        "parked": "Retry parked messages now, or cancel their retries.",
-        "discard": "Discard remaining messages, by a plan or at once.",
-        "show": "Show one dead letter: why it failed, headers, body, and its history.",
-        "groups": "Count dead letters by cause: reason, exception, destination, and what failed.",
-        "ack": "Acknowledge messages that remain on purpose, to suppress alerts about them.",
-        "history": "Show every outcome of the message ID in order, and what comes next.",
-        "ledger": "Maintain the ledger, while no job runs.",
-        "console": "Serve a web console: browse groups, inspect messages, replay them.",
-        "demo": "Run the whole job on sample dead letters and an embedded broker.",
-        "broker": "Run a Kafka broker in the background.",
-        "acls": "Print the kafka-acls commands that grant a job the rights it needs.",
-        "setup": "Fetch and verify the jars that Spark and the broker need.",
+        "Set up": {
+            "init": "Write settings and starter rules for TOPICS, after a look at them.",
+            "setup": "Fetch and verify the jars that Spark and the broker need.",
+            "identify": "Show what dead letters TOPIC holds, and write starter rules.",
+            "demo": "Run the whole job on sample dead letters and an embedded broker.",
+            "broker": "Run a Kafka broker in the background.",
+            "acls": "Print the kafka-acls commands for the rights that a job needs.",
+        },
+        "Run": {
+            "run": "Handle dead letters by rules tables, exactly once, until stopped.",
+            "restart": "Reload the settings and rules tables of a running job.",
+            "status": "Show what waits for every handler, and the results so far.",
+            "console": "Serve a web console: browse groups, inspect messages, replay them.",
+            "handler": "Show stopped handlers, and resume one that lost its position.",
+            "ledger": "Maintain the ledger, while no job runs.",
+        },
+        "Look": {
+            "groups": "Count dead letters by cause.",
+            "ls": "List dead letters that are parked, remain or ended.",
+            "show": "Show one dead letter: error, headers, body and history.",
+            "history": "Show every outcome of the message ID, and what comes next.",
+        },
+        "Act": {
+            "replay": "Put remaining messages back: plan, review, apply; or at once.",
+            "discard": "Discard remaining messages, by a plan or at once.",
+            "parked": "Retry parked messages now, or cancel their retries.",
+            "ack": "Acknowledge messages that remain on purpose.",
+        },
+        "Tables": {
+            "plan": "Show what the rules table NEW would do with the existing messages.",
+            "check": "Report the errors of rules tables, settings and topologies.",
+            "explain": "Explain what TABLE does with one message, rule by rule.",
+            "test": "Test rules tables with sample messages.",
+            "diff": "Show what differs in meaning between the tables OLD and NEW.",
+            "fmt": "Write rules tables in their canonical form; comments are kept.",
+            "tables": "List the rules tables that have run: when and by whom.",
+        },
+        "IBM MQ": {
+            "runmqdlq": "Handle one dead-letter queue by the rules table on standard input.",
+            "put": "Put a message to QUEUE, as an application does.",
+            "browse": "Show the messages of a queue or topic, without removing them.",
+            "resolve": "Trace a put to QUEUE step by step, as the job resolves it.",
+            "topology": "Show and draw queue managers; create their topics.",
+            "channel": "Start, stop and show the channels of a queue manager.",
+            "queue": "Enable and disable puts, make dynamic queues, release messages.",
+            "trigger": "Send the waiting messages of QM of MQ Everyplace once.",
+        },
     }
 )
-"""The subcommands in the order of the help, each with the first sentence of its own help."""
+"""The subcommands as the help groups them, each with the first sentence of its own help."""
+SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
+    {name: text for group in GROUPS.values() for name, text in group.items()}
+)
 
 _MODULES: Mapping[str, str] = {
-    "resolve": "command.put", "show": "command.history", "groups": "command.ls",
-    "ack": "command.ls", "queue": "command.channel", "trigger": "command.channel",
+    "init": "command.identify", "resolve": "command.put", "show": "command.history",
+    "groups": "command.ls", "ack": "command.ls",
+    "queue": "command.channel", "trigger": "command.channel",
     "discard": "command.replay", "parked": "command.replay",
     "console": "console.command", "demo": "demo.command",
 }  # fmt: skip
@@ -107,8 +123,10 @@ class _CommandLine(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         """Write the list of subcommands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SUBCOMMANDS.items()))
+        width = max(map(len, SUBCOMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
         try:
@@ -151,12 +169,12 @@ def _explained(error: click.NoSuchOption) -> click.UsageError:
     "--debug", is_flag=True, envvar="REDRIVE_DEBUG", help="Show a stack trace with every error."
 )
 def main(*, debug: bool) -> None:
-    """Handle the dead letters of Kafka topics by the rules tables of IBM MQ.
+    """Process the dead letters of Kafka topics again, forward or keep them, exactly once.
 
     \b
-    redrive check orders.rul             is this table right?
-    redrive run -c redrive.toml          handle dead letters, exactly once
-    redrive history ID                   show all outcomes of a message
+    redrive init orders.dlq --bootstrap-server localhost:9092
+    redrive run          handle what is there and what comes, by the rules
+    redrive groups       count what waits, by cause
 
     Exit codes: 0 done, 1 error (for check: findings), 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples

@@ -102,3 +102,36 @@ def test_a_topic_is_browsed_without_any_definitions(topic: str, bootstrap_server
     assert last[-1]["dead_letter"] is None
     wrong = redrive("browse", f"{topic}x", *server)
     assert (wrong.exit_code, f"did you mean {topic}?" in wrong.stderr) == (1, True)
+
+
+def test_init_writes_a_job_that_runs_as_it_is(topic: str, bootstrap_servers: str) -> None:
+    answer = redrive("init", topic, "--bootstrap-server", bootstrap_servers, typed="y\n", code=0)
+    assert "would be: 3 retried, 7 left by IGNORE" in answer.stdout
+    assert "redrive run starts the job" in answer.stdout
+    assert "nothing to report" in redrive("check", "redrive.toml", code=0).stdout
+    assert Path(f"{topic.removesuffix('.dlq')}.rul").exists()
+
+
+def test_init_replaces_nothing_unasked(topic: str, bootstrap_servers: str) -> None:
+    words = ("init", topic, "--bootstrap-server", bootstrap_servers)
+    Path("redrive.toml").write_text("# mine\n")
+    refused = redrive(*words, "--yes", code=2)
+    assert "redrive.toml: exists already" in refused.stderr
+    declined = redrive(*words, typed="n\n", code=1)
+    assert "Replace redrive.toml?" in declined.output
+    assert Path("redrive.toml").read_text() == "# mine\n"
+    assert list(Path().glob("*.rul")) == []
+
+
+def test_init_guesses_a_scheme_where_none_is_known(
+    kafka: KafkaClient, bootstrap_servers: str, folder: Path
+) -> None:
+    topic = kafka.unique_name("failed")
+    kafka.create(topic)
+    document = b'{"error_class": "java.net.ConnectException", "topic": "orders", "payload": {}}'
+    kafka.produce(topic, [{"value": document}] * 4)
+    answer = redrive("init", topic, "--bootstrap-server", bootstrap_servers, "--yes", code=0)
+    assert "would be: 4 retried" in answer.stdout
+    settings = (folder / "redrive.toml").read_text()
+    assert f"# Guessed from {topic}:0:0" in settings
+    assert 'error.class = "$.error_class"' in settings

@@ -111,7 +111,7 @@ def running(log: Path, *arguments: str) -> Iterator[None]:
 def demo(folder: Path) -> Iterator[Path]:
     """The settings of a job and its broker, after a demo with dead letters of Kafka."""
     options = ("--fast", "-n", "300", "--keep", "--directory", str(folder))
-    subprocess.run(redrive("demo", "kafka", *options), check=True, capture_output=True)
+    subprocess.run(redrive("demo", *options), check=True, capture_output=True)
     try:
         yield folder / "redrive.toml"
     finally:

@@ -41,7 +41,7 @@ def _start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def test_demo_of_mq_adds_up(tmp_path: Path) -> None:
-    demo = _start(tmp_path, "--json")
+    demo = _start(tmp_path, "mq", "--json")
     out, error = demo.communicate()
     assert demo.returncode == 0, out + error
     assert list(tmp_path.glob("redrive-demo-*")) == []

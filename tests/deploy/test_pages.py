@@ -13,7 +13,13 @@ from redrive.__main__ import SUBCOMMANDS, main
 from redrive.settings import read_settings
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("laptop-to-three-nodes.md", "kubernetes.md", "installation.md", "versions.md")
+PAGES = (
+    "../README.md",
+    "laptop-to-three-nodes.md",
+    "kubernetes.md",
+    "installation.md",
+    "versions.md",
+)
 
 EVERY = sorted([*DOCS.glob("*.md"), *DOCS.parent.glob("*.md")])
 
@@ -43,7 +49,7 @@ def test_every_command_on_the_pages_exists_with_its_options() -> None:
             options = {name for param in command.params for name in param.opts} | {"--help"}
             given = {word for word in rest if word.startswith("-")}
             assert given <= options | {"--version"}, f"{page}: redrive {shlex.join(words)}"
-    assert {words[0] for _, words in known} <= {*SUBCOMMANDS, "--version"}
+    assert {words[0] for _, words in known} <= {*SUBCOMMANDS, "--help", "--version"}
 
 
 def test_the_settings_on_the_way_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,3 +94,12 @@ def _anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
     shown = (re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", heading) for heading in headings)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in shown}
+
+
+def test_the_first_page_is_short_and_begins_without_words_of_ibm() -> None:
+    """At most 7,000 characters; 25 lines that somebody reads who has never heard of MQ."""
+    text = (DOCS.parent / "README.md").read_text()
+    assert len(text) <= 7_000
+    beginning = "\n".join(text.splitlines()[:25])
+    assert re.findall(r"(?i)\bibm\b|\bmq|runmqdlq|everyplace", beginning) == []
+    assert "![" in beginning

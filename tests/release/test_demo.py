@@ -15,13 +15,13 @@ WHERE = {"REDRIVE_CACHE": str(cache_directory()), "REDRIVE_JAVA": "packaged"}
 
 
 def test_the_demo_of_the_wheel_reconciles(run: Run) -> None:
-    answer = run("redrive", "demo", "--messages", "300", "--fast", **WHERE)
+    answer = run("redrive", "demo", "mq", "--messages", "300", "--fast", **WHERE)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "0 lost, 0 duplicated" in answer.stdout
 
 
 def test_demo_of_kafka_adds_up(run: Run) -> None:
-    asked = ("demo", "kafka", "--messages", "60", "--fast", "--seed", "7", "--json")
+    asked = ("demo", "--messages", "60", "--fast", "--seed", "7", "--json")
     answer = run("redrive", *asked, **WHERE)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     result = json.loads(answer.stdout)

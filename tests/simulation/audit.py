@@ -510,7 +510,8 @@ def _is_read_before(outcome: dict[str, Any], other: dict[str, Any]) -> bool:
 def _lies_before(outcome: dict[str, Any], place: str) -> bool:
     """Whether one partition had the record of an outcome before that of a place."""
     lane, offset = place.rsplit(":", 1)
-    return outcome["outcome"].rsplit(":", 1)[0] == lane and outcome["offset"] < int(offset)
+    own_lane, own_offset = outcome["outcome"].rsplit(":", 1)
+    return bool(own_lane == lane) and int(own_offset) < int(offset)
 
 
 def _home(outcome: dict[str, Any]) -> int:

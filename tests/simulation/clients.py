@@ -125,6 +125,8 @@ class Network:
         self.on_death: Callable[[], None] = lambda: None
         """Called when a process died while it fenced."""
         self.on_opening: Callable[[], None] = lambda: None
+        self.on_fenced: Callable[[str], None] = lambda _: None
+        """What happens once a process has fenced the transactional id of another."""
         """Called in a process that is about to open the control topic, and stands still there."""
         self.on_unregistered: Callable[[], None] = lambda: None
         """Called in a process whose request to register an id is lost."""
@@ -311,6 +313,8 @@ class SimulatedProducer:
             writes=True,
         )
         self._state = _State.READY
+        if before != network.scheduler.name:
+            network.on_fenced(self._id)
 
     def begin_transaction(self) -> None:
         """Local only: no request."""
@@ -527,6 +531,7 @@ class SimulatedProducer:
         try:
             for message in batch:
                 cluster.write(self._id, self._epoch, message.record)
+                cluster.writers[self._id] = self._network.scheduler.name
         except Fenced:
             self._state = _State.FATAL
             code = _PRIVATE.fenced if self._network.random.random() < 0.5 else _PRIVATE.purged
@@ -813,7 +818,7 @@ class SimulatedAdmin:
     ) -> dict[str, _Future]:
         """Identity, leaders and replicas; facts are asked for outside of any transaction."""
         name = self._network.scheduler.name
-        if self._cluster.emits(name):
+        if self._cluster.is_writing(name):
             self._cluster.violations.append(f"{name} asks for facts in an open transaction")
         what = _RIGHTS if include_authorized_operations else "describe_topics"
         return self._asked(what, topics.topic_names, self._description, request_timeout)

@@ -106,6 +106,8 @@ class SimulatedCluster:
     now: Callable[[], float] = lambda: 0.0
     owners: dict[str, str] = field(default_factory=dict)
     """The process that initialised each transactional id last."""
+    writers: dict[str, str] = field(default_factory=dict)
+    """The process that wrote last with each transactional id."""
     topics: dict[str, Topic] = field(default_factory=dict)
     logs: dict[TopicPartition, list[Entry]] = field(default_factory=dict)
     starts: dict[TopicPartition, int] = field(default_factory=dict)
@@ -284,6 +286,17 @@ class SimulatedCluster:
         """
         return any(
             transaction.lanes and self.owners.get(name) == process
+            for name, transaction in self._open.items()
+            if not name.endswith("-writer")
+        )
+
+    def is_writing(self, process: str) -> bool:
+        """Whether a process has written records of an open transaction.
+
+        Upkeep may have initialised the producer with which a batch of its instance writes.
+        """
+        return any(
+            transaction.lanes and self.writers.get(name) == process
             for name, transaction in self._open.items()
             if not name.endswith("-writer")
         )

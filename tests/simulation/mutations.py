@@ -31,6 +31,7 @@ from redrive.checkpoints import (
     held,
     protocol,
     registry,
+    states,
 )
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.epoch import RunEntry
@@ -849,7 +850,12 @@ def _copy_not_renewed(
     return written[1:] if is_kept and isinstance(decision, Keep) else written
 
 
-@mutation("a plan's own instructions not subtracted", schedules=5_000, rule="replay 4")
+@mutation(
+    "a plan's own instructions not subtracted",
+    schedules=4_000,
+    among=lambda plan: plan.replays > 0,
+    rule="replay 4",
+)
 def _asked_again() -> Iterable[AbstractContextManager[Any]]:
     original = LastOutcome.add
 
@@ -1096,6 +1102,14 @@ def _operators_not_fenced() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(epoch, "operator_ids", lambda _: {})
 
 
+@mutation(
+    "the key of an operator's id used again",
+    among=lambda plan: plan.replays > 0 and plan.stops_fencer,
+)
+def _operator_key_reused() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(states, "new_operator_key", lambda name: f"emitter/operator/0/{name}")
+
+
 @mutation("a lost answer of the control topic ends the job")
 def _control_in_doubt() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(control, "_to_be_opened_again", ExitStack)
@@ -1292,7 +1306,11 @@ def _attempts_kept() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(PartitionRecords, "counts", counts)
 
 
-@mutation("a run that was overtaken records its tables", schedules=5_000)
+@mutation(
+    "a run that was overtaken records its tables",
+    schedules=2_500,
+    among=lambda plan: plan.tables_change,
+)
 def _records_though_overtaken() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(preparation, "check_current", lambda *_: None)
 

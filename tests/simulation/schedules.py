@@ -128,6 +128,8 @@ _AT_WORK: Final = 0.04
 _OPENING: Final = 5.0
 """Seconds for which a driver stands still that is about to open the control topic, while instances
 take over from it that need about one for their start."""
+_REPEATING: Final = 0.3
+"""Share of the schedules in which an operator repeats a command just when a start has fenced it."""
 _PAUSING: Final = 0.5
 """Share of the drivers that stand still in the middle of their start, while the old ones work."""
 _START: Final = 30
@@ -263,6 +265,8 @@ class Plan:
     """Whether some messages go to another cluster."""
     is_poisoned: bool = False
     """Whether most messages of large slices are refused one by one."""
+    stops_fencer: bool = False
+    """Whether a start that has fenced a command stands still, while its operator repeats it."""
     replays: int = 0
     """How often an operator asks for a replay once nothing goes wrong any more; if at all, then
     also before."""
@@ -355,6 +359,7 @@ class Plan:
             has_rounds=has_rounds,
             forwards=forwards,
             is_poisoned=is_poisoned,
+            stops_fencer=random.Random(f"repeats of {seed}").random() < _REPEATING and not is_duel,
             doubled=0.5 if seed % 7 == 3 and not duels_only else 0.0,
             # Mostly where tables change: what both want to place is hardest to place once.
             replays=0
@@ -457,6 +462,7 @@ class _World:
         self.network.faults = self.plan.faults
         self.network.on_death = self._look_after
         self.network.on_opening = self._overtake_opener
+        self.network.on_fenced = self._repeat_fenced
         self.network.on_unregistered = self._overtake_once
         self.network.on_first_plan = self._replay_beside_table
         for share in self.shares:
@@ -754,6 +760,14 @@ class _World:
         if ways and not self.is_left_alone:
             self._take_over(ways)
             self.is_left_alone = True
+            self.scheduler.sleep(_OPENING)
+
+    def _repeat_fenced(self, fenced: str) -> None:
+        """Lets a start stand still once it has fenced a command, while its operator repeats it."""
+        is_start = not self.scheduler.name.startswith("apply")
+        is_repeated = self.unfinished is not None and fenced.endswith(self.unfinished.id)
+        if self.plan.stops_fencer and is_start and is_repeated:
+            self._apply()
             self.scheduler.sleep(_OPENING)
 
     def _overtake_once(self) -> None:

@@ -29,7 +29,7 @@ from redrive.settings import read_settings
 )
 @json_option
 def acls(config: Path, targets: tuple[str, ...], principal: str | None, *, as_json: bool) -> None:
-    """Print the kafka-acls commands that grant a job the rights it needs.
+    """Print the kafka-acls commands for the rights that a job needs.
 
     The list is complete. A comment says what each right is for, or that it is optional. The cluster
     is not asked.

@@ -65,7 +65,7 @@ def browse(
     remaining: bool,
     as_json: bool,
 ) -> None:
-    """Show the messages on QUEUE of queue manager QM, or on TOPIC, without removing them.
+    """Show the messages of a queue or topic, without removing them.
 
     \b
     redrive browse orders.dlq --bootstrap-server localhost:9092

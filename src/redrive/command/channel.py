@@ -38,7 +38,7 @@ _channel_arguments = combined(
 
 @click.group()
 def channel() -> None:
-    """Start and stop the channels of a queue manager, and show what waits for them.
+    """Start, stop and show the channels of a queue manager.
 
     \b
     redrive channel status QM1
@@ -157,7 +157,7 @@ _queue_arguments = combined(
 
 @click.group()
 def queue() -> None:
-    """Enable and disable puts, make dynamic queues, release undeliverable messages.
+    """Enable and disable puts, make dynamic queues, release messages.
 
     \b
     redrive queue disable put QM1 ORDERS
@@ -337,7 +337,7 @@ def _queue_json(opened: OpenedQueue) -> Mapping[str, Any]:
 @click.argument("queue_manager", metavar="QM")
 @optional_config_option
 def trigger(queue_manager: str, config: Path | None) -> None:
-    """Send the waiting messages of QM of MQ Everyplace once (triggerTransmission).
+    """Send the waiting messages of QM of MQ Everyplace once.
 
     \b
     redrive trigger MOON

@@ -340,7 +340,7 @@ def check(
     form: str,
     as_json: bool,
 ) -> None:
-    """Check rules tables, settings and topologies: report all errors and warnings.
+    """Report the errors of rules tables, settings and topologies.
 
     \b
     redrive check -c redrive.toml

@@ -22,7 +22,7 @@ from redrive.rules.analysis import Comparison, TableDecision, compare, present_f
 @json_option
 @click.pass_context
 def diff(context: click.Context, old: Path, new: Path, *, lenient: bool, as_json: bool) -> None:
-    """Show the differences in meaning between the rules tables OLD and NEW.
+    """Show what differs in meaning between the tables OLD and NEW.
 
     \b
     redrive diff orders.rul orders-new.rul

@@ -85,7 +85,7 @@ def explain(
     lenient: bool,
     as_json: bool,
 ) -> None:
-    """Explain rule by rule what TABLE does with one message, and when it is retried.
+    """Explain what TABLE does with one message, rule by rule.
 
     With --topic: how many of the waiting messages each rule would take, and where it would put
     them. Nothing is written, and a running job is not disturbed.

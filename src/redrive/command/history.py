@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 from rich.text import Text
@@ -38,6 +39,7 @@ from redrive.outcomes.selection import Criteria
 from redrive.printable import counted, printable
 from redrive.settings import Settings, read_settings
 
+_IDENTITY: Final = re.compile(r"[^:]+:[0-9]+:[0-9]+")
 STYLES: Mapping[str, str] = {
     Result.RETRIED: "green",
     Result.FORWARDED: "green",
@@ -49,8 +51,21 @@ STYLES: Mapping[str, str] = {
 }
 
 
+def _checked(
+    context: click.Context, parameter: click.Parameter, identity: str | None
+) -> str | None:
+    """The identity of a message as it is, if it can be one; else ``UsageError``."""
+    del context, parameter
+    if identity is not None and not _IDENTITY.fullmatch(identity):
+        raise UsageError(
+            f"{identity!r} is not the ID of a message",
+            hint="give topic:partition:offset, as redrive ls lists it",
+        )
+    return identity
+
+
 @click.command()
-@click.argument("identity", metavar="[ID]", required=False)
+@click.argument("identity", metavar="[ID]", required=False, callback=_checked)
 @config_option
 @key_option
 @reason_option
@@ -71,7 +86,7 @@ def history(
     mq: bool,
     as_json: bool,
 ) -> None:
-    """Show every outcome of the message ID in order, and what comes next.
+    """Show every outcome of the message ID, and what comes next.
 
     ID is topic:partition:offset: the identity of a message, or the position of one of its records.
     Without an ID the newest outcomes are listed, narrowed down by the options.
@@ -219,7 +234,7 @@ def plain(row: Row) -> dict[str, Any]:
 
 
 @click.command()
-@click.argument("identity", metavar="ID")
+@click.argument("identity", metavar="ID", callback=_checked)
 @config_option
 @choice_option(
     "--body",
@@ -232,7 +247,7 @@ def plain(row: Row) -> dict[str, Any]:
 @mq_option
 @table_options
 def show(*, identity: str, config: Path, form: str, whole: bool, mq: bool, as_json: bool) -> None:
-    """Show one dead letter: why it failed, headers, body, and its history.
+    """Show one dead letter: error, headers, body and history.
 
     \b
     redrive show orders.dlq:0:4711

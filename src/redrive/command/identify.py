@@ -1,23 +1,27 @@
-"""``redrive identify``: the dead letters of a topic, one of them, and starter rules."""
+"""``redrive identify`` and ``redrive init``: the dead letters of topics, and what to begin with."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import click
+import orjson
 
 from redrive.command import record
-from redrive.command.opening import TopicSource
+from redrive.command.opening import DEFAULT_SETTINGS, TopicSource
 from redrive.command.options import (
     FILE,
     bootstrap_option,
     json_option,
     number_option,
     optional_config_option,
+    yes_option,
 )
 from redrive.command.output import print_json, print_lines, print_notes
 from redrive.errors import UsageError
@@ -27,7 +31,12 @@ from redrive.operations.identify import Identification, SchemeFound, first_table
 from redrive.operations.network import open_cluster
 from redrive.operations.record_view import RecordView, read_record, record_place
 from redrive.printable import counted
+from redrive.settings import Document, Settings, read_settings, settings_of, with_environment
 
+_SAMPLE: Final = 10_000
+"""How many of the newest messages of a topic are looked at."""
+_STEM: Final = re.compile(r"(.+?)[._-]?(dlq|dlt|dead[._-]?letters?|errors?|failed)", re.IGNORECASE)
+"""Names of dead-letter topics, and of what failed."""
 _LISTED: Final = 5
 """Names of one kind that are shown."""
 _LEFT_OUT: Final = frozenset({"scheme", "error_stack", "first_origin"})
@@ -41,7 +50,7 @@ _SHOWN: Final = 100
 @optional_config_option
 @bootstrap_option
 @number_option(
-    "--count", "How many of the newest messages to read.", default=10_000, most=1_000_000
+    "--count", "How many of the newest messages to read.", default=_SAMPLE, most=1_000_000
 )
 @click.option(
     "--write",
@@ -59,7 +68,7 @@ def identify(
     write: Path | None,
     as_json: bool,
 ) -> None:
-    """Show the dead letters of TOPIC: schemes, errors, groups; write starter rules.
+    """Show what dead letters TOPIC holds, and write starter rules.
 
     \b
     redrive identify orders.dlq --bootstrap-server localhost:9092
@@ -104,6 +113,134 @@ def identify(
             click.echo(
                 f"\nStarter rules are in {write}; redrive check {write} checks your changes."
             )
+
+
+@click.command()
+@click.argument("topics", metavar="TOPICS...", nargs=-1, required=True)
+@click.option(
+    "--bootstrap-server", required=True, metavar="HOST:PORT", help="A broker of the topics."
+)
+@click.option(
+    "--application",
+    metavar="NAME",
+    help="The name of the job; by default what the first topic is for, as orders of orders.dlq.",
+)
+@yes_option
+def init(
+    topics: Sequence[str], bootstrap_server: str, *, application: str | None, yes: bool
+) -> None:
+    """Write settings and starter rules for TOPICS, after a look at them.
+
+    \b
+    redrive init orders.dlq --bootstrap-server localhost:9092
+    redrive init orders.dlq bills.dlq --bootstrap-server localhost:9092 --application shop --yes
+
+    Writes redrive.toml and a rules table for each topic into this folder, once you agree, and shows
+    what the rules would do with the messages that are there. Nothing is written to the broker.
+    Messages of no known scheme get a guessed [schemes.NAME] in the settings, if their headers or
+    members say what failed.
+
+    Exit codes: 0 done, 1 error, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    topics = [*dict.fromkeys(topics)]
+    rules = _rules_files(topics)
+    name = application or _stem(topics[0])
+    text = _settings_text(name, bootstrap_server, rules)
+    settings = _settings_without_tables(text)
+    identifications = _look_at(settings, topics)
+    drafts = [
+        (scheme.example, scheme.draft)
+        for identification in identifications
+        for scheme in identification.by_share()
+        if scheme.draft
+    ]
+    if drafts:
+        text += "".join(map(_draft_text, drafts))
+        identifications = _look_at(_settings_without_tables(text), topics)
+    for identification in identifications:
+        print_lines([*_lines(identification), ""])
+    tables = map(first_table, identifications)
+    files = {DEFAULT_SETTINGS: text, **dict(zip(rules.values(), tables, strict=True))}
+    _write_files(files, yes=yes)
+    click.echo("\nWith the messages that are there, these rules would do this:\n")
+    # Slow to import, and nothing that was refused needs it.
+    from redrive.command.plan import try_tables  # noqa: PLC0415
+
+    try_tables(read_settings(DEFAULT_SETTINGS), as_json=False)
+    click.echo("\nredrive run starts the job; redrive groups shows then what waits, and why.")
+
+
+def _stem(topic: str) -> str:
+    """What a dead-letter topic is for, by its name: ``orders`` of ``orders.dlq``."""
+    stem = _STEM.fullmatch(topic)
+    return stem[1] if stem is not None else topic
+
+
+def _rules_files(topics: Iterable[str]) -> Mapping[str, Path]:
+    """A file for the rules of each topic, short where no two are alike."""
+    stems = Counter(map(_stem, topics))
+    return {
+        topic: Path(f"{_stem(topic) if stems[_stem(topic)] == 1 else topic}.rul")
+        for topic in topics
+    }
+
+
+def _settings_text(application: str, servers: str, rules: Mapping[str, Path]) -> str:
+    handlers = "".join(
+        f"\n[[handlers]]\nqueue = {_quoted(topic)}\nrules = {_quoted(str(file))}\n"
+        for topic, file in rules.items()
+    )
+    return (
+        f"[application]\nname = {_quoted(application)}\n\n"
+        f"[kafka]\nbootstrap_servers = {_quoted(servers)}\n{handlers}"
+    )
+
+
+def _draft_text(drafted: tuple[str, str]) -> str:
+    example, draft = drafted
+    return (
+        f"\n# Guessed from {example}; redrive identify {example} shows what it makes of it.\n"
+        f"{draft}\n"
+    )
+
+
+def _quoted(text: str) -> str:
+    return orjson.dumps(text).decode()
+
+
+def _settings_without_tables(text: str) -> Settings:
+    document = Document.from_text(text, name=str(DEFAULT_SETTINGS), directory=Path())
+    return settings_of(with_environment(document, os.environ), without_tables=True)
+
+
+def _look_at(settings: Settings, topics: Iterable[str]) -> list[Identification]:
+    """What is on each topic, by the schemes of the settings."""
+    identifications = []
+    with open_cluster(settings.job.connection) as cluster:
+        for topic in topics:
+            records, silent = sample(cluster, topic, _SAMPLE)
+            identifications.append(
+                identified(topic, records, settings.job.scheme_table, settings.mask)
+            )
+            print_notes(without_leader(silent))
+    return identifications
+
+
+def _write_files(files: Mapping[Path, str], *, yes: bool) -> None:
+    """Write files, but none that exists without being asked to."""
+    existing = [str(path) for path in files if path.exists()]
+    if existing and yes:
+        raise UsageError(
+            f"{', '.join(existing)}: exists already, and --yes replaces nothing",
+            hint="leave out --yes to be asked, or run it in another folder",
+        )
+    if existing:
+        click.confirm(f"Replace {', '.join(existing)}?", abort=True)
+    elif not yes:
+        click.confirm(f"Write {', '.join(map(str, files))}?", default=True, abort=True)
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+    click.echo(f"{', '.join(map(str, files))}: written.")
 
 
 def _lines(identification: Identification) -> Iterator[str]:

@@ -58,7 +58,7 @@ _HIDDEN: Final = ("destination", "application", "error_class", "consumer_group",
 def ls(
     *, config: Path, selection: Selection, limit: int, page: int, mq: bool, as_json: bool
 ) -> None:
-    """List dead letters: those that are parked or remain, or others by their outcome.
+    """List dead letters that are parked, remain or ended.
 
     \b
     redrive ls
@@ -168,7 +168,7 @@ def _next_text(step: Next | None) -> str:
 @mq_option
 @table_options
 def groups(*, config: Path, selection: Selection, limit: int, mq: bool, as_json: bool) -> None:
-    """Count dead letters by cause: reason, exception, destination, and what failed.
+    """Count dead letters by cause.
 
     \b
     redrive groups
@@ -311,7 +311,7 @@ def ack(
     undo: str,
     as_json: bool,
 ) -> None:
-    """Acknowledge messages that remain on purpose, to suppress alerts about them.
+    """Acknowledge messages that remain on purpose.
 
     \b
     redrive ack --handler orders.dlq --rule 12 --until 7d --note "kept for the audit"

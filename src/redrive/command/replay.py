@@ -166,7 +166,7 @@ class _MessageGroup(click.Group):
 
 @click.group(cls=_MessageGroup)
 def replay() -> None:
-    """Replay remaining messages: plan, review and apply; or do it at once.
+    """Put remaining messages back: plan, review, apply; or at once.
 
     \b
     redrive replay now --reason MQRC_Q_FULL                    the target works again

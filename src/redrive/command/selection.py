@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -13,7 +14,9 @@ from redrive.command.options import choice_option, handler_option, parsed
 from redrive.errors import UsageError
 from redrive.messages.constants import FAMILIES
 from redrive.operations.durations import parse_since
+from redrive.outcomes.conditions import engine_condition
 from redrive.outcomes.inventory import Selection, State
+from redrive.outcomes.table import sql_text
 
 key_option = click.option("--key", help="Only records with this key: text, or 0x and hex digits.")
 reason_option = click.option("--reason", help="Only this reason, such as 2053 or MQRC_Q_FULL.")
@@ -24,6 +27,11 @@ def parse_selection(
     *,
     status: str,
     reason: str | None,
+    exception: str | None,
+    error_text: str | None,
+    group: str | None,
+    topic: str | None,
+    partition: int | None,
     destq: str | None,
     rule: int | None,
     handler: str | None,
@@ -33,6 +41,10 @@ def parse_selection(
     where: str,
 ) -> Selection:
     """The selection that options describe; raises ``UsageError``."""
+    conditions = [*_conditions(exception, error_text, group, topic, partition)]
+    if where and conditions:
+        engine_condition(where)  # alone, so that an error is about what the user wrote
+        where = f"({where})"
     return Selection(
         state=State(status),
         reason=None if reason is None else parse_reason(reason),
@@ -42,8 +54,39 @@ def parse_selection(
         key=None if key is None else parse_key(key),
         since=None if since is None else parse_time("--since", since),
         before=None if older_than is None else parse_time("--older-than", older_than),
-        where=where,
+        where=" AND ".join([*conditions, *filter(None, [where])]),
     )
+
+
+def _conditions(
+    exception: str | None,
+    error_text: str | None,
+    group: str | None,
+    topic: str | None,
+    partition: int | None,
+) -> Iterator[str]:
+    """What options in Kafka's words say, as conditions on the columns of the ledger."""
+    if exception is not None:
+        # A name without its package is that of a class in any package.
+        is_simple = not {".", "*", "$"} & {*exception}
+        names = [exception, *([f"*.{exception}", f"*${exception}"] if is_simple else ())]
+        yield f"({' OR '.join(_like('error_class', name) for name in names)})"
+    if error_text is not None:
+        yield f"contains(lower(error_message), {sql_text(error_text.lower())})"
+    if group is not None:
+        yield _like("consumer_group", group)
+    if topic is not None:
+        yield _like("field_destq", topic)
+    if partition is not None:
+        yield _like("failed_record", f"*:{partition}:*")
+
+
+def _like(column: str, pattern: str) -> str:
+    """The condition that a column is a text, in which ``*`` stands for any characters."""
+    if "*" not in pattern:
+        return f"{column} = {sql_text(pattern)}"
+    escaped = re.sub(r"([\\%_])", r"\\\1", pattern).replace("*", "%")
+    return f"{column} LIKE {sql_text(escaped)}"
 
 
 selection_options = parsed(
@@ -55,6 +98,15 @@ selection_options = parsed(
         default=State.OPEN,
         help_text="Their state; open is parked or remaining, not quarantined.",
     ),
+    click.option(
+        "--exception",
+        metavar="CLASS",
+        help="Only this innermost exception; * stands for any characters.",
+    ),
+    click.option("--error-text", metavar="TEXT", help="Only errors with this in their message."),
+    click.option("--group", metavar="GROUP", help="Only of this consumer group; * as above."),
+    click.option("--topic", metavar="TOPIC", help="Only records of this topic; * as above."),
+    click.option("--partition", type=int, metavar="N", help="Only records of this partition."),
     reason_option,
     click.option("--destq", metavar="QUEUE", help="Only messages meant for this queue."),
     click.option(

@@ -84,7 +84,7 @@ def status(
     watch: bool,
     check: bool,
 ) -> None:
-    """Show the waiting messages of every dead-letter queue, and the results so far.
+    """Show what waits for every handler, and the results so far.
 
     \b
     redrive status -c redrive.toml

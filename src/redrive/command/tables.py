@@ -37,7 +37,7 @@ _HITS: Final = ("hits", "last hit (UTC)")
 def tables(
     context: click.Context, *, config: Path | None, handler: str | None, hits: bool, as_json: bool
 ) -> None:
-    """List the rules tables that have run: when, by whom, and which is active.
+    """List the rules tables that have run: when and by whom.
 
     \b
     redrive tables

@@ -106,7 +106,7 @@ FORM: Final = FileForm(_TestsFile, "a file of tests")
 def test(
     context: click.Context, files: tuple[Path, ...], *, update: bool, lenient: bool, as_json: bool
 ) -> None:
-    """Test rules tables with sample messages, and list unexpected results.
+    """Test rules tables with sample messages.
 
     \b
     redrive test orders.tests.yaml

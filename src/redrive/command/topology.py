@@ -44,7 +44,7 @@ _MOST_QUEUES: Final = 500
 
 @click.group()
 def topology() -> None:
-    """Show and draw queue managers, and create the topics that they need.
+    """Show and draw queue managers; create their topics.
 
     \b
     redrive topology show --topology definitions

@@ -154,9 +154,8 @@ class Documents:
         ]
         return {"acknowledgements": rows, "notes": current.notes}
 
-    def completions(self, selection: Selection) -> dict[str, Any]:
-        """Completions of the condition in a selection: columns, or values of one."""
-        text = selection.where
+    def completions(self, text: str, selection: Selection) -> dict[str, Any]:
+        """Completions of a condition: columns, or values of one among the selected."""
         quoted = _VALUE.fullmatch(text)
         if quoted is None:
             name = _NAME.fullmatch(text)
@@ -166,12 +165,12 @@ class Documents:
         column, before = quoted["column"], quoted["before"]
         if _COLUMNS.get(column) is not Kind.TEXT:
             return {"completions": []}
-        settings, anything = self.settings(), replace(selection, where="")
+        settings = self.settings()
 
         def ask(inventory: Inventory) -> list[str]:
-            return inventory.values(anything, column, quoted["value"], limit=_COMPLETIONS)
+            return inventory.values(selection, column, quoted["value"], limit=_COMPLETIONS)
 
-        values = ask_inventory(settings, anything, ask).found
+        values = ask_inventory(settings, selection, ask).found
         return {
             "completions": [
                 "{}{}'".format(before, value.replace("'", "''"))

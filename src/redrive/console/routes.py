@@ -128,6 +128,11 @@ class Chosen(BaseModel):
     """The options of ``redrive ls`` as parameters of a page."""
 
     status: str = State.OPEN.value
+    exception: str = ""
+    error_text: str = ""
+    group: str = ""
+    topic: str = ""
+    partition: str = ""
     reason: str = ""
     destq: str = ""
     rule: str = ""
@@ -142,13 +147,14 @@ class Chosen(BaseModel):
         """The selection; raises ``UsageError``."""
         if self.status not in {*State}:
             raise UsageError(f"{self.status!r} is not a state", hint=f"give {', '.join(State)}")
-        if self.rule and not _LINE.fullmatch(self.rule):
-            raise UsageError(
-                f"{self.rule!r} is not a line number", hint="give the line number of a rule"
-            )
+        for what, text in (("line", self.rule), ("partition", self.partition)):
+            if text and not _LINE.fullmatch(text):
+                raise UsageError(f"{text!r} is no number of a {what}", hint="give a whole number")
         names = signature(parse_selection).parameters
         options: dict[str, Any] = {name: getattr(self, name) or None for name in names}
-        options |= {"rule": int(self.rule) if self.rule else None, "where": self.where}
+        numbers = {"rule": self.rule, "partition": self.partition}
+        options |= {name: int(text) for name, text in numbers.items() if text}
+        options["where"] = self.where
         return parse_selection(**options)
 
     def parameters(self) -> dict[str, Any]:
@@ -307,7 +313,8 @@ def _add_pages(app: FastAPI, console: Console) -> None:
 
     def completions(chosen: Annotated[Chosen, Query()], scope: Seen) -> dict[str, Any]:
         """Completions of a condition in SQL."""
-        return within(scope).completions(chosen.selection())
+        others = chosen.model_copy(update={"where": ""})
+        return within(scope).completions(chosen.where, others.selection())
 
     def message(identity: str, scope: Seen) -> dict[str, Any]:
         """What ``redrive show --json`` prints, with each rule's verdict."""

@@ -388,30 +388,30 @@ _FEWEST: Final = 50
 _OF_MQ: Final = 10_000
 _OF_KAFKA: Final = 2_000
 """Fewer, since many of them wait for half a minute."""
-_KAFKA: Final = "kafka"
-_REMOVED: Final = ("mq", "mqe")
-"""Demos of networks; Redrive 0.1.0 was the last version that had them."""
+_KAFKA, _MQ = "kafka", "mq"
+_REMOVED: Final = "mqe"
+"""The demo of a network; Redrive 0.1.0 was the last version that had it."""
 _INTERRUPTED: Final = 130
 """Exit code after Ctrl+C, as in shells."""
 
 
-def _known(context: click.Context, parameter: click.Parameter, which: str | None) -> str | None:
+def _known(context: click.Context, parameter: click.Parameter, which: str) -> str:
     del context, parameter
-    if which in _REMOVED:
+    if which == _REMOVED:
         message = f"redrive demo {which} was removed: the last version that has it is 0.1.0"
         raise UsageError(message, hint=f"examples/{which}/README.md has its network to try by hand")
-    if which not in {None, _KAFKA}:
-        raise UsageError(f"{which} is not a demo", hint=f"redrive demo, or redrive demo {_KAFKA}")
+    if which not in {_KAFKA, _MQ}:
+        raise UsageError(f"{which} is not a demo", hint=f"redrive demo, or redrive demo {_MQ}")
     return which
 
 
 @click.command()
-@click.argument("which", metavar="[kafka]", required=False, callback=_known)
+@click.argument("which", metavar="[mq]", default=_KAFKA, callback=_known)
 @click.option(
     "--messages",
     "-n",
     type=click.IntRange(_FEWEST, 1_000_000),
-    show_default=f"{_OF_MQ}; {_OF_KAFKA} for kafka",
+    show_default=f"{_OF_KAFKA}; {_OF_MQ} for mq",
     help="How many messages to make.",
 )
 @click.option("--seed", type=click.IntRange(0), help="Random seed, to repeat a demo.")
@@ -433,7 +433,7 @@ def _known(context: click.Context, parameter: click.Parameter, which: str | None
 @click.pass_context
 def demo(
     context: click.Context,
-    which: str | None,
+    which: str,
     *,
     messages: int | None,
     seed: int | None,
@@ -445,26 +445,27 @@ def demo(
 ) -> None:
     """Run the whole job on sample dead letters and an embedded broker.
 
-    A generator makes dead letters of IBM MQ of many kinds, and the job handles them by a sample
-    table: a queue is full, another one is missing for a minute. At the end kafka-python reads all
+    A generator makes dead letters of Kafka Connect, Spring and Kafka Streams, and the job handles
+    them by one table with back-off. A topic that many return to is missing for half a minute, and
+    an application fails again, for some messages in every round. At the end kafka-python reads all
     topics, and the demo checks every message. Everything is removed afterwards, except with --keep
     or --directory.
 
-    With kafka, they are dead letters of Kafka Connect, Spring and Kafka Streams in four schemes,
-    under one table with back-off. A topic that many return to is missing for half a minute,
-    and an application fails again, for some messages in every round.
+    With mq, they are dead letters of IBM MQ of many kinds, under a table of runmqdlq: a queue is
+    full, another one is missing for a minute.
 
     \b
     redrive demo
     redrive demo --messages 300 --fast
     redrive demo --keep --directory demo
-    redrive demo kafka
+    redrive demo mq
 
     Exit codes: 0 every message as expected, 1 not, 2 usage, 130 interrupted.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if keep and directory is None:
         raise UsageError("--keep needs --directory", hint="redrive demo --keep --directory demo")
-    make, default = (KafkaDeadLetters, _OF_KAFKA) if which else (MqDeadLetters, _OF_MQ)
+    is_mq = which == _MQ
+    make, default = (MqDeadLetters, _OF_MQ) if is_mq else (KafkaDeadLetters, _OF_KAFKA)
     script = make(
         messages or default, secrets.randbelow(1_000_000) if seed is None else seed, fast=fast
     )
@@ -485,18 +486,23 @@ def demo(
         if shows_console:
             assert directory is not None
             _serve(directory)
-        elif directory is not None and not as_json:
-            _name_places(directory, keep=keep)
+        elif not as_json:
+            _name_next_steps(directory, keep=keep)
     context.exit(0 if report.adds_up else 1)
 
 
-def _name_places(directory: Path, *, keep: bool) -> None:
-    click.echo(f"\nEverything is in {directory}: settings, table, logs, the broker's data.")
-    broker = directory / "broker"
+def _name_next_steps(directory: Path | None, *, keep: bool) -> None:
+    if directory is None:
+        click.echo("\nTo look around in it: redrive demo --keep --directory demo")
+        return
+    broker, settings = directory / "broker", directory / SETTINGS
+    click.echo(f"\nEverything is in {directory}: settings, table, logs, the broker's data. Try:")
     if not keep:
-        click.echo(f"  redrive broker start -d {broker}    start the broker again")
-    click.echo(f"  redrive status -c {directory / 'redrive.toml'}")
-    click.echo(f"  redrive broker stop -d {broker}")
+        click.echo(f"  redrive broker start -d {broker}    and first start the broker again")
+    click.echo(f"  redrive groups -c {settings}     what remains, by cause")
+    click.echo(f"  redrive ls -c {settings}         each of these, and redrive show for one")
+    click.echo(f"  redrive console -c {settings}    the same in a browser")
+    click.echo(f"Stop it with redrive broker stop -d {broker}")
 
 
 def _serve(directory: Path) -> None:

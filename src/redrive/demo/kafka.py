@@ -65,7 +65,7 @@ class KafkaDeadLetters(Script):
     application_topic = _PAYMENTS
 
     def __init__(self, messages: int, seed: int, *, fast: bool = False) -> None:
-        self.title = f"with {messages} dead letters of Kafka in four schemes, seed {seed}"
+        self.title = f"with {messages} dead letters in four schemes, seed {seed}"
         self._first, self._longest = (1, 2) if fast else (2, 16)
         self.rules = rules_with(self.rules_name, f"BACKOFF({self._first}s,2,{self._longest}s)")
         self.messages = generate(messages, seed)

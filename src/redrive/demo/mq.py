@@ -86,7 +86,7 @@ class MqDeadLetters(Script):
     application_topic = ORDERS
 
     def __init__(self, messages: int, seed: int, *, fast: bool = False) -> None:
-        self.title = f"with {messages} dead letters, seed {seed}"
+        self.title = f"mq with {messages} dead letters, seed {seed}"
         self._retry_interval = 1 if fast else 6
         self.rules = rules_with(self.rules_name, f"RETRYINT({self._retry_interval})")
         self.messages = list(generate(messages, seed, int(time.time() * 1000)))
