@@ -1,3 +1,21 @@
-"""Redrive: a continuous dead-letter handler and message router on Kafka topics."""
+"""Redrive: a continuous dead-letter handler and message router on Kafka topics.
+
+For a Spark of your own::
+
+    spark = redrive.session("redrive.toml")
+    print(redrive.run_once(spark, "redrive.toml"))
+"""
+
+from importlib import import_module
 
 __version__ = "0.1.0"
+__all__ = ["Job", "Summary", "ledger", "run_once", "session", "start"]
+
+
+def __getattr__(name: str) -> object:
+    """A public name, whose module is imported when it is first used: ``import redrive`` is fast."""
+    if name in __all__:
+        # By a name that is put together: the library imports modules that ask for the version.
+        return getattr(import_module(f"{__name__}.library"), name)
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)

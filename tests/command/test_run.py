@@ -93,7 +93,7 @@ def test_a_job_that_runs_is_named_and_not_its_port(folder: Path) -> None:
         job = read_settings(path).job
         job.directory.mkdir(parents=True)
         with PidFile.held(job), pytest.MonkeyPatch.context() as patch:
-            patch.setattr("redrive.command.run.check_start", lambda _: None)
+            patch.setattr("redrive.library.check_start", lambda _: None)
             result = redrive("run", "-c", "redrive.toml")
     assert result.exit_code == 1
     assert f"process {os.getpid()} already runs this job" in result.stderr

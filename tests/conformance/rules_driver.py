@@ -23,7 +23,7 @@ from redrive.engine.outcome import read_put
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords, SourceKind
-from redrive.engine.statistics import Summary
+from redrive.engine.statistics import SliceSummary
 from redrive.messages import (
     INTERNAL,
     DeadLetterDecoder,
@@ -119,7 +119,7 @@ class HandlerDriver:
         ]
         self._released = len(topics.topics[IDENTITY.remaining_topic])
 
-    def step(self, now: float) -> Summary | None:
+    def step(self, now: float) -> SliceSummary | None:
         """Handles everything that is free; None if nothing is.
 
         Args:

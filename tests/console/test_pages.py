@@ -207,6 +207,7 @@ def test_a_curve_has_a_bar_for_each_number_but_0() -> None:
             "handler": st.sampled_from(["orders", "nobody"]),
             "since": st.sampled_from(["1d", "2020-01-01"]),
             "older_than": st.sampled_from(["1d", "2020-01-01"]),
+            "looked_since": st.sampled_from(["1d", "2020-01-01"]),
             "limit": st.sampled_from(["1", "2"]),
             "where": st.sampled_from(["hop = 0", "detail = 'secret'", "error_class LIKE 'com%'"]),
         },

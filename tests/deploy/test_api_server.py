@@ -199,7 +199,8 @@ def _pods(objects: list[Object]) -> list[Object]:
 
 def test_the_server_takes_every_combination_of_values(cluster: Cluster) -> None:
     objects: list[Object] = []
-    options = [*map(chosen, choices()), (f"--values={FULL}",)]
+    scheduled = ("--set=schedule=0 2 * * *",)
+    options = [*map(chosen, choices()), scheduled, (f"--values={FULL}",)]
     for number, values in enumerate(options):
         # The last with a name that YAML would take for a truth value.
         name = f"orders-{number}" if number < len(options) - 1 else "true"

@@ -380,10 +380,28 @@ def test_the_flags_of_the_values_are_those_that_are_combined() -> None:
 
 
 def test_every_value_but_flags_is_set_to_something_else() -> None:
-    """In the file that is applied to an API server: a new value has to join."""
+    """In the file that is applied to an API server: a new value has to join.
+
+    All but the schedule, which replaces the pod that others are about.
+    """
     full = yaml.safe_load(FULL.read_text())
     jsonschema.validate(full, SCHEMA)
-    assert set(_same(VALUES, full)) <= set(FLAGS)
+    assert set(_same(VALUES, full)) <= {*FLAGS, "schedule"}
+
+
+def test_a_schedule_makes_runs_of_what_is_due_instead_of_a_pod_that_stays() -> None:
+    objects = render("--set=schedule=0 2 * * *", "--set=persistence.enabled=true")
+    kinds = {document["kind"] for document in objects}
+    assert not kinds & {"Deployment", "PodDisruptionBudget"}
+    runs = one(objects, "CronJob")["spec"]
+    assert (runs["schedule"], runs["concurrencyPolicy"]) == ("0 2 * * *", "Forbid")
+    pod = runs["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["restartPolicy"] == "Never"
+    (container,) = pod["containers"]
+    assert container["args"][:4] == ["redrive", "run", "--wait", "--once"]
+    assert not [name for name in container if name.endswith("Probe")]
+    said = refusal(schedule="0 2 * * *", replicas=2, persistence={"enabled": False})
+    assert "schedule: one pod is a run of what is due" in said
 
 
 def _same(defaults: dict[str, Any], others: dict[str, Any], above: str = "") -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.engine.failed_processing import (
     nameless,
     rabbitmq,
     spring,
+    spring_retry_topic,
     watermill,
     wolverine,
 )
@@ -37,7 +39,17 @@ from redrive.engine.outcome import (
     replay_members,
 )
 from redrive.engine.sources import SourceKind
-from redrive.messages import DeadLetterDecoder, Headers, OutputRecord, Records, read_view
+from redrive.messages import (
+    DeadLetterDecoder,
+    DeadLetterHeader,
+    Headers,
+    OutputRecord,
+    Records,
+    Representation,
+    encode_header,
+    read_view,
+)
+from redrive.messages.dead_letter_header import UTF8_LITTLE_ENDIAN
 from redrive.messages.own_headers import GROUP_TOPIC, GroupTopic
 from redrive.messages.schemes import SCHEME_NAMES, SchemeTable
 from redrive.outcomes.rows import row_of
@@ -91,10 +103,12 @@ def test_what_is_written_for_a_message_is_an_outcome(records: Records) -> None:
 def test_each_column_has_a_value_in_some_outcome() -> None:
     message = ("__connect.errors.exception.message", b"denied")
     letter = record(b"x", [*FAILED, message, *TRACE])
+    timed = spring(OutputRecord("orders", b"k", b"x", [], 5), 7, NOW)
     replay = Replay(plan="p", operator="ann", purpose="why", edit=Edit((SetHeader("a", b"1"),)))
     outputs = [
         *written(outputs_of(letter, handler_of("ACTION(FWD) FWDQ(Q)")), "OUT"),
         *written(outputs_of(record(b"x", dead_letter(2053, "Q1")), handler_of()), "OUT"),
+        *written(outputs_of(record(b"x", timed.headers or []), handler_of()), "OUT"),
         *written(carried_out(instructions((ORIGINS[0], "p")), replay), "OUT"),
         OutputRecord("OUT", None, b"no outcome", [], NOW),
     ]
@@ -171,6 +185,83 @@ def test_outcome_names_the_record_that_failed(fail: Fail, *, is_prepared: bool) 
     )
     named = [outcome.get("failed_record") for outcome in outcomes_in(outputs)]
     assert named == ([None, None] if fail in NAMING_NONE else ["orders:0:7", "orders:0:8"])
+
+
+def stamped(fail: Fail, failed: int, record_time: int) -> OutputRecord:
+    """A dead letter whose header, where its scheme has one, says when it failed."""
+    letter = fail(OutputRecord("orders", b"k", b"x", [], record_time), 7, NOW - 10)
+    headers = letter.headers or []
+    text = datetime.fromtimestamp(failed / 1000, UTC)
+    match fail:
+        case _ if fail is wolverine:
+            headers = [*headers, ("failed-at", b"%d" % failed)]
+        case _ if fail is rabbitmq:
+            headers = [*headers, ("x-death", orjson.dumps([{"time": text.isoformat()}]))]
+        case _ if fail is mqdlh_headers:
+            date, time = f"{text:%Y%m%d}".encode(), f"{text:%H%M%S}".encode()
+            headers = [*headers, ("mqdlh.PutDate", date), ("mqdlh.PutTime", time)]
+    return letter._replace(headers=headers)
+
+
+NAMING_FAILURE = (wolverine, rabbitmq, mqdlh_headers)
+"""Dead letters whose headers say when the processing failed."""
+NAMING_RECORD_TIME = (spring, spring_retry_topic)
+"""Dead letters that name the timestamp of the record."""
+
+
+@pytest.mark.parametrize("fail", EVERY)
+@pytest.mark.parametrize("is_prepared", [True, False])
+@pytest.mark.parametrize("rule", ["ACTION(RETRY)", "ACTION(DISCARD)", "TOPIC(a) ACTION(RETRY)"])
+def test_outcome_has_the_time_of_the_failure(fail: Fail, rule: str, *, is_prepared: bool) -> None:
+    failed, record_time = NOW - 60_000, NOW - 80_000
+    letter = stamped(fail, failed, record_time)
+    headers = [letter.headers or [], letter.headers or []]
+    if not is_prepared:
+        headers[1] = [*headers[1], ("x", b"1")]
+    table = SchemeTable([ENVELOPE.scheme(), NAMELESS.scheme()])
+    outputs = outputs_of(
+        Records([letter.key] * 2, [letter.value] * 2, headers, [letter.timestamp] * 2, [3, 4]),
+        handler_of(f"DIALECT(KAFKA)\n{rule}", schemes=table),
+        decoder=DeadLetterDecoder(schemes=table),
+    )
+    expected = failed if fail in NAMING_FAILURE else letter.timestamp
+    outcomes = outcomes_in(outputs)
+    assert [outcome["failed_at"] for outcome in outcomes] == [expected] * 2
+    named = record_time if fail in NAMING_RECORD_TIME else None
+    assert [outcome.get("record_time") for outcome in outcomes] == [named] * 2
+
+
+@pytest.mark.parametrize("representation", [UTF8_LITTLE_ENDIAN, Representation("big", 500)])
+def test_failure_in_front_of_a_body_has_its_hundredths(representation: Representation) -> None:
+    header = DeadLetterHeader(
+        reason=2053, put_date="19700101", put_time="00010207", representation=representation
+    )
+    [outcome] = outcomes_in(outputs_of(record(encode_header(header) + b"x", []), handler_of()))
+    assert (outcome["form"], outcome["failed_at"]) == ("mqdlh", 62_070)
+
+
+@pytest.mark.parametrize("timestamp", [-1, 0])
+def test_dead_letter_without_a_time_has_none_of_a_failure(timestamp: int) -> None:
+    records = Records([b"k"], [b"x"], [dead_letter(2053, "Q1")], [timestamp], [3])
+    [outcome] = outcomes_in(outputs_of(records, handler_of()))
+    assert "failed_at" not in outcome
+
+
+def test_failure_is_never_later_than_the_attempt() -> None:
+    letter = stamped(wolverine, NOW + 60_000, NOW)
+    [outcome] = outcomes_in(outputs_of(record(b"x", letter.headers or []), handler_of()))
+    assert outcome["failed_at"] == outcome["time"] == NOW
+
+
+@pytest.mark.parametrize("kind", [SourceKind.RETRIES, SourceKind.REMAINING])
+def test_copy_failed_when_its_dead_letter_did(kind: SourceKind) -> None:
+    letter = spring(OutputRecord("orders", b"k", b"x", [], 5), 7, NOW)
+    more: Headers = [
+        ("redrive.id", b"DLQ:0:3"), ("redrive.origin", b"DLQ:0:3"), ("redrive.timestamp", b"9"),
+    ]  # fmt: skip
+    copy = record(b"x", [*(letter.headers or []), *more])
+    [outcome] = outcomes_in(outputs_of(copy, handler_of(), kind=kind))
+    assert (outcome["failed_at"], outcome["record_time"]) == (9, 5)
 
 
 @pytest.mark.parametrize("kind", [SourceKind.RETRIES, SourceKind.REMAINING])

@@ -13,13 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.outcomes.samples import START, append, outcome, rows
 
+from redrive.command.ls import trends_of
 from redrive.engine.commands import ACKNOWLEDGED, states_of
 from redrive.engine.outcome import UNTOUCHED
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.outcomes.acknowledgements import Acknowledgement, acknowledgements_of
+from redrive.outcomes.conditions import engine_condition
 from redrive.outcomes.inventory import Group, Inventory, Selection, State, state_of
 from redrive.outcomes.ledger import Ledger
-from redrive.outcomes.open_letters import OpenLetters, write_open_letters
+from redrive.outcomes.open_letters import OPEN, OpenLetters, write_open_letters
 from redrive.outcomes.rows import Row, moment
 from redrive.outcomes.table import LedgerTable
 
@@ -54,6 +56,8 @@ def outcomes_of(stories: Sequence[tuple[list[str], str]]) -> list[dict[str, Any]
                 members |= {"result": "parked", "attempt": 0}
             members["outcome"] = f"redrive-shop-retry:0:{len(story_members)}" if attempt else place
             members["reason"] = 2053 if letter % 2 else 2085
+            if letter % 3:  # others are of an earlier version
+                members["failed_at"] = START - letter * 7_000_000
             members["fields"] = {"DESTQ": f"Q{letter % 3}", "REASON": 2053}
             story_members.append((attempt, letter, members))
     story_members.sort(key=lambda item: item[:2])
@@ -118,8 +122,15 @@ def test_each_dead_letter_is_told_by_its_last_outcome(
     assert {page.total for page in pages} == {listing.total}, "also past the end"
     assert listing.total == total == len(wanted)
     assert sorted(row.outcome for row in listing.letters) == sorted(row.outcome for row in wanted)
-    times = [row.time for row in listing.letters]
-    assert times == sorted(times, reverse=True)
+    decided = [row for row in every if row.result not in UNTOUCHED]
+    failures = {
+        row.origin: row.failed_at or min(each.time for each in decided if each.origin == row.origin)
+        if row.result in OPEN
+        else row.failed_at or row.time
+        for row in wanted
+    }
+    failed = [failures[row.origin] for row in listing.letters]
+    assert failed == sorted(failed, reverse=True)
     counted = Counter((row.field_destq, row.reason_name) for row in wanted)
     groups_found: Counter[tuple[str, str]] = Counter()
     for group in groups:
@@ -127,13 +138,9 @@ def test_each_dead_letter_is_told_by_its_last_outcome(
         assert group.example in last
         assert group.first <= group.last
     assert groups_found == counted
-    decided = [row for row in every if row.result not in UNTOUCHED]
-    firsts = [
-        min(row_of_origin.time for row_of_origin in decided if row_of_origin.origin == row.origin)
-        for row in wanted
-    ]
-    if groups and state is State.OPEN:
-        assert min(group.first for group in groups) == min(firsts)
+    if groups:
+        assert min(group.first for group in groups) == min(failed)
+        assert max(group.last for group in groups) == max(failed)
 
 
 @pytest.fixture
@@ -173,6 +180,7 @@ def inventory(tmp_path: Path) -> Inventory:
         (Selection(rule=3, key=b"key"), [1]),
         (Selection(since=moment(START + 2 * 7_000_000)), [4, 3]),
         (Selection(before=moment(START + 2 * 7_000_000)), [1]),
+        (Selection(looked_since=moment(START + 2 * 7_000_000)), [4, 3]),
         (Selection(destination="it's"), []),
         (Selection(where="origin LIKE 'd:%:4' OR result = 'remains'"), [4, 3, 1]),
         (Selection(where="1 = 0"), []),
@@ -224,6 +232,7 @@ def acknowledgement(**chosen: Any) -> Acknowledgement:
         ([{"covers_new": True, "where": "origin LIKE '%:3'"}, {}], {0, 3}),
         ([{"covers_new": True, "where": "CAST(origin AS INT) = 1"}, {}], {0}),
         ([{"covers_new": True, "since": moment(START + 9_000)}], {2, 3}),
+        ([{"covers_new": True, "looked_since": moment(START + 9_000)}], {2, 3}),
         ([{"covers_new": True, "before": moment(START + 9_000), "key": b"key"}], {0}),
         ([{"covers_new": True, "destination": "Q", "handler": "orders", "rule": 2}], {2}),
     ],
@@ -305,6 +314,25 @@ def test_acknowledgement_of_an_earlier_version_without_end_stays_in_effect() -> 
     assert acknowledgements_of(entries, moment(START)) == (
         replace(acknowledgement(covers_new=True), until=None),
     )
+
+
+def test_acknowledgement_of_an_earlier_version_is_about_the_last_outcome() -> None:
+    entry = {
+        **acknowledgement(where="attempt > 2").entry()[1],
+        "since": START / 1000,
+        "before": START / 1000 + 1.5,
+    }
+    del entry["failed_since"], entry["failed_before"]
+    selection = Acknowledgement.of("5f2a", entry).selection
+    assert (selection.since, selection.looked_since) == (None, moment(START))
+    assert engine_condition(selection.where)
+    assert selection.where == "(attempt > 2) AND time < TIMESTAMP '2026-09-21 14:13:21.500000Z'"
+
+
+@pytest.mark.parametrize("chosen", ["since", "before", "looked_since"])
+def test_acknowledgement_keeps_its_times(chosen: str) -> None:
+    given = acknowledgement(**{chosen: moment(START)})
+    assert Acknowledgement.of("5f2a", given.entry()[1]) == given
 
 
 def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:
@@ -413,6 +441,57 @@ def test_group_counts_dead_letters_of_one_record(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+NOW = START + 86_400_000 * 12
+"""Milliseconds: when the first run of a job decides about what failed before."""
+
+
+@pytest.fixture
+def backlog(tmp_path: Path) -> Inventory:
+    """Two dead letters of each of twelve days, all decided in one minute, one of them replayed."""
+    plain = {
+        "result": "remains", "handler": "h", "form": "connect", "reason_name": "",
+        "error_class": None, "consumer_group": None, "fields": {"REASON": 2110, "DESTQ": "orders"},
+    }  # fmt: skip
+    every = [
+        {
+            **plain, "origin": f"d:0:{number}", "outcome": f"d:0:{number}",
+            "time": NOW - 60_000 + number, "failed_at": START + number * 43_200_000,
+        }
+        for number in range(24)
+    ]  # fmt: skip
+    every.append({**every[3], "outcome": "replay:0:1", "time": NOW, "replay": "p"})
+    outcomes = [outcome(number, **members) for number, members in enumerate(every)]
+    return opened(tmp_path / "ledger", rows(outcomes, partitions=1), [])
+
+
+def test_backlog_of_twelve_days_has_bars_on_twelve_days(backlog: Inventory) -> None:
+    with backlog:
+        [group] = backlog.groups(Selection(), limit=9)[0]
+        bars = backlog.arrivals(Selection(), moment(START), 86_400)
+        assert {part: number for _, part, number in bars} == dict.fromkeys(range(12), 2)
+        [trend] = trends_of(backlog, Selection(), [group], 12)
+    assert (group.first, group.last) == (moment(START), moment(START + 23 * 43_200_000))
+    assert len(trend) == sum(map(bool, trend)) == 12
+    assert sum(trend) == group.count
+
+
+def test_old_failures_are_found_on_the_day_of_their_decision(backlog: Inventory) -> None:
+    week_ago = moment(NOW - 7 * 86_400_000)
+    with backlog:
+        old = backlog.places(Selection(state=State.REMAINING, before=week_ago), limit=None)
+        new = backlog.letters(Selection(since=week_ago), limit=99)
+        looked_at = backlog.count(Selection(looked_since=moment(NOW - 60_000)))
+    assert [row.origin for row in old.rows] == [f"d:0:{number}" for number in range(10)]
+    assert [row.origin for row in new.letters] == [f"d:0:{number}" for number in range(23, 9, -1)]
+    assert looked_at == 24
+
+
+def test_history_of_a_handler_begins_with_a_failure(backlog: Inventory) -> None:
+    with backlog:
+        seen = backlog.first_seen("h", moment(NOW - 86_400_000))
+        assert sum(number for *_, number in seen) == 2
+
+
 def test_an_empty_ledger_has_no_dead_letters(tmp_path: Path) -> None:
     with opened(tmp_path, [], []) as inventory:
         assert inventory.letters(Selection(), limit=1).total == 0
@@ -437,7 +516,7 @@ def test_what_a_plan_is_made_of_tells_how_often_a_message_was_replayed(tmp_path:
         places = inventory.places(Selection(state=State.REMAINING), limit=None)
         first = inventory.places(Selection(state=State.REMAINING), limit=1)
         replayed = inventory.replayed()
-    assert [row.origin for row in places.rows] == ["d:0:2", "d:0:1"]
+    assert [row.origin for row in places.rows] == ["d:0:1", "d:0:2"]
     assert places.replays == {"d:0:1": 2}
-    assert [row.origin for row in first.rows] == ["d:0:2"]
+    assert [row.origin for row in first.rows] == ["d:0:1"]
     assert replayed == {"p": {"remains": 2, "cancelled": 1, "forwarded": 1}, "q": {"remains": 1}}

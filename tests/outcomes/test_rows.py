@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.outcomes.samples import START, outcome
 
-from redrive.engine.outcome import ADDED, COLUMNS, FIELDS
-from redrive.outcomes.rows import LAST_TIME, TEXT_LIMIT, Row, moment, row_of
+from redrive.engine.outcome import ADDED, COLUMNS, FIELDS, LAST_TIME
+from redrive.outcomes.rows import TEXT_LIMIT, Row, moment, row_of
 
 
 @given(st.integers(0, 10_000))

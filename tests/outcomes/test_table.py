@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import ColumnProperties, WriterProperties, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.outcomes.samples import append, outcome, rows
+from tests.outcomes.samples import START, append, outcome, rows
 
+import redrive
 from redrive.engine.outcome import ADDED
 from redrive.errors import AlreadyRunningError, EnvironmentFault
+from redrive.outcomes.rows import moment
 from redrive.outcomes.storage import locked
 from redrive.outcomes.table import SCHEMA, LedgerTable, arrow_of, remove
+
+PAGE = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text()
+BY_HOUR = PAGE.split("### Failures by hour")[1].split("### Less to read")[0]
+[QUERY] = re.findall(r"```sql\n(.*?)```", BY_HOUR, re.DOTALL)
+[PROGRAM] = re.findall(r"```python\n(.*?)```", BY_HOUR, re.DOTALL)
+HOUR = 3_600_000
 
 
 def _open(path: Path) -> LedgerTable:
@@ -156,3 +166,47 @@ def test_of_two_who_want_to_change_a_ledger_one_is_refused(tmp_path: Path) -> No
         holder.kill()
     with locked(path):
         pass
+
+
+MEMBERS = {"time": START + 8 * HOUR, "error_class": "E"}
+BY_HOURS = {moment(START // HOUR * HOUR): 2, moment(START // HOUR * HOUR + HOUR): 1}
+
+
+@pytest.fixture
+def failures(tmp_path: Path) -> LedgerTable:
+    """Failures of two hours, decided later in one; one of them is decided twice. And a put."""
+    failed = [START, START + 5, START + HOUR, None]
+    letters = [
+        outcome(0, outcome=f"d:0:{number}", origin=f"d:0:{number}", failed_at=at, **MEMBERS)
+        for number, at in enumerate(failed)
+    ]
+    again = {**letters[1], "outcome": "retry:0:1", "time": START + 9 * HOUR}
+    append(tmp_path / "ledger", rows([*letters, again], partitions=1))
+    return _open(tmp_path / "ledger")
+
+
+def test_failures_by_hour_are_a_query_on_the_page(failures: LedgerTable) -> None:
+    answer = {row["hour"]: row["failures"] for row in failures.answer(QUERY)}
+    assert answer == BY_HOURS
+
+
+def test_failures_by_hour_are_a_table_of_pandas(failures: LedgerTable) -> None:
+    program = PROGRAM.replace("/var/lib/redrive/orders/ledger", str(failures.path))
+    made: dict[str, Any] = {}
+    exec(compile(program, "docs/ledger.md", "exec"), made)  # noqa: S102 - our own page
+    assert made["failures"]["E"].to_dict() == BY_HOURS
+
+
+def test_failures_by_hour_are_a_query_of_duckdb(failures: LedgerTable) -> None:
+    duckdb = pytest.importorskip("duckdb")  # none of the dependencies
+    ledger = failures.delta.to_pyarrow_dataset()
+    connection = duckdb.connect()
+    connection.register("ledger", ledger)
+    hours = dict(connection.execute(QUERY).fetchall())
+    assert hours == BY_HOURS
+
+
+def test_page_names_the_jars_that_setup_fetches() -> None:
+    lock = (Path(redrive.__file__).parent / "jars.lock").read_text()
+    for coordinate in re.findall(r"--packages (\S+)", PAGE):
+        assert f"\ndelta  {coordinate} " in lock

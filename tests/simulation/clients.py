@@ -1228,7 +1228,9 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.streaming.preparation.TopicAdministration": SimulatedAdministration,
     "redrive.streaming.preparation._check_room": lambda _: None,
     "redrive.streaming.preparation.random": TIME,
-    "redrive.streaming.upkeep.Thread": lambda **_: SimpleNamespace(start=lambda: None),
+    "redrive.streaming.upkeep.Thread": lambda **_: SimpleNamespace(
+        start=lambda: None, is_alive=lambda: False
+    ),
     "redrive.streaming.upkeep._PURGE_AGE": 15.0,
     "redrive.streaming.upkeep._RECOMMIT_AGE": 20.0,
     # The same tables over and over.

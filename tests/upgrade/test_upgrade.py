@@ -154,6 +154,7 @@ def test_a_ledger_of_an_earlier_version_is_read_and_added_to(folder: Path, tmp_p
     [row] = ledger.outcomes("SELECT * FROM ledger WHERE source_offset = 3")
     assert (row.outcome, row.time.timestamp() * 1000) == (sample["outcome"], sample["time"])
     assert row.source_incarnation is None
+    assert (row.failed_at, row.record_time) == (None, None)
     [counted] = ledger.rows(f"WHERE {INCARNATION} = 1", columns="count(*) n")
     assert counted["n"] == LEDGER_ROWS
     assert ledger.positions() == {0: 4, 1: 4, 2: 4}

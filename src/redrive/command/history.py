@@ -70,7 +70,7 @@ def _checked(
 @key_option
 @reason_option
 @click.option("--result", type=click.Choice([result.value for result in Result]))
-@click.option("--since", help="Only from this time on: 10m, 2h, 1d, or 2026-01-31T12:00.")
+@click.option("--since", help="Only outcomes since: 10m, 2h, 1d, or 2026-01-31T12:00.")
 @number_option("--limit", "How many outcomes to list, the newest ones.", default=20)
 @mq_option
 @table_options

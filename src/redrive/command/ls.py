@@ -46,10 +46,10 @@ _HIDDEN: Final = ("destination", "application", "error_class", "consumer_group",
 @click.command()
 @config_option
 @selection_options
-@number_option("--limit", "How many to list, the newest ones.", default=20, most=1000)
+@number_option("--limit", "How many to list, those that failed last.", default=20, most=1000)
 @number_option(
     "--page",
-    "Page of the list, --limit messages each; 1 has the newest.",
+    "Page of the list, --limit messages each; 1 has the last failed.",
     default=1,
     most=1_000_000,
 )
@@ -135,19 +135,24 @@ def _show(letters: Letters, selection: Selection, *, mq: bool, before: int) -> N
         {
             "message": row.message,
             "result": _state(row, listing),
-            "last outcome": f"{duration((moment - row.time).total_seconds())} ago",
+            "failed": _ago(row.failed_at, moment),
+            "last outcome": _ago(row.time, moment),
             **({"next": _next_text(steps.get(row.message))} if steps else {}),
             **cause(row, mq=mq),
             "last failure": exception_and_why(row, mq=mq),
         }
         for row in reversed(listing.letters)
     ]
-    print_table(rows, right=["last outcome"], folded=[*rows[0]][3:], whole=["message"])
+    print_table(rows, right=["failed", "last outcome"], folded=[*rows[0]][4:], whole=["message"])
     last = before + len(listing.letters)
     if before or listing.total > last:
         shown = f"{before + 1} to {last}, counted from the newest," if before else str(last)
         more = "; --page or --limit shows more" if listing.total > last else ""
         click.echo(f"{shown} of {listing.total}{reserve(is_complete=is_complete)}{more}")
+
+
+def _ago(time: datetime | None, now: datetime) -> str:
+    return "" if time is None else f"{duration((now - time).total_seconds())} ago"
 
 
 def _state(row: Row, listing: Listing) -> Text:
@@ -174,7 +179,7 @@ def groups(*, config: Path, selection: Selection, limit: int, mq: bool, as_json:
     redrive groups
     redrive groups --status all --since 1d
 
-    Each group has its count and share, when the first and the last was seen, and one message as an
+    Each group has its count and share, when the first and the last failed, and one message as an
     example for redrive show.
 
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
@@ -213,7 +218,7 @@ class Groups(NamedTuple):
 
         def ask(inventory: Inventory) -> tuple[Sequence[Group], int, Sequence[Sequence[int]]]:
             groups, total = inventory.groups(selection, limit=limit)
-            return groups, total, _trends(inventory, selection, groups, bars)
+            return groups, total, trends_of(inventory, selection, groups, bars)
 
         answer = ask_inventory(settings, selection, ask)
         groups, total, trends = answer.found
@@ -230,9 +235,10 @@ class Groups(NamedTuple):
         return {"total": self.total, "groups": rows, **self.answer.document()}
 
 
-def _trends(
+def trends_of(
     inventory: Inventory, selection: Selection, groups: Sequence[Group], bars: int
 ) -> Sequence[Sequence[int]]:
+    """When the dead letters of each group failed: how many in each of ``bars`` equal times."""
     if not groups or not bars:
         return ()
     since = min(group.first for group in groups)

@@ -59,7 +59,7 @@ _PUTS: Final = "puts to queue managers are not included: see redrive resolve"
     multiple=True,
     help="Which messages; may be repeated. Default: all that wait (remaining, parked, backlog).",
 )
-@click.option("--since", metavar="TIME", help="History from: 10m, 2h, 7d, or a date.")
+@click.option("--since", metavar="TIME", help="History that failed since: 10m, 2h, 7d, or a date.")
 @click.option(
     "--spark/--no-spark",
     "by_spark",

@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,13 +17,13 @@ import click
 from redrive import __version__
 from redrive.command import report_error
 from redrive.command.options import choice_option, json_option, repeated_option
-from redrive.configuration import Conflict, JobConfiguration
-from redrive.diagnostics import Severity, SourceLocation
-from redrive.errors import ConfigurationError, RedriveError, UsageError
+from redrive.command.output import print_json
+from redrive.configuration import JobConfiguration
+from redrive.errors import RedriveError, UsageError
+from redrive.library import SummaryObserver, checked_restart, prepared
 from redrive.logs import LogObserver, configure_logging, log_all_output, log_findings
-from redrive.operations.process import PidFile, check_directory, handling_signals
+from redrive.operations.process import handling_signals
 from redrive.operations.restart import FileWatch, RestartRecord, changed_tables
-from redrive.operations.rights import check_start
 from redrive.settings import (
     Document,
     LogFormat,
@@ -44,13 +44,6 @@ _LOGGER: Final = logging.getLogger("redrive.run")
 _DEFAULT: Final = Path("redrive.toml")
 _STANDARD_ERROR: Final = 2
 """The file descriptor; the stream itself may be replaced."""
-
-_FIXED: Final = (
-    "application", "instance", "directory", "cores", "master", "driver_memory", "spark_ui",
-    "spark_properties", "listen", "watch",
-)  # fmt: skip
-"""Settings that a running process keeps."""
-
 
 _SETTINGS: Final = {
     "bootstrap_server": ("kafka", "bootstrap_servers"),
@@ -142,6 +135,7 @@ class _Source:
     default=None,
     help="Reload settings, rules tables and definitions when they change.",
 )
+@click.option("--once", is_flag=True, help="Handle what is due now, whatever WAIT says, and end.")
 @click.option(
     "--dry-run", is_flag=True, help="Show what the job would do with the waiting messages."
 )
@@ -155,6 +149,7 @@ def run(
     rules: tuple[str, ...],
     files: tuple[str, ...],
     *,
+    once: bool,
     dry_run: bool,
     as_json: bool,
     **given: str | bool | None,
@@ -165,9 +160,14 @@ def run(
     redrive run -c redrive.toml
     redrive run --bootstrap-server localhost:9092 --dlq orders.dlq --rules orders.rul
     redrive run --bootstrap-server localhost:9092 --application net --topology definitions
+    redrive run -c redrive.toml --once
     redrive run -c redrive.toml --dry-run
 
     With a topology the job also carries out the puts to its queue managers.
+
+    With --once the job ends when the messages that were due at its start are handled, and prints
+    one line of what it did, or the counts with --json. Messages parked for later wait for the next
+    run.
 
     With --dry-run nothing is started: each table is tried on the messages that its handler would
     read now, and on those that are parked or remain. The counts are by rule and target; --json is
@@ -179,11 +179,15 @@ def run(
     Options override the file. SIGTERM or Ctrl+C stop the job after the running batch; SIGHUP or
     redrive restart reload its settings and tables.
 
-    Exit codes: 0 stopped or ended by WAIT, or tried, 1 error, 2 usage, 75 stalled, or Java ended:
-    start it again.
+    Exit codes: 0 stopped, ended by WAIT or --once, or tried, 1 error, 2 usage, 75 stalled, or Java
+    ended: start it again.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    if as_json and not dry_run:
-        raise UsageError("--json is for --dry-run", hint="--log-format json is for the job's log")
+    if as_json and not (dry_run or once):
+        raise UsageError(
+            "--json is for --dry-run and --once", hint="--log-format json is for the job's log"
+        )
+    if once and (dry_run or given["watch"]):
+        raise UsageError(f"--once and {'--dry-run' if dry_run else '--watch'} exclude each other")
     if path is None and not (queues or rules or files) and _DEFAULT.exists():
         path = _DEFAULT
     if path is not None and files:
@@ -214,15 +218,24 @@ def run(
 
         try_tables(settings, as_json=as_json)
         return
-    _configure_log(settings)
-    load = _Reload(source, settings.job)
+    _configure_log(settings, logs_output=not once)
+    load = _Reload(source, settings.job, logs_output=not once)
+    if once:
+        observer = SummaryObserver()
+        code = run_job(settings, LogObserver(), observer, load=load, once=True)
+        summary = observer.summary()
+        if as_json:
+            print_json(asdict(summary))
+        else:
+            click.echo(summary)
+        context.exit(code)
     watch = FileWatch.of(settings.job, watched.digest, taken) if settings.job.watch else None
     context.exit(run_job(settings, LogObserver(), load=load, watch=watch))
 
 
-def _configure_log(settings: Settings) -> None:
+def _configure_log(settings: Settings, *, logs_output: bool) -> None:
     log = settings.log
-    if log.format is LogFormat.JSON and not log.file:
+    if logs_output and log.format is LogFormat.JSON and not log.file:
         log_all_output()
     configure_logging(log)
     log_findings(_LOGGER, settings.warnings)
@@ -233,36 +246,37 @@ def run_job(
     *observers: JobObserver,
     load: Callable[[], JobConfiguration] | None,
     watch: FileWatch | None = None,
+    once: bool = False,
 ) -> int:
     """Run a job in this process until it ends, and return the exit code; raises ``RedriveError``.
 
-    ``load`` reads the settings again for SIGHUP; None if they cannot be.
+    Args:
+        settings: The settings.
+        observers: The job's observers.
+        load: Reads the settings again for SIGHUP; None if they cannot be.
+        watch: Looks for changed files.
+        once: Whether the job ends when what was due at its start is handled.
     """
-    from redrive.observe.observation import Observation  # noqa: PLC0415 - slow to import
-
     job = settings.job
-    with Observation(job, settings.mask) as observation:
-        _check_start(settings, observation.listen)
+    record = RestartRecord(job.directory, job.share)
+    control = JobControl(*observers, _RestartObserver(record, job))
+    restart = None if load is None else partial(control.request_restart, load)
+    with prepared(settings, control, takes_signals=True, once=once):
         if not faulthandler.is_enabled():
             faulthandler.enable(_STANDARD_ERROR)  # prints a stack trace when a client crashes
-        record = RestartRecord(job.directory, job.share)
-        control = JobControl(*observers, _RestartObserver(record, job))
-        restart = None if load is None else partial(control.request_restart, load)
-        with PidFile.held(job):
-            record.forget()
-            start = {"event": "start", "version": __version__, **settings.describe()}
-            _LOGGER.info(
-                "redrive %s: application %s, instance %s, brokers %s",
-                *(__version__, job.application, job.instance, job.connection.bootstrap_servers),
-                extra={"details": start},
-            )
-            observation.start(control)
-            with (
-                handling_signals(control.request_stop, restart),
-                watch or nullcontext(),
-                _log_error(settings.log),
-            ):
-                return _job()(job, control, end_process=partial(end_process, control))
+        record.forget()
+        start = {"event": "start", "version": __version__, **settings.describe()}
+        _LOGGER.info(
+            "redrive %s: application %s, instance %s, brokers %s",
+            *(__version__, job.application, job.instance, job.connection.bootstrap_servers),
+            extra={"details": start},
+        )
+        with (
+            handling_signals(control.request_stop, restart),
+            watch or nullcontext(),
+            _log_error(settings.log),
+        ):
+            return _job()(job, control, end_process=partial(end_process, control), once=once)
 
 
 def end_process(control: JobControl, exit_code: int) -> None:
@@ -270,43 +284,6 @@ def end_process(control: JobControl, exit_code: int) -> None:
     if control.fatal_error is not None:
         report_error(control.fatal_error)
     os._exit(exit_code)
-
-
-def _check_start(settings: Settings, listen: Callable[[], None]) -> None:
-    job = settings.job
-    problems: list[RedriveError] = []
-
-    checks: Sequence[Callable[[], object]] = (
-        lambda: None if job.wait_for_broker else check_start(job),
-        lambda: _take_address(job, listen),
-        lambda: None if problems else check_directory(job.directory),  # creates the folder
-    )
-    for check in checks:
-        try:
-            check()
-        except RedriveError as problem:
-            problems.append(problem)
-    if len(problems) > 1:
-        place = SourceLocation(settings.name)
-        raise ConfigurationError(
-            f"the job can't start: {len(problems)} problems",
-            hint="fix all of them",
-            diagnostics=[
-                place.finding(Severity.ERROR, "CANNOT_START", problem.message, hint=problem.hint)
-                for problem in problems
-            ],
-        )
-    if problems:
-        raise problems[0]
-
-
-def _take_address(job: JobConfiguration, listen: Callable[[], None]) -> None:
-    try:
-        listen()
-    except ConfigurationError:
-        if job.on_conflict is Conflict.REFUSE:
-            PidFile(job.directory, job.share).check()  # another process of the job listens there
-        raise
 
 
 @dataclass(slots=True)
@@ -349,26 +326,18 @@ def _log_error(log: LogSettings) -> Iterator[None]:
 class _Reload:
     source: _Source
     running: JobConfiguration
+    logs_output: bool
+    """Whether a log as JSON has what is printed too; a run once prints its result."""
 
     def __call__(self) -> JobConfiguration:
         settings = self.source.read()
-        changed = [
-            name for name in _FIXED if getattr(settings.job, name) != getattr(self.running, name)
-        ]
-        if changed:
-            names = [name.replace("_", " ") for name in changed]
-            listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-            raise ConfigurationError(
-                f"a running job cannot change its {listed}",
-                hint="stop the job and start it again",
-                diagnostics=settings.warnings,
-            )
-        _configure_log(settings)
+        job = checked_restart(settings, self.running)
+        _configure_log(settings, logs_output=self.logs_output)
         record = RestartRecord(self.running.directory, self.running.share)
         operator = record.asked_by()
         if operator:
             _LOGGER.info("the settings are read again for %s", operator)
-        return replace(settings.job, operator=operator)
+        return replace(job, operator=operator)
 
 
 def _handler_options(

@@ -38,6 +38,7 @@ def parse_selection(
     key: str | None,
     since: str | None,
     older_than: str | None,
+    looked_since: str | None,
     where: str,
 ) -> Selection:
     """The selection that options describe; raises ``UsageError``."""
@@ -54,6 +55,7 @@ def parse_selection(
         key=None if key is None else parse_key(key),
         since=None if since is None else parse_time("--since", since),
         before=None if older_than is None else parse_time("--older-than", older_than),
+        looked_since=None if looked_since is None else parse_time("--looked-since", looked_since),
         where=" AND ".join([*conditions, *filter(None, [where])]),
     )
 
@@ -114,8 +116,11 @@ selection_options = parsed(
     ),
     handler_option,
     key_option,
-    click.option("--since", metavar="TIME", help="Last outcome from: 10m, 2h, 1d, or a date."),
-    click.option("--older-than", metavar="TIME", help="Last outcome before: 10m, 2h, 1d, a date."),
+    click.option("--since", metavar="TIME", help="Failed since: 10m, 2h, 1d, or a date."),
+    click.option("--older-than", metavar="TIME", help="Failed before: 10m, 2h, 1d, or a date."),
+    click.option(
+        "--looked-since", metavar="TIME", help="Last outcome since: 10m, 2h, 1d, or a date."
+    ),
     click.option("--where", default="", metavar="SQL", help="A condition on the ledger's columns."),
 )
 """For every command that lists dead letters: a ``Selection``."""
@@ -153,6 +158,7 @@ def options_of(selection: Selection) -> dict[str, str]:
         "--key": key if key is None else f"0x{key.hex()}",
         "--since": selection.since and f"{selection.since:%Y-%m-%dT%H:%M:%S}Z",
         "--older-than": selection.before and f"{selection.before:%Y-%m-%dT%H:%M:%S}Z",
+        "--looked-since": selection.looked_since and f"{selection.looked_since:%Y-%m-%dT%H:%M:%S}Z",
         "--where": selection.where or None,
     }
     return {name: str(value) for name, value in given.items() if value is not None}

@@ -7,12 +7,25 @@ import click
 from redrive.broker.kafka_programs import broker_archive
 from redrive.command.output import print_notes, progress_bar
 from redrive.errors import EnvironmentFault
-from redrive.java import fetch_jars, find_java, jar_directory, locked_jars, verify_jars
+from redrive.java import (
+    JarGroup,
+    fetch_jars,
+    find_java,
+    jar_directory,
+    jar_files,
+    locked_jars,
+    verify_jars,
+)
 
 
 @click.command()
 @click.option("--verify", is_flag=True, help="Compare the content of every jar with the lock.")
-def setup(*, verify: bool) -> None:
+@click.option(
+    "--print-jars",
+    is_flag=True,
+    help="Print the jars that a Spark session of your own needs, separated by commas.",
+)
+def setup(*, verify: bool, print_jars: bool) -> None:
     """Fetch and verify the jars that Spark and the broker need.
 
     This needs the network once; afterwards Redrive works offline. Name a mirror or a private
@@ -21,12 +34,18 @@ def setup(*, verify: bool) -> None:
     \b
     redrive setup
     redrive setup --verify
+    spark-submit --jars "$(redrive setup --print-jars)" job.py
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    click.echo(f"Java: {find_java()}")
+    if not print_jars:
+        click.echo(f"Java: {find_java()}")
     with progress_bar("Fetching jars") as show:
         fetch_jars(progress=show)
     if verify:
         verify_jars()
+    if print_jars:
+        groups = (JarGroup.SPARK, JarGroup.DELTA)
+        click.echo(",".join(str(path) for group in groups for path in jar_files(group)))
+        return
     _archive_classes()
     proof = "SHA-256 sums compared" if verify else "complete"
     click.echo(f"Jars: {len(locked_jars())} in {jar_directory()}, {proof}")

@@ -140,6 +140,7 @@ class Chosen(BaseModel):
     key: str = ""
     since: str = ""
     older_than: str = ""
+    looked_since: str = ""
     where: str = ""
     limit: Annotated[int, Field(ge=1, le=1000)] = 50
 

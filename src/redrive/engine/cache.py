@@ -37,11 +37,9 @@ from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import (
     origin_partition,
     origin_partition_headers,
-    origin_time_parts,
-    valid_time,
 )
 from redrive.messages.schemes import KNOWN, Scheme, SchemeTable
-from redrive.messages.schemes.scheme import Newest, Reader, Stamp
+from redrive.messages.schemes.scheme import Stamp
 from redrive.rules import Dialect, FieldReader, FieldValue, Matcher, RulesTable
 from redrive.rules.keywords import KAFKA, pattern_keyword
 from redrive.rules.patterns import RuleInput
@@ -266,7 +264,6 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
         profile.view.pointer,
         put.rounds is not None and profile.drops_headers,
         put.returns and origin_partition_headers(profile) is None,
-        put.strip and origin_time_parts(profile) is None,
         put.wait and profile.stamp is not Stamp.FAILURE,
         put.is_reported,
     )
@@ -281,7 +278,7 @@ class PreparedPut:
 
     __slots__ = (
         "_added", "_columns", "_edits", "_endings", "_first", "_gaps", "_last", "_left", "_now",
-        "_strips", "_time_columns", "_times", "_topic", "_variants", "cut", "decision", "earliest",
+        "_strips", "_times", "_topic", "_variants", "cut", "decision", "earliest",
         "hops", "is_counted_by_body", "latest", "may_lack_rounds", "room", "topic",
     )  # fmt: skip
 
@@ -316,7 +313,6 @@ class PreparedPut:
         self._times, self._strips = PutTimes.of(put, facts), put.strip
         kept, lasting = self._times.kept, self._times.lasting
         self._first, self._last = max(1, kept[0], lasting[0]), min(kept[1], lasting[1])
-        self._time_columns = _time_columns(put, layout)
         self._variants: dict[bool, Put] = {}
         deciding = origin_partition_headers(put.profile) if put.returns else None
         self._columns = [index for index, name in enumerate(layout) if name in (deciding or ())]
@@ -329,14 +325,17 @@ class PreparedPut:
         ]
         self._prepare_edits(put.profile, layout, strip=put.strip)
 
-    def put(self, message: Message) -> tuple[OutputRecord, Put] | None:
-        """The record of one message, and its decision; None if its put needs an individual one."""
+    def put(self, message: Message, named: int) -> tuple[OutputRecord, Put] | None:
+        """The record of one message, and its decision; None if its put needs an individual one.
+
+        ``named`` as for ``written``.
+        """
         value, timestamp = message.value, message.timestamp
         if value is None or len(value) > self.room or not self.earliest <= timestamp <= self.latest:
             return None
         identity = message.identity.encode("ascii")
         return self.written(
-            message.key, value, message.headers, timestamp, identity, message.record_time
+            message.key, value, message.headers, timestamp, identity, named, message.record_time
         )
 
     def written(  # noqa: PLR0917 - called for every record
@@ -346,20 +345,17 @@ class PreparedPut:
         headers: Headers,
         timestamp: int,
         identity: bytes,
+        named: int,
         record_time: int = 0,
     ) -> tuple[OutputRecord, Put] | None:
         """The record of a dead letter, and its decision; None if it needs an individual one.
 
-        The headers are those of the dead letter without Redrive's own.
+        The headers are those of the dead letter without Redrive's own. ``named`` is the timestamp
+        of the failed record in them, as ``origin_time`` reads it.
         """
-        own_time = timestamp
-        named = 0
-        if self._strips:
-            for index, read in self._time_columns:
-                raw = headers[index][1]
-                if raw is not None and (named := valid_time(read(raw))):
-                    break
-            own_time = record_time or named or timestamp
+        if not self._strips:
+            named = record_time = 0
+        own_time = record_time or named or timestamp
         stamp, decision, times = own_time, self.decision, self._times
         if self._first <= own_time <= self._last:  # nearly all: it keeps its own timestamp
             is_noted = times.is_noted or (times.may_drift and not named)
@@ -442,13 +438,3 @@ class PreparedPut:
                 self._added.append(pair)
         self._gaps += range(taken, len(layout))
         self._gaps.reverse()
-
-
-def _time_columns(put: Put, layout: Sequence[str]) -> Sequence[tuple[int, Reader]]:
-    """The headers that name the timestamp of the failed record, by index, in their order."""
-    columns = []
-    for name, read, newest in origin_time_parts(put.profile) or ():
-        places = [index for index, there in enumerate(layout) if there == name]
-        if places:
-            columns.append((places[0 if newest is Newest.FIRST else -1], read))
-    return columns

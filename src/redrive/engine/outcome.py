@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from binascii import b2a_base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
 from enum import StrEnum
@@ -23,6 +23,7 @@ from typing import (
     Final,
     NamedTuple,
     TypeAlias,
+    TypeVar,
     get_args,
     get_origin,
     get_type_hints,
@@ -41,7 +42,17 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.messages.constants import reason_name
+from redrive.messages.dead_letter_header import MQDLH, MQDLH_LENGTH
+from redrive.messages.dead_letters import LATEST
+from redrive.messages.records import HeaderGrid
 from redrive.messages.schemes import Scheme
+from redrive.messages.schemes.reading import (
+    BINARY,
+    DLH_PREFIX,
+    REDRIVE,
+    AnyScheme,
+    read_moment,
+)
 from redrive.messages.schemes.scheme import Newest, Reader, RecordPart
 from redrive.rules import is_topic_name
 
@@ -90,6 +101,12 @@ UNTOUCHED = frozenset({Result.SKIPPED, Result.CANCELLED})
 """Results of instructions without effect: the previous outcome says where the message is."""
 
 
+LAST_TIME: Final = 4_102_444_800_000
+"""Milliseconds; times from here on (the year 2100) are invalid, so that nonsense does not create
+partitions."""
+_PUT_DATE: Final = MQDLH["PutDate"].offset
+_HALF: Final = MQDLH["PutTime"].offset - _PUT_DATE
+"""Bytes of a date in MQ's dead-letter header, and of a time."""
 LONGEST_KEY: Final = 4096
 """Maximum bytes of a record key in an outcome."""
 LONGEST_TEXT: Final = 1024
@@ -266,6 +283,23 @@ class Outcome:
             "the beginning of the exception's message in the dead letter; null if it names none",
         ),
     ] = None
+    failed_at: Annotated[
+        int | None,
+        Column(
+            Kind.TIME,
+            "when the processing failed, as the dead letter says, else the time of the dead letter;"
+            " null for a put, and in rows of earlier versions",
+        ),
+    ] = None
+    """In milliseconds since 1970; never later than ``time``."""
+    record_time: Annotated[
+        int | None,
+        Column(
+            Kind.TIME,
+            "the own time of the record that failed, as the dead letter says; null if it does not",
+        ),
+    ] = None
+    """In milliseconds since 1970."""
 
     def __post_init__(self) -> None:
         if self.reason:
@@ -417,70 +451,116 @@ def bounded(text: str) -> str:
 # -- members of the outcomes of many records at once, since every record has them ----------------
 
 
-def failed_records(records: Records, profiles: Sequence[DeadLetterProfile]) -> Sequence[str] | None:
-    """The records that failed, each as a member of an outcome, as dead letters name them.
+_Value = TypeVar("_Value")
+
+
+class DeadLetterColumns:
+    """What outcomes have of each of some dead letters, or of copies of them, column by column.
 
     Args:
-        records: The dead letters, or copies of them.
+        records: The dead letters.
         profiles: The profile of each.
-
-    Returns:
-        For each record ``"failed_record":"topic:partition:offset",``, or nothing if its dead letter
-        names none; None if none of them can. A record that failed on a group's topic has its place
-        there.
     """
-    distinct = dict(zip(map(id, profiles), profiles, strict=True))
-    places: Sequence[str] | None = None
-    for scheme in {_scheme(profile) for profile in distinct.values()} - {None}:
-        assert scheme is not None
-        partitions = _column(scheme, "origin.partition", records)
-        offsets = _column(scheme, "origin.offset", records)
-        if partitions is None or offsets is None:
-            continue
-        prefixes = {
-            key: _Prefixes(profile.failed_on if _scheme(profile) is scheme else None, partitions[1])
-            for key, profile in distinct.items()
+
+    def __init__(self, records: Records, profiles: Sequence[DeadLetterProfile]) -> None:
+        self._records, self._profiles = records, profiles
+        self._distinct = dict(zip(map(id, profiles), profiles, strict=True))
+        self._schemes = {
+            key: profile.taken[0] if profile.taken else None
+            for key, profile in self._distinct.items()
         }
-        raws, read = offsets
-        column_places = [
-            f'{prefix}{offset}",' if prefix and isinstance(offset, int) and offset >= 0 else ""
-            for prefix, offset in zip(
-                [
-                    prefixes[id(profile)][raw]
-                    for profile, raw in zip(profiles, partitions[0], strict=True)
-                ],
-                raws if read is None else [None if raw is None else read(raw) for raw in raws],
-                strict=True,
-            )
-        ]
-        places = column_places if places is None else [*map(max, places, column_places)]
-    return places
 
+    def failed_records(self) -> Sequence[str] | None:
+        """The records that failed, each as a member of an outcome, as dead letters name them.
 
-def error_messages(records: Records, profiles: Sequence[DeadLetterProfile]) -> Sequence[str] | None:
-    """The messages of the exceptions, each as a member of an outcome, as dead letters have them.
+        Returns:
+            For each record ``"failed_record":"topic:partition:offset",``, or nothing if its dead
+            letter names none; None if none of them can. A record that failed on a group's topic has
+            its place there.
+        """
+        places: Sequence[str] | None = None
+        for scheme in self._of_kafka():
+            partitions = _column(scheme, "origin.partition", self._records)
+            offsets = _column(scheme, "origin.offset", self._records)
+            if partitions is None or offsets is None:
+                continue
+            prefixes = {
+                key: _Prefixes(
+                    profile.failed_on if self._schemes[key] is scheme else None, partitions[1]
+                )
+                for key, profile in self._distinct.items()
+            }
+            raws, read = offsets
+            column_places = [
+                f'{prefix}{offset}",' if prefix and isinstance(offset, int) and offset >= 0 else ""
+                for prefix, offset in zip(
+                    [
+                        prefixes[id(profile)][raw]
+                        for profile, raw in zip(self._profiles, partitions[0], strict=True)
+                    ],
+                    raws if read is None else [None if raw is None else read(raw) for raw in raws],
+                    strict=True,
+                )
+            ]
+            places = column_places if places is None else [*map(max, places, column_places)]
+        return places
 
-    Arguments as for ``failed_records``.
+    def error_messages(self) -> Sequence[str] | None:
+        """The messages of the exceptions in dead letters, each as a member of an outcome.
 
-    Returns:
-        For each record the member with a comma, or nothing; None if no dead letter names one.
-    """
-    distinct = dict(zip(map(id, profiles), profiles, strict=True))
-    schemes = {key: _scheme(profile) for key, profile in distinct.items()}
-    members: Sequence[str] | None = None
-    for scheme in {*schemes.values()} - {None}:
-        assert scheme is not None
-        column = _column(scheme, "error.message", records)
-        if column is None:
-            continue
-        raws, read = column
-        known = {raw: _error_member(raw, read) for raw in set(raws)}  # many say the same
-        texts = [known[raw] for raw in raws]
-        if any(other is not scheme for other in schemes.values()):
-            rows = zip(texts, profiles, strict=True)
-            texts = [text if schemes[id(profile)] is scheme else "" for text, profile in rows]
-        members = texts if members is None else [*map(max, members, texts)]
-    return members
+        Returns:
+            For each record the member with a comma, or nothing; None if no dead letter names one.
+        """
+        members: Sequence[str] | None = None
+        for scheme in self._of_kafka():
+            column = _column(scheme, "error.message", self._records)
+            if column is None:
+                continue
+            raws, read = column
+            known = {raw: _error_member(raw, read) for raw in set(raws)}  # many say the same
+            texts = self._only(scheme, [known[raw] for raw in raws], "")
+            members = texts if members is None else [*map(max, members, texts)]
+        return members
+
+    def failure_times(self) -> Sequence[int] | None:
+        """When the processing failed, in milliseconds since 1970, as dead letters say.
+
+        Returns:
+            A time for each record, 0 where its dead letter does not say; None if none says.
+        """
+        forms = [form for form in (BINARY, REDRIVE) if form in self._schemes.values()]
+        return self._times("failed_at", [(form, _put_times(form, self._records)) for form in forms])
+
+    def record_times(self) -> Sequence[int] | None:
+        """The timestamps of the records that failed; otherwise like ``failure_times``."""
+        return self._times("origin.timestamp", [])
+
+    def _times(
+        self, name: str, more: Iterable[tuple[AnyScheme, _Column | None]]
+    ) -> Sequence[int] | None:
+        times: Sequence[int] | None = None
+        named = [(scheme, _column(scheme, name, self._records)) for scheme in self._of_kafka()]
+        for scheme, column in (*named, *more):
+            if column is None:
+                continue
+            raws, read = column
+            values = (raw if raw is None or read is None else read(raw) for raw in raws)
+            numbers = [
+                value if isinstance(value, int) and 0 < value < LATEST else 0 for value in values
+            ]
+            numbers = self._only(scheme, numbers, 0)
+            times = numbers if times is None else [*map(max, times, numbers)]
+        return times
+
+    def _of_kafka(self) -> Iterable[Scheme]:
+        return {scheme for scheme in self._schemes.values() if isinstance(scheme, Scheme)}
+
+    def _only(self, scheme: AnyScheme, values: list[_Value], other: _Value) -> list[_Value]:
+        """The values of dead letters of a scheme; those of others have another value."""
+        if all(each is scheme for each in self._schemes.values()):
+            return values
+        rows = zip(values, self._profiles, strict=True)
+        return [value if self._schemes[id(profile)] is scheme else other for value, profile in rows]
 
 
 def _error_member(raw: Any, read: Reader | None) -> str:  # noqa: ANN401 - as it is in the record
@@ -509,26 +589,59 @@ class _Prefixes(dict[Any, str]):
         return prefix
 
 
-def _scheme(profile: DeadLetterProfile) -> Scheme | None:
-    scheme = profile.taken[0] if profile.taken else None
-    return scheme if isinstance(scheme, Scheme) else None
-
-
 def _column(scheme: Scheme, name: str, records: Records) -> _Column | None:
     """One part of a scheme in each record; None if no record has it."""
     parts, grid = scheme.parts.get(name, ()), records.grid
+    if not parts:
+        return None
     if grid is not None and all(part.place is RecordPart.HEADER for part in parts):
-        there = [part for part in parts if part.header in grid.layout]
-        if not there:
-            return None
-        if len(there) == 1:  # nearly always
-            names, part = grid.layout, there[0]
-            index = names.index(part.header)
-            if scheme.newest is Newest.LAST:
-                index = len(names) - 1 - names[::-1].index(part.header)
-            return grid.column(index), part.read
+        is_first = scheme.newest is Newest.FIRST
+        columns = [(_named(part.header, grid, is_first=is_first), part.read) for part in parts]
+        there = [(raws, read) for raws, read in columns if raws is not None]
+        if len(there) <= 1:  # nearly always
+            return there[0] if there else None
+        reads = [read for _, read in there]
+        return [
+            _first(raws, reads) for raws in zip(*(raws for raws, _ in there), strict=True)
+        ], None
     rows = zip(records.keys, records.values, records.headers, strict=True)
     return [scheme.read(name, *row) for row in rows], None
+
+
+def _named(
+    name: str, grid: HeaderGrid, *, is_first: bool = False
+) -> tuple[bytes | None, ...] | None:
+    """A header in each record, the last or the first of repeated ones; None if none has it."""
+    names = grid.layout
+    if name not in names:
+        return None
+    index = names.index(name) if is_first else len(names) - 1 - names[::-1].index(name)
+    return grid.values[index :: len(names)]
+
+
+def _last(name: str, records: Records) -> Sequence[bytes | None] | None:
+    """The last header of a name in each record; None if none has it."""
+    if records.grid is not None:
+        return _named(name, records.grid)
+    column = [dict(headers).get(name) for headers in records.headers]
+    return column if any(column) else None
+
+
+def _put_times(form: AnyScheme, records: Records) -> _Column | None:
+    """Date and time in the dead-letter headers of a form of MQ; None if no record has them."""
+    if form is BINARY:
+        return [value and value[_PUT_DATE:MQDLH_LENGTH] for value in records.values], read_moment
+    dates, times = _last(f"{DLH_PREFIX}PutDate", records), _last(f"{DLH_PREFIX}PutTime", records)
+    if dates is None or times is None:
+        return None
+    pairs = zip(dates, times, strict=True)
+    return [(date or b"")[:_HALF] + (time or b"")[:_HALF] for date, time in pairs], read_moment
+
+
+def _first(raws: Iterable[bytes | None], reads: Iterable[Reader]) -> str | int | None:
+    """The first readable one of some parts of a record."""
+    values = (None if raw is None else read(raw) for raw, read in zip(raws, reads, strict=True))
+    return next((value for value in values if value is not None), None)
 
 
 TRACEPARENT: Final = "traceparent"
@@ -557,12 +670,5 @@ def read_traceparent(raw: bytes | None) -> str:
 
 def traceparents(records: Records) -> Sequence[str] | None:
     """The trace of each record; None if none has the header."""
-    grid = records.grid
-    if grid is None:
-        # The last of repeated headers counts.
-        column = [dict(headers).get(TRACEPARENT) for headers in records.headers]
-        return [*map(read_traceparent, column)] if any(column) else None
-    if TRACEPARENT not in grid.layout:
-        return None
-    last = len(grid.layout) - 1 - grid.layout[::-1].index(TRACEPARENT)
-    return [*map(read_traceparent, grid.column(last))]
+    column = _last(TRACEPARENT, records)
+    return [*map(read_traceparent, column)] if column and any(column) else None

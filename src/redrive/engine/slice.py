@@ -32,7 +32,12 @@ from redrive.engine.decision import (
 from redrive.engine.facts import NO_LIMIT, Answers, Facts, Questions, WaitingQuestion
 from redrive.engine.message import Attempts, Message
 from redrive.engine.ordering import KeyOrder, Place, Round
-from redrive.engine.outcome import error_messages, failed_records, key_members, traceparents
+from redrive.engine.outcome import (
+    LAST_TIME,
+    DeadLetterColumns,
+    key_members,
+    traceparents,
+)
 from redrive.engine.pointers import digest_of
 from redrive.engine.rules_decider import HeldKeys, RulesDecider
 from redrive.engine.sources import (
@@ -47,7 +52,7 @@ from redrive.engine.sources import (
     source_of,
     tombstone,
 )
-from redrive.engine.statistics import Failure, OutcomeKind, Summary
+from redrive.engine.statistics import Failure, OutcomeKind, SliceSummary
 from redrive.errors import RecreatedFault
 from redrive.messages import (
     INTERNAL,
@@ -83,6 +88,10 @@ class Lane:
         self._failed_records: Sequence[str] | None = None
         self._errors: Sequence[str] | None = None
         """The messages of the exceptions, as members of outcomes."""
+        self._failures: Sequence[int] | None = None
+        """When the processing failed, as the dead letters say; 0 where they do not."""
+        self._record_times: Sequence[int] | None = None
+        """The timestamps of the records that failed, likewise."""
         self._prefix = part.prefix
         self._place = (
             f'"topic":"{part.lane.topic}","incarnation":{part.incarnation},'
@@ -100,9 +109,9 @@ class Lane:
         if not source.load(part, first):
             return iter(())
         if source.letters is not None:
-            profiles = source.letters.profiles
-            self._failed_records = failed_records(part.records, profiles)
-            self._errors = error_messages(part.records, profiles)
+            columns = DeadLetterColumns(part.records, source.letters.profiles)
+            self._failed_records, self._errors = columns.failed_records(), columns.error_messages()
+            self._failures, self._record_times = columns.failure_times(), columns.record_times()
         decider = part.decider
         if isinstance(decider, RulesDecider) and decider.held_keys is not None:
             return self._decide_in_key_order(decider, decider.held_keys, first)
@@ -233,6 +242,7 @@ class Lane:
         """Like ``_decide_rows``, for fresh dead letters, most of which have a prepared put."""
         decider, facts, records = source.decider, self._facts, self._part.records
         layout, prefix, base = source.layout, self._prefix, self._base
+        record_times = self._record_times
         decisions, prepared = facts.decisions, decider.prepared_puts(layout, facts)
         since = NO_LIMIT if self._part.since is None else self._part.since
         for row, profile in enumerate(self._profiles(source, first), first):
@@ -253,7 +263,8 @@ class Lane:
                 continue
             here, key = f"{prefix}{records.offsets[row]}", records.keys[row]
             identity = here.encode("ascii")
-            written = put.written(key, value, records.headers[row], timestamp, identity)
+            named = record_times[row] if record_times else 0
+            written = put.written(key, value, records.headers[row], timestamp, identity, named)
             if written is None:
                 yield from self._outputs_of(row)
                 continue
@@ -263,14 +274,18 @@ class Lane:
             if put.is_counted_by_body:
                 digest = digest_of(key, record.value)
                 decision = with_own_headers(decision, digest, record.headers or [])
-            yield INTERNAL, self._outcome(row, identity, here, here, 0, key, value, decision)
+            yield (
+                INTERNAL,
+                self._outcome(row, identity, here, here, 0, key, value, timestamp, 0, decision),
+            )
 
     def _write_instructions(self, source: InstructionSource, first: int) -> Iterator[Entry]:
         """Like ``_decide_rows``, for instructions, most of which have a prepared put."""
         for row, profile in enumerate(self._profiles(source.letters, first), first):
             put = source.prepared_put(row, profile)
             message = None if put is None else source.plain(row, put.hops)
-            written = None if put is None or message is None else put.put(message)
+            named = self._record_times[row] if self._record_times else 0
+            written = None if put is None or message is None else put.put(message, named)
             if put is None or message is None or written is None:
                 yield from self._outputs_of(row)
                 continue
@@ -306,7 +321,7 @@ class Lane:
         identity = message.identity.encode("ascii")
         outcome = self._outcome(
             row, identity, message.identity, message.origin, message.hops, message.key,
-            message.value, decision,
+            message.value, message.timestamp, message.record_time, decision,
         )  # fmt: skip
         yield INTERNAL, outcome
 
@@ -371,6 +386,8 @@ class Lane:
         hops: int,
         record_key: bytes | None,
         body: bytes | None,
+        timestamp: int,
+        record_time: int,
         decision: Decision,
     ) -> OutputRecord:
         offset, facts = self._part.records.offsets[row], self._facts
@@ -378,10 +395,18 @@ class Lane:
         trace = f'"traceparent":"{traced}",' if traced else ""
         failed = self._failed_records[row] if self._failed_records else ""
         error = self._errors[row] if self._errors else ""
+        times = ""
+        if self._source.letters is not None:
+            failed_at = (self._failures[row] if self._failures else 0) or timestamp
+            if failed_at > 0:
+                times = f'"failed_at":{min(failed_at, facts.now)},'
+            record_time = record_time or (self._record_times[row] if self._record_times else 0)
+            if 0 < record_time < LAST_TIME:
+                times += f'"record_time":{record_time},'
         value = (
             f'{{"outcome":"{self._prefix}{offset}","message":"{identity}","origin":"{origin}",'
             f'{self._place}{offset},"size":{len(body) if body else 0},"hop":{hops},'
-            f"{trace}{failed}{error}{key_members(record_key)},{decision.members}}}"
+            f"{trace}{failed}{error}{times}{key_members(record_key)},{decision.members}}}"
         )
         return OutputRecord(facts.outcomes_topic, key, value.encode(), None, facts.now)
 
@@ -557,11 +582,11 @@ class Slice:
         assert sum(map(len, halves)) == len(self)
         return halves
 
-    def summary(self) -> Summary:
+    def summary(self) -> SliceSummary:
         """Statistics of what was committed; valid once the slice is emitted."""
         breakers = self._context.breakers
         counts = breakers.counts(self._breaking, self._context.decisions)
-        summary = Summary(breakers=dict(counts), probed=set(breakers.probed))
+        summary = SliceSummary(breakers=dict(counts), probed=set(breakers.probed))
         for decision, count in self._context.decisions.items():
             line = decision.rule.line if decision.rule else 0
             kind = OutcomeKind(decision.handler, line, decision.result.value, decision.reason)

@@ -135,7 +135,7 @@ class OutcomeKind(NamedTuple):
 
 
 @dataclass(slots=True)
-class Summary:
+class SliceSummary:
     """Statistics of committed slices."""
 
     inputs: Counter[OutcomeKind] = field(default_factory=Counter)
@@ -153,7 +153,7 @@ class Summary:
     rounds: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Puts that began a round, by handler and the round's number for its message."""
 
-    def add(self, other: Summary) -> None:
+    def add(self, other: SliceSummary) -> None:
         """Adds the statistics of another slice or process."""
         self.inputs.update(other.inputs)
         self.failures.update(other.failures)

@@ -48,8 +48,6 @@ from redrive.messages.schemes.reading import (
 )
 from redrive.messages.schemes.scheme import (
     DecisiveHeader,
-    Newest,
-    Reader,
     RecordPart,
     Stamp,
     valid_partition,
@@ -106,7 +104,7 @@ _PROFILE_HEADERS: Final = frozenset(
     ]
 )
 _PUT_DATE: Final = MQDLH["PutDate"].offset
-_LATEST: Final = 10**15
+LATEST: Final = 10**15
 """Milliseconds since 1970 above which a number is no time: Redrive's headers hold 15 digits."""
 _LAYOUTS: Final = 64
 """Layouts of headers whose profiles a decoder finds the fast way."""
@@ -295,22 +293,9 @@ def origin_time(
     return valid_time(scheme.read("origin.timestamp", key, value, headers))
 
 
-def origin_time_parts(profile: DeadLetterProfile) -> Sequence[tuple[str, Reader, Newest]] | None:
-    """The headers that determine ``origin_time``; None if key or value does.
-
-    They are in the order of preference, each with its reader, and with the occurrence that counts.
-    """
-    scheme = profile.taken[0] if profile.taken else None
-    parts = scheme.parts.get("origin.timestamp", ()) if isinstance(scheme, Scheme) else ()
-    if not isinstance(scheme, Scheme):
-        return ()
-    is_known = all(part.place is RecordPart.HEADER for part in parts)
-    return [(part.header, part.read, scheme.newest) for part in parts] if is_known else None
-
-
 def valid_time(number: str | int | None) -> int:
     """A time in milliseconds as read from a message; 0 if it is none."""
-    return number if isinstance(number, int) and 0 < number < _LATEST else 0
+    return number if isinstance(number, int) and 0 < number < LATEST else 0
 
 
 def names_offset(profile: DeadLetterProfile, layout: Collection[str]) -> bool:

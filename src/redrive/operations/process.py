@@ -21,6 +21,7 @@ from redrive.errors import AlreadyRunningError, EnvironmentFault
 from redrive.kafka.deadline import CLOSE
 
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_NO_SIGNALS: Final = "takes no signals"
 
 
 def this_user() -> str:
@@ -49,12 +50,16 @@ class PidFile:
     def __init__(self, directory: Path, share: Share) -> None:
         self.path = process_file(directory, share, ".pid")
         self._file: IO[str] | None = None
+        self.takes_signals = True
+        """Whether the owner found last takes signals; a program that has a job as a library does
+        not."""
 
     @classmethod
     @contextmanager
-    def held(cls, configuration: JobConfiguration) -> Iterator[Self]:
+    def held(cls, configuration: JobConfiguration, *, takes_signals: bool = True) -> Iterator[Self]:
         """The file of a job that runs in this process, for as long as it does.
 
+        The file says whether the process takes SIGHUP as a request to restart the job.
         With ``on_conflict = "take over"`` another process keeps the file until it is fenced and
         ends.
 
@@ -64,6 +69,7 @@ class PidFile:
         pid_file = cls(configuration.directory, configuration.share)
         if configuration.on_conflict is not Conflict.TAKE_OVER:
             pid_file.check()
+        pid_file.takes_signals = takes_signals
         pid_file._acquire()
         try:
             yield pid_file
@@ -76,7 +82,8 @@ class PidFile:
             with self.path.open("r") as file:
                 if _lock(file, fcntl.LOCK_SH):
                     return None
-                pid = int(file.read().strip() or 0)
+                number, _, rest = file.read().strip().partition(" ")
+                pid, self.takes_signals = int(number or 0), not rest
                 # A child of a killed process may have inherited its lock.
                 return pid if pid > 0 and machine.runs(pid) else None
         except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -106,7 +113,7 @@ class PidFile:
         scratch = self.path.with_suffix(f".pid.{os.getpid()}")
         file = scratch.open("w")
         _lock(file, fcntl.LOCK_EX)
-        file.write(f"{os.getpid()}\n")
+        file.write(f"{os.getpid()}{'' if self.takes_signals else f' {_NO_SIGNALS}'}\n")
         file.flush()
         scratch.replace(self.path)
         return file

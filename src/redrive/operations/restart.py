@@ -137,11 +137,17 @@ def meaning_of(handler: HandlerConfiguration, job: JobConfiguration) -> str:
 
 
 def running_process(job: JobConfiguration) -> int:
-    """The process that runs a job; raises ``EnvironmentFault`` if there is none."""
-    pid = PidFile(job.directory, job.share).owner()
+    """The process that runs a job and takes signals; raises ``EnvironmentFault`` for none."""
+    pid_file = PidFile(job.directory, job.share)
+    pid = pid_file.owner()
     if pid is None:
         raise EnvironmentFault(
             f"no job runs in {job.directory}", hint="start it: redrive run with the same settings"
+        )
+    if not pid_file.takes_signals:
+        raise EnvironmentFault(
+            f"process {pid} runs the job in a Spark session of its own and takes no signals",
+            hint="call restart() of the job there",
         )
     return pid
 

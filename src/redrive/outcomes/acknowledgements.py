@@ -57,8 +57,10 @@ class Acknowledgement:
             "rule": chosen.rule,
             "handler": chosen.handler,
             "key": None if chosen.key is None else chosen.key.hex(),
-            "since": chosen.since and chosen.since.timestamp(),
-            "before": chosen.before and chosen.before.timestamp(),
+            "since": chosen.looked_since and chosen.looked_since.timestamp(),
+            "before": None,
+            "failed_since": chosen.since and chosen.since.timestamp(),
+            "failed_before": chosen.before and chosen.before.timestamp(),
             "where": chosen.where,
         }
 
@@ -90,9 +92,10 @@ class Acknowledgement:
                 rule=value["rule"],
                 handler=value["handler"],
                 key=None if value["key"] is None else bytes.fromhex(value["key"]),
-                since=None if value["since"] is None else _time(value["since"]),
-                before=None if value["before"] is None else _time(value["before"]),
-                where=str(value["where"]),
+                since=_time_or_none(value.get("failed_since")),
+                before=_time_or_none(value.get("failed_before")),
+                looked_since=_time_or_none(value["since"]),
+                where=_where(str(value["where"]), _time_or_none(value["before"])),
             ),
         )
 
@@ -144,6 +147,18 @@ def acknowledgements_of(
             key=lambda acknowledgement: (acknowledgement.until or never, acknowledgement.id),
         )
     )
+
+
+def _where(where: str, before: datetime | None) -> str:
+    """The condition, and of version 0.1.0 the time that the last outcome is older than."""
+    if before is None:
+        return where
+    older = f"time < TIMESTAMP '{before:%Y-%m-%d %H:%M:%S.%f}Z'"
+    return f"({where}) AND {older}" if where else older
+
+
+def _time_or_none(seconds: float | None) -> datetime | None:
+    return None if seconds is None else _time(seconds)
 
 
 def _time(seconds: float) -> datetime:

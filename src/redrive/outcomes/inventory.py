@@ -35,7 +35,7 @@ from redrive.outcomes.open_letters import (
 )
 from redrive.outcomes.row_messages import profile_of
 from redrive.outcomes.rows import FIELD_COLUMNS, Row, Values
-from redrive.outcomes.selection import HELD, QUARANTINED, Selection, State, time_from
+from redrive.outcomes.selection import FAILED, HELD, QUARANTINED, Selection, State, time_from
 from redrive.outcomes.table import (
     Columns,
     LedgerTable,
@@ -77,7 +77,7 @@ class Listing:
     """Some dead letters."""
 
     letters: Sequence[Row]
-    """The last outcome of each, the newest first."""
+    """The last outcome of each, the newest failure first."""
     total: int
     """How many there are in total."""
     acknowledged: frozenset[str] = frozenset()
@@ -138,7 +138,7 @@ class Group:
     """Why the last attempt failed; empty if there was no failure."""
     count: int
     first: datetime
-    """Time of the earliest outcome of one of them."""
+    """Time of the earliest failure."""
     last: datetime
     """Time of the latest."""
     example: str
@@ -220,7 +220,7 @@ class Inventory:
         self._folder.cleanup()
 
     def letters(self, selection: Selection, *, limit: int, skipped: int = 0) -> Listing:
-        """Dead letters by their last outcome, the newest first.
+        """Dead letters by their last outcome, the newest failure first.
 
         Raises:
             UsageError: The engine does not understand ``where``.
@@ -235,7 +235,7 @@ class Inventory:
                 "SELECT outcomes_partition p, outcomes_offset o,"
                 f" {'count(*) OVER ()' if is_small else f'(SELECT count(*) FROM letters {where})'}"
                 f" n, {self._acknowledged} acknowledged FROM letters {where}"
-                f" ORDER BY time DESC, o DESC, p DESC LIMIT {limit} OFFSET {skipped}"
+                f" ORDER BY {FAILED} DESC, o DESC, p DESC LIMIT {limit} OFFSET {skipped}"
             ),
         )
         if not places:
@@ -278,13 +278,14 @@ class Inventory:
         answer = self._columns_of(
             selection,
             lambda where: (
-                f", chosen AS (SELECT message_offset, {', '.join(PLACES)} FROM letters {where}),"
+                f", chosen AS (SELECT message_offset, {FAILED} failed, {', '.join(PLACES)}"
+                f" FROM letters {where}),"
                 " tried AS (SELECT origin, count(*) n FROM outcomes WHERE replay IS NOT NULL"
                 " AND attempt > 0"
                 f" AND result NOT IN ({untouched}) GROUP BY origin)"
                 f" SELECT {columns}, coalesce(t.n, 0) replays FROM chosen l"
                 " LEFT JOIN tried t ON l.origin = t.origin"
-                f" ORDER BY l.time, l.message_offset, l.message{most}"
+                f" ORDER BY l.failed, l.message_offset, l.message{most}"
             ),
         )
         rows = rows_of(answer)
@@ -344,7 +345,7 @@ class Inventory:
                 f"SELECT handler, {_REASON} cause,"
                 f" {', '.join(_CAUSES)}, count(*) n,"
                 f" {_REPEATED} repeated,"
-                " min(first_time) first, max(time) last, max(message) example,"
+                f" min({FAILED}) first, max({FAILED}) last, max(message) example,"
                 f" count(CASE WHEN {self._acknowledged} THEN 1 END) acknowledged,"
                 " sum(count(*)) OVER () total"
                 f" FROM letters {where} GROUP BY {', '.join(_GROUPED)}"
@@ -356,7 +357,7 @@ class Inventory:
     def arrivals(
         self, selection: Selection, since: datetime, seconds: float
     ) -> Iterator[tuple[str, int, int]]:
-        """When the dead letters of each group were first decided; errors as for ``letters``.
+        """When the dead letters of each group failed; errors as for ``letters``.
 
         Time is divided into parts of ``seconds`` from ``since`` on; earlier ones count in the
         first.
@@ -364,7 +365,7 @@ class Inventory:
         Yields:
             The condition of a group, a part (from 0), and the number of dead letters.
         """
-        part = f"floor((date_part('epoch', first_time) - {since.timestamp()}) / {seconds})"
+        part = f"floor((date_part('epoch', {FAILED}) - {since.timestamp()}) / {seconds})"
         for row in self._answer(
             selection,
             lambda where: (
@@ -439,7 +440,7 @@ class Inventory:
     def first_seen(
         self, handler: str, since: datetime | None, engine: Engine | None = None
     ) -> Iterator[tuple[DeadLetterProfile, str, int]]:
-        """The dead letters of a handler since a time, grouped by equal match fields.
+        """The dead letters of a handler that failed since a time, grouped by equal match fields.
 
         The engine, such as Spark's SQL, answers the query over the tables ``ledger`` and ``tail``;
         by default it is the embedded one.
@@ -455,7 +456,8 @@ class Inventory:
         pairs = [*zip(FIELDS, FIELD_COLUMNS, strict=True)]
         conditions = [f"handler = {sql_text(handler)}", "outcome = origin", "malformed IS NULL"]
         if since is not None:
-            conditions.append(time_from(since))
+            failed = time_from(since, "coalesce(failed_at, time)")
+            conditions.append(f"{failed} AND {time_from(since)}")
         for row in (engine or self._engine.answer)(
             f"{self._outcomes()} SELECT {columns}, count(*) n, max(message) example FROM outcomes"
             f" WHERE {' AND '.join(conditions)} GROUP BY {columns}"

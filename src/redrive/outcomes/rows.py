@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from redrive.engine.outcome import COLUMNS, FIELDS, MASKED, Kind
+from redrive.engine.outcome import COLUMNS, FIELDS, LAST_TIME, MASKED, Kind
 from redrive.masking import ERROR_MESSAGE, MASK, Mask
 from redrive.messages.own_headers import incarnation_of
 
@@ -83,6 +83,8 @@ class Row(NamedTuple):
     edit: str | None
     failed_record: str | None
     error_message: str | None
+    failed_at: datetime | None
+    record_time: datetime | None
 
     @property
     def pattern_fields(self) -> dict[str, str | int]:
@@ -107,10 +109,6 @@ INCARNATION: Final = (
 _REQUIRED: Final = ("outcome", "message", "origin", "handler", "result")
 """Members, besides ``time``, that every outcome has."""
 
-LAST_TIME: Final = 4_102_444_800_000
-"""Milliseconds; times from here on (the year 2100) are invalid, so that nonsense does not create
-partitions."""
-
 GONE: Final = "outcomes that were deleted before the ledger had them: "
 """The prefix of ``malformed`` in the row for them, at the last missing offset."""
 
@@ -120,8 +118,11 @@ TEXT_LIMIT: Final = 10_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS: Final = 19
 """Numbers with this many digits may not fit a long."""
-_BOUNDS: Final = {Kind.TEXT: 0, Kind.INTEGER: 2**31, Kind.LONG: 2**63}
-"""The bound of numbers that fit, by type of columns that are read as they are."""
+_BOUNDS: Final = {
+    Kind.TEXT: 0, Kind.INTEGER: 2**31, Kind.LONG: 2**63, Kind.TIME: LAST_TIME
+}  # fmt: skip
+"""The bound of numbers that fit, by type of columns that are read as they are; a time is a number
+of milliseconds."""
 
 
 def _members(prefix: str) -> tuple[tuple[str, str, int], ...]:
@@ -136,6 +137,7 @@ def _members(prefix: str) -> tuple[tuple[str, str, int], ...]:
 
 _MEMBERS: Final = _members("")
 _FIELDS: Final = _members("fields")
+_TIMES: Final = tuple(column.name for column in COLUMNS if column.kind is Kind.TIME)
 _EMPTY: Final[Values] = dict.fromkeys(Row._fields)
 
 FIELD_COLUMNS: Final = tuple(name for name, _, _ in _FIELDS)
@@ -202,8 +204,9 @@ def _fill(values: Values, record: Mapping[str, Any]) -> None:
         values[name] = record.get(member)
     for name, member, _ in _FIELDS:
         values[name] = fields.get(member)
-    values["time"] = time = moment(record["time"])
-    values["day"] = time.date()
+    for name in _TIMES:
+        values[name] = None if values[name] is None else moment(values[name])
+    values["day"] = values["time"].date()
     values["message_key"] = _key(record.get("key"))
     if values["source_incarnation"] is None:  # an earlier version wrote it
         values["source_incarnation"] = incarnation_of(record["outcome"])

@@ -34,7 +34,7 @@ class Criteria:
     result: str = ""
     """Result of the attempt."""
     since: datetime | None = None
-    """The earliest time."""
+    """The earliest time of the outcome."""
 
     def where(self) -> str:
         """The criteria as the WHERE clause of a query on the ledger."""
@@ -79,10 +79,13 @@ class Criteria:
 
 
 def time_from(earliest: datetime, column: str = "time") -> str:
-    """The condition, as SQL, that an outcome is not older than a time."""
+    """The condition, as SQL, that a column of an outcome is not before a time."""
     return f"{column} >= TIMESTAMP '{earliest.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}Z'"
 
 
+FAILED: Final = "coalesce(failed_at, first_time)"
+"""When a dead letter failed, as SQL over ``letters``: lists, groups and ages go by it. Where only
+an earlier version has decided, it is the time of the first decision."""
 QUARANTINED: Final = f"action = {sql_text(Action.QUARANTINE.value)}"
 """Whether a remaining message is quarantined: no table evaluates it again."""
 HELD: Final = f"(result = {sql_text(Result.PARKED)} AND attempt = 0)"
@@ -141,9 +144,11 @@ class Selection:
     key: bytes | None = None
     """The record's key."""
     since: datetime | None = None
-    """The earliest time of the last outcome."""
+    """The earliest time of the failure."""
     before: datetime | None = None
-    """The time that the last outcome has to be older than."""
+    """The time that the failure has to be older than."""
+    looked_since: datetime | None = None
+    """The earliest time of the last outcome, by when Redrive looked at the message."""
     where: str = ""
     """A condition in SQL over the columns of the ledger."""
 
@@ -189,6 +194,9 @@ class Selection:
 
     def _times(self) -> Iterator[str]:
         if self.since is not None:
-            yield time_from(self.since)
+            # No outcome is before the failure: the second condition allows skipping files.
+            yield f"{time_from(self.since, FAILED)} AND {time_from(self.since)}"
         if self.before is not None:
-            yield f"NOT ({time_from(self.before)})"
+            yield f"NOT ({time_from(self.before, FAILED)})"
+        if self.looked_since is not None:
+            yield time_from(self.looked_since)

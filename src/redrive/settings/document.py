@@ -25,6 +25,7 @@ from redrive.settings_file import FORM
 
 COMMAND_LINE: Final = "<command line>"
 ENVIRONMENT: Final = "<environment>"
+PROGRAM: Final = "<settings>"
 _SECRET: Final = re.compile(
     r"(?:pas+|psw|pwd|secret|token|credential|jaas)(?!\w*_(?:file|function)\b)", re.IGNORECASE
 )
@@ -97,6 +98,11 @@ class Document:
     def empty(cls) -> Self:
         """A document without any setting, relative to the working directory."""
         return cls(name=COMMAND_LINE, directory=Path(), data={}, keys={}, values={})
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Self:
+        """Settings of a program, as TOML would give them, relative to the working directory."""
+        return cls(name=PROGRAM, directory=Path(), data=data, keys={}, values={})
 
     def with_options(self, command: str, options: Sequence[Option]) -> Document:
         """The document overridden by the options of a command such as ``redrive run``."""

@@ -184,7 +184,7 @@ _WITHOUT_TOPIC: Final = (
 
 
 def read_settings(
-    path: Path,
+    path: Path | Mapping[str, Any],
     *,
     options: Sequence[Option] = (),
     environ: Mapping[str, str] = os.environ,
@@ -193,7 +193,8 @@ def read_settings(
     """Read a settings file and the rules tables it names.
 
     Args:
-        path: The file.
+        path: The file; or its content as TOML gives it, with paths relative to the working
+            directory.
         options: Options of ``redrive run`` that override it.
         environ: Environment variables, for ``${NAME}`` in values, and for settings.
         asks: Whether to ask the cluster for the topics of subscriptions, if there are any. If it
@@ -267,8 +268,11 @@ def _with_topics(settings: Settings) -> Settings:
     return settings
 
 
-def _document(path: Path, options: Sequence[Option], environ: Mapping[str, str]) -> Document:
-    document = with_environment(Document.from_file(path), environ)
+def _document(
+    path: Path | Mapping[str, Any], options: Sequence[Option], environ: Mapping[str, str]
+) -> Document:
+    written = Document.of(path) if isinstance(path, Mapping) else Document.from_file(path)
+    document = with_environment(written, environ)
     if options:
         document = document.with_options(f"redrive run -c {path}", options)
     return document

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -42,7 +42,7 @@ from redrive.streaming.query import RunningQuery, start_query
 from redrive.streaming.session import Spark, exercise
 from redrive.streaming.start import Start
 from redrive.streaming.supervision import Supervisor, cause_of
-from redrive.streaming.upkeep import InvalidReport, Upkeep
+from redrive.streaming.upkeep import InvalidReport, Upkeep, due_now
 from redrive.streaming.wait import WaitRule, wait_rule
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from redrive.checkpoints.epoch import RunIdentity
     from redrive.engine.breaker import BreakerKey, BreakerState
     from redrive.engine.facts import Program
+    from redrive.messages import TopicPartition
     from redrive.streaming.projection import Projection
 
 _LOOK: Final = 0.2
@@ -69,6 +70,7 @@ def run(
     session: SparkSession | None = None,
     *,
     end_process: Callable[[int], None] | None = None,
+    once: bool = False,
 ) -> int:
     """Runs the job until it is stopped or its tables' WAIT ends it.
 
@@ -78,13 +80,14 @@ def run(
         session: A Spark session to use; None to start one and stop it at the end.
         end_process: Ends this process at once with an exit code, if a stop hangs or the job stalled
             for too long; None to let it hang.
+        once: Whether the job ends when what was due at its start is handled, whatever WAIT says.
 
     Returns:
         0, after a normal end.
 
     Raises:
         RestartRequired: Java died or hangs; a new process must continue.
-        EnvironmentFault: Java, jars or the broker are missing; or WAIT ended the job and a
+        EnvironmentFault: Java, jars or the broker are missing; or the job ended by itself and a
             dead-letter topic does not exist.
         AlreadyRunningError: Another instance works on the same share.
         ConfigurationError: What Kafka holds contradicts the settings.
@@ -94,7 +97,7 @@ def run(
         configuration.directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise no_folder(configuration, error) from error
-    job = Job(configuration, control, session, end_process)
+    job = JobProcess(configuration, control, session, end_process, once=once)
     try:
         reason = job.run()
     finally:
@@ -114,7 +117,7 @@ class _Run:
     cluster: Cluster
 
 
-class Job:
+class JobProcess:
     """One process of the job, over restarts of its query.
 
     This class starts one run after another, each from Kafka's state, until something ends the job,
@@ -127,19 +130,26 @@ class Job:
         control: JobControl,
         session: SparkSession | None,
         end_process: Callable[[int], None] | None,
+        *,
+        once: bool = False,
     ) -> None:
         """Prepare a job; nothing is started yet; arguments as for ``run``."""
         self._configuration = configuration
         self._control = control
         self._spark = Spark(configuration, session)
         end = None if end_process is None else self._spark.killed_before(end_process)
-        self._supervisor = Supervisor(configuration, control, end)
+        self._supervisor = Supervisor(configuration, control, end, ends_workers=self._spark.is_own)
         self._end = EndDeadline(control, end)
         self._preparation = Preparation(configuration, control, self._supervisor)
         self._breakers = Breakers({})
         """They outlive a run: a new partition or a clock that was set does not close them."""
         self._projection: Projection | None = None
         self._wait = WaitRule({}, 0)
+        self._once = once
+        self._due: Mapping[TopicPartition, int] | None = None
+        """What was due at the start, of a job that runs once: the end of each lane."""
+        self._is_finished = False
+        """Whether nothing is left for which the job would begin another run."""
         self._invalid = InvalidReport(control)
         self._open_breakers: dict[BreakerKey, BreakerState] = {}
         self._dropping: frozenset[Program] = frozenset()
@@ -163,7 +173,7 @@ class Job:
             self._end.begin(error)
 
     def _run(self) -> str:
-        self._wait = wait_rule(self._configuration)
+        self._wait = self._wait_rule()
         self._supervisor.start()
         if self._configuration.wait_for_broker and not self._preparation.await_broker():
             return self._control.stop_reason
@@ -172,13 +182,19 @@ class Job:
             # Others give up partitions once a run is prepared: by then Java is warm.
             self._prepare_spark()
             self._exercise_spark()
-        while (prepared := self._prepare()) is not None:
+        while not self._is_finished and (prepared := self._prepare()) is not None:
             self._prepare_spark()
             self._take_subscribed_topics()
             reason = self._run_once(*prepared)
             if reason is not None:
                 return reason
-        return self._control.stop_reason or self._preparation.nothing_left()
+        if self._once and self._projection is not None:
+            self._projection.catch_up()
+        return self._control.stop_reason or self._preparation.nothing_left(once=self._once)
+
+    def _wait_rule(self) -> WaitRule:
+        # A job that runs once waits for nothing that does not exist.
+        return WaitRule({}, 0) if self._once else wait_rule(self._configuration)
 
     def _prepare(self) -> tuple[Start, RunIdentity] | None:
         """The next run; with the earlier settings if Kafka contradicts the new ones."""
@@ -223,6 +239,8 @@ class Job:
         forwarding = Forwarding(self._configuration, identity, self._control)
         held_keys = HeldKeysTopic(self._configuration, identity, self._control)
         try:
+            if self._once and self._due is None:
+                self._due = due_now(self._configuration, cluster, start)
             query = self._start_query(start, processor, identity)
             self._preparation.commit(start, processor)
             return self._run_to_end(self._begin_run(start, query, processor, cluster, forwarding))
@@ -260,7 +278,7 @@ class Job:
             configuration,
             self._control,
             cluster,
-            spark=self._spark.session,
+            spark=self._spark,
             start=start,
             query=query,
             processor=processor,
@@ -355,7 +373,7 @@ class Job:
             run.upkeep.look()
             if run.upkeep.ends_run:
                 return None
-            if self._projection is not None:
+            if self._projection is not None and not self._once:
                 self._projection.look()
             self._supervisor.noted = replace(
                 self._supervisor.noted,
@@ -365,8 +383,12 @@ class Job:
             )
             if self._wait.ends and time.monotonic() - checked_work_at > _IDLE_AGE:
                 checked_work_at = time.monotonic()
-                if self._is_done(run) and run.upkeep.is_last_run():
-                    return self._preparation.nothing_left()
+                if self._due is not None:
+                    self._is_finished = self._is_handled(run, self._due)
+                else:
+                    self._is_finished = self._is_done(run) and run.upkeep.is_last_run()
+                if self._is_finished:
+                    return None
 
     def _report_breakers(self, processor: BatchProcessor) -> None:
         before = self._open_breakers
@@ -406,7 +428,7 @@ class Job:
 
     def _configure(self, configuration: JobConfiguration) -> None:
         self._configuration = self._preparation.configuration = configuration
-        self._wait = wait_rule(self._configuration)
+        self._wait = self._wait_rule()
 
     def _take_subscribed_topics(self) -> None:
         before, fresh = self._configuration, self._preparation.configuration
@@ -435,6 +457,17 @@ class Job:
             return self._wait.is_over(time.time()) and (
                 forwarded == run.forwarding.completed(run.cluster)
             )
+        except ProtocolError:
+            return False
+
+    def _is_handled(self, run: _Run, due: Mapping[TopicPartition, int]) -> bool:
+        """Whether what was due is handled, and forwarded to the clusters that can be reached."""
+        try:
+            return run.upkeep.backlog.handled(due) and bool(
+                run.forwarding.problem or run.forwarding.completed(run.cluster) is not None
+            )
+        except FatalFault:
+            raise
         except ProtocolError:
             return False
 

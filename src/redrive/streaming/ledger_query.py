@@ -1,16 +1,24 @@
-"""Spark queries for a ledger that is too large for one process."""
+"""The ledger in Spark: for queries that are too large for one process, and as a frame."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
+from typing import TYPE_CHECKING
 
 from redrive.configuration import JobConfiguration, LedgerFolder
+from redrive.engine.outcome import COLUMNS
 from redrive.errors import EnvironmentFault
 from redrive.outcomes.inventory import Engine
+from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.rows import Values
-from redrive.outcomes.storage import local_path
+from redrive.outcomes.storage import is_remote, local_path
+from redrive.outcomes.table import arrow_of
 from redrive.streaming.session import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @contextmanager
@@ -50,3 +58,23 @@ def spark_engine(
         ) from error
     finally:
         session.stop()
+
+
+def ledger_frame(session: SparkSession, ledger: Ledger) -> DataFrame:
+    """All outcomes of a ledger, with the columns of its table.
+
+    Executors read the files of a table in a folder, so the session needs no Delta. The rows of a
+    table in an object store, whose credentials Spark may lack, pass through the driver.
+    """
+    schema = ", ".join(f"{column.name} {column.kind}" for column in COLUMNS)
+    frames = [session.createDataFrame(arrow_of(ledger.tail))] if ledger.tail else []
+    if ledger.table is not None and is_remote(ledger.table.path):
+        frames.append(
+            session.createDataFrame(ledger.table.stream("SELECT * FROM ledger").read_all())
+        )
+    elif ledger.table is not None and (files := ledger.table.delta.file_uris()):
+        folder = str(local_path(ledger.table.path).absolute())
+        frames.append(session.read.option("basePath", folder).schema(schema).parquet(*files))
+    names = [column.name for column in COLUMNS]
+    empty = session.createDataFrame([], schema)
+    return reduce(lambda frame, other: frame.unionByName(other.select(*names)), frames, empty)

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeAlias
 
 from redrive.checkpoints.protocol import EmissionFigures
-from redrive.engine.statistics import Summary
+from redrive.engine.statistics import SliceSummary
 from redrive.errors import OutcomeUnknown, RedriveError
 from redrive.kafka.deadline import unanswered, within
 
@@ -56,7 +56,7 @@ Request: TypeAlias = Stop | Restart
 
 
 @dataclass(slots=True)
-class Emitted(Summary):
+class Emitted(SliceSummary):
     """What one process committed of some Arrow batches."""
 
     rows: int = 0

@@ -255,26 +255,25 @@ class Preparation:
         """Another instance took the share, or a part of it: the next run uses another."""
         self._registration.lose()
 
-    def nothing_left(self) -> str:
-        """The reason of an end by WAIT.
+    def nothing_left(self, *, once: bool = False) -> str:
+        """The reason of an end by WAIT, or with ``once`` of a run of what was due.
 
         Raises:
             EnvironmentFault: A dead-letter topic does not exist: its queue could not be opened,
                 which is an error of IBM's command too. Or a handler is stopped.
         """
+        end = "what was due is handled" if once else "the job ends by WAIT"
         for topic, lost in self._stopped.items():
             raise EnvironmentFault(
-                f"the job ends by WAIT, and the handler of {topic} is stopped: {lost.problem}",
-                hint=lost.hint,
+                f"{end}, and the handler of {topic} is stopped: {lost.problem}", hint=lost.hint
             )
         if not self.missing:
-            return "nothing left that can be processed (WAIT)"
+            return end if once else "nothing left that can be processed (WAIT)"
         verb = "does" if len(self.missing) == 1 else "do"
         raise EnvironmentFault(
-            f"the job ends by WAIT, and {' and '.join(self.missing)} {verb} not exist:"
-            " no dead letter was read",
+            f"{end}, and {' and '.join(self.missing)} {verb} not exist: no dead letter was read",
             hint="check the name and the broker's address, or create the topic; with WAIT(YES)"
-            " the job waits for it",
+            f" the job{' without --once' if once else ''} waits for it",
         )
 
     def pause(self) -> bool:

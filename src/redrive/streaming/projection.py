@@ -39,7 +39,7 @@ from redrive.engine.names import own_prefix
 from redrive.engine.outcome import COLUMNS
 from redrive.errors import AlreadyRunningError, EnvironmentFault, RedriveError, RestartRequired
 from redrive.kafka.cluster import Cluster, Extent
-from redrive.kafka.deadline import ONE_TRY, SILENCE, DeadlineThread, PendingCall
+from redrive.kafka.deadline import ONE_TRY, PAUSE, SILENCE, DeadlineThread, PendingCall
 from redrive.messages import TopicPartition
 from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.rows import GONE, row_of
@@ -162,6 +162,8 @@ def start_projection(
     configuration: JobConfiguration,
     most: int = _MOST,
     superseded: Callable[[], None] = lambda: None,
+    *,
+    once: bool = False,
 ) -> StreamingQuery | None:
     """Starts the query that appends outcome records to the ledger.
 
@@ -174,6 +176,7 @@ def start_projection(
         most: Maximum outcome records of one append.
         superseded: Called once another machine wrote the same outcomes; the query writes nothing
             from then on.
+        once: Whether the query ends after the outcomes that the topic has now.
 
     Returns:
         The query. None if the configuration has no ledger, or if another process already projects
@@ -188,6 +191,8 @@ def start_projection(
         return None
     interval = f"{round(configuration.ledger.interval * 1000)} milliseconds"
     writer, prepared = _projection(spark, configuration, most, superseded)
+    if once:
+        return prepared.trigger(availableNow=True).start()
     query = prepared.trigger(processingTime=interval).start()
     Thread(target=_maintain, args=(query, writer, path), name="redrive-ledger", daemon=True).start()
     return query
@@ -276,6 +281,30 @@ class Projection:
         else:
             if query is not None:
                 self._query = RunningQuery(self._spark, query, "the ledger's query")
+
+    def catch_up(self) -> None:
+        """Appends the outcomes that the topic has now; for a job that ends and never looked.
+
+        Raises:
+            RestartRequired: Java is gone, or does not answer.
+        """
+        session, superseded = self._spark.session, self._superseded.set
+        try:
+            query = start_projection(
+                session, self._configuration, self._most, superseded, once=True
+            )
+        except RedriveError as error:
+            self._report("the ledger is not written", error.message)
+        except (OSError, Py4JError, PySparkException) as error:
+            self._report("the ledger is not written", str(error))
+        else:
+            if query is None:
+                return
+            self._query = RunningQuery(self._spark, query, "the ledger's query")
+            while self._query.is_active and not self._control.is_stopping:
+                time.sleep(PAUSE)
+            if problem := self._query.exception:
+                self._report("the ledger is not written", problem)
 
     def stop(self) -> None:
         """Stops between two appends: an interruption is harmless, but Spark logs an error.

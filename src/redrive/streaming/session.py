@@ -28,7 +28,15 @@ from redrive.errors import (
     RedriveError,
     RestartRequired,
 )
-from redrive.java import ClassArchive, JarGroup, Java, find_java, jar_files, training_options
+from redrive.java import (
+    ClassArchive,
+    JarGroup,
+    Java,
+    find_java,
+    jar_files,
+    locked_jars,
+    training_options,
+)
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import CLOSE, SILENCE, DeadlineThread, PendingCall, within
 from redrive.streaming.batch import LARGEST_RESULT
@@ -123,7 +131,8 @@ class Spark:
         """Start nothing yet; the caller stops a session that is passed in."""
         self._configuration = configuration
         self._session = session
-        self._is_own = session is None
+        self.is_own = session is None
+        """Whether Java and its Python workers belong to this job alone, which may end them."""
         self._thread = DeadlineThread("redrive-spark")
         self._starting: PendingCall[SparkSession] | None = None
 
@@ -160,6 +169,14 @@ class Spark:
         """
         return self.translated(step, lambda: self._thread.run(step, seconds, call))
 
+    def cancel(self, tag: str) -> None:
+        """Cancels the jobs of Spark with a tag; does nothing if Java is gone or hangs."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark, slow to import
+
+        context = self.session.sparkContext
+        with suppress(RestartRequired, Py4JError):
+            self.ask("cancellation", lambda: context.cancelJobsWithTag(tag), seconds=CLOSE)
+
     def stop(self) -> None:
         """Stops its own session; if Java does not stop in time, it is killed."""
         if self._starting is not None:
@@ -173,7 +190,7 @@ class Spark:
     def kill(self) -> None:
         """Kills the Java process of its own session."""
         process = _java_process()
-        if self._is_own and process is not None:
+        if self.is_own and process is not None:
             process.kill()
 
     def killed_before(self, end_process: Callable[[int], None]) -> Callable[[int], None]:
@@ -311,6 +328,63 @@ def start_session(
     return session
 
 
+def current_session() -> SparkSession | None:
+    """The session of this process, or that of ``spark-submit``; None if there is none yet."""
+    from pyspark import SparkContext  # noqa: PLC0415 - slow to import
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+    has_java = "PYSPARK_GATEWAY_PORT" in os.environ  # as Spark's launcher names it
+    context: Any = SparkContext._active_spark_context  # noqa: SLF001 - no public name
+    return None if context is None and not has_java else SparkSession.builder.getOrCreate()
+
+
+def check_session(session: SparkSession, configuration: JobConfiguration) -> None:
+    """Checks that a session made elsewhere has what the job needs.
+
+    Raises:
+        EnvironmentFault: It lacks jars or properties; all are named.
+    """
+    lacks, properties = [], {}
+    if not _knows(session, "kafka"):
+        lacks.append(_coordinate("spark-sql-kafka"))
+    ledger = configuration.ledger
+    if ledger.enabled and not configuration.is_local and isinstance(ledger.path, Path):
+        if not _knows(session, "delta"):
+            lacks.append(_coordinate("delta-spark"))
+        properties = {
+            name: value
+            for name, value in _DELTA.items()
+            if value.startswith("io.delta") or value.endswith("DeltaCatalog")
+            if value not in (session.conf.get(name, "") or "")
+        }
+    if session.conf.get("spark.speculation", "false") == "true":
+        properties["spark.speculation"] = "false"
+    if not (lacks or properties):
+        return
+    named = [*lacks, *(f"the property {name}={value}" for name, value in properties.items())]
+    raise EnvironmentFault(
+        f"the Spark session lacks {' and '.join(named)}",
+        hint="give it the jars that `redrive setup --print-jars` prints (spark-submit --jars, or"
+        " spark.jars), or these by --packages; or use redrive.session(settings)",
+    )
+
+
+def _knows(session: SparkSession, source: str) -> bool:
+    """Whether a session has a data source; nothing is read."""
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - slow to import
+
+    options = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "none", "path": "/"}
+    try:
+        session.readStream.format(source).options(**options).load()
+    except AnalysisException as error:
+        return "Failed to find" not in str(error)
+    return True
+
+
+def _coordinate(name: str) -> str:
+    return next(jar.coordinate for jar in locked_jars() if f":{name}" in jar.coordinate)
+
+
 def _python_of_workers(configuration: JobConfiguration) -> Path:
     """A program that starts Python without Spark's archive of pyspark on its path.
 
@@ -402,11 +476,16 @@ def spark_archive(java: Java) -> ClassArchive:
 
 
 def _pyspark_jars() -> Path:
-    """The folder of pyspark's own jars, found without importing pyspark, which is slow."""
+    """The folder of Spark's own jars, found without importing pyspark, which is slow.
+
+    ``spark-submit`` imports pyspark from an archive, and its jars are those of ``SPARK_HOME``.
+    """
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
-    return Path(spec.origin).parent / "jars"
+    folder = Path(spec.origin).parent / "jars"
+    home = os.environ.get("SPARK_HOME", "")
+    return folder if folder.is_dir() or not home else Path(home) / "jars"
 
 
 def train(path: Path) -> None:

@@ -202,11 +202,18 @@ class Supervisor(JobObserver):
         configuration: JobConfiguration,
         control: JobControl,
         end_process: Callable[[int], None] | None,
+        *,
+        ends_workers: bool = True,
     ) -> None:
         """Prepare the watch; ``start`` begins it.
 
-        ``end_process`` ends this process at once with an exit code; None if the caller of the job
-        must survive a hang.
+        Args:
+            configuration: The job.
+            control: Gets reports.
+            end_process: Ends this process at once with an exit code; None if the caller of the job
+                must survive a hang.
+            ends_workers: Whether to end Spark's Python processes that stand still; not in a session
+                that others use.
         """
         self._configuration = configuration
         self._control = control
@@ -220,7 +227,7 @@ class Supervisor(JobObserver):
         self.noted = SupervisionState(time=time.time(), pid=os.getpid(), state=Activity.RUNNING)
         """What the job's own thread knows; only that thread replaces it."""
         self._warned_at = -float("inf")
-        self._stopped_workers = StoppedWorkers(self._report_ended_worker)
+        self._stopped_workers = StoppedWorkers(self._report_ended_worker) if ends_workers else None
         self._hidden_warned: dict[TopicPartition, float] = {}
         self._ended = threading.Event()
         self._threads = (
@@ -282,7 +289,8 @@ class Supervisor(JobObserver):
                 self._end_stalled(
                     "too many clients do not return: the process ends and must be restarted"
                 )
-            self._stopped_workers.look(time.monotonic())
+            if self._stopped_workers is not None:
+                self._stopped_workers.look(time.monotonic())
             self._report(time.monotonic())
 
     def _report_ended_worker(self, pid: int) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from redrive.checkpoints.clock import SteadyClock
-from redrive.checkpoints.held import HeldInstructions, Kept, Parked
+from redrive.checkpoints.held import HeldInstructions, HeldPartitions, Kept, Parked
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration.deciders import read_topics
+from redrive.engine.commands import NO_STATES
 from redrive.errors import FatalFault, ProtocolError, RedriveError
 from redrive.kafka.cluster import Cluster, next_offsets
-from redrive.kafka.deadline import pause_after
+from redrive.kafka.deadline import CLOSE, pause_after
 from redrive.messages import TopicPartition
 from redrive.operations.dynamic_queues import delete_overdue, is_overdue
 from redrive.outcomes.status import invalid_remaining
@@ -22,13 +24,12 @@ from redrive.streaming.start import Start
 from redrive.streaming.workers import keep_warm
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from redrive.checkpoints.instances import Share
     from redrive.configuration import JobConfiguration
     from redrive.streaming.batch import BatchProcessor
     from redrive.streaming.lifecycle import JobControl
     from redrive.streaming.query import RunningQuery
+    from redrive.streaming.session import Spark
 
 _LAYOUT_AGE: Final = 10.0
 """Seconds between two checks for new topics and partitions."""
@@ -84,7 +85,7 @@ class Upkeep:
         control: JobControl,
         cluster: Cluster,
         *,
-        spark: SparkSession,
+        spark: Spark,
         start: Start,
         query: RunningQuery,
         processor: BatchProcessor,
@@ -113,6 +114,8 @@ class Upkeep:
         follows = configuration.topology or start.lost
         self._follower = StatesFollower(cluster, configuration.application) if follows else None
         self._deletion: Thread | None = None
+        self._warm_up: Thread | None = None
+        self._warm_tag = f"redrive warm-up {uuid4().hex}"
         self._warn_at = 0.0
         self._silence = _LEADERLESS_AGE
         self._invalid = invalid
@@ -156,9 +159,15 @@ class Upkeep:
         self._attempt(self.backlog.pass_markers)
 
     def close(self) -> None:
-        """Closes the follower of the control topic."""
+        """Closes the follower of the control topic, and ends the start of workers.
+
+        The session may end right after: Java would answer that thread with a stack trace.
+        """
         if self._follower is not None:
             self._follower.close()
+        if self._warm_up is not None and self._warm_up.is_alive():
+            self._spark.cancel(self._warm_tag)
+            self._warm_up.join(CLOSE)
 
     def _attempt(self, chore: Callable[[], object]) -> None:
         try:
@@ -265,17 +274,22 @@ class Upkeep:
             )
 
     def _keep_warm(self) -> None:
+        if self._warm_up is not None and self._warm_up.is_alive():
+            return
         # In parallel with batches; nothing depends on it.
-        Thread(target=self._warm_up, name="redrive-warm-up", daemon=True).start()
+        self._warm_up = Thread(target=self._start_workers, name="redrive-warm-up", daemon=True)
+        self._warm_up.start()
 
-    def _warm_up(self) -> None:
+    def _start_workers(self) -> None:
         from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark, slow to import
         from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
+        session = self._spark.session
         try:
-            keep_warm(self._spark, self._configuration.cores)
+            session.sparkContext.addJobTag(self._warm_tag)
+            keep_warm(session, self._configuration.cores)
         except (Py4JError, PySparkException, ConnectionError):
-            return  # the session is stopping
+            return  # the run ends, or Java has ended
 
 
 class InvalidReport:
@@ -341,8 +355,23 @@ class Backlog:
         # Remaining copies are read only as far as a changed table released them.
         self._releases = {held.lane: held.release for held in start.held if isinstance(held, Kept)}
 
-    def pass_markers(self) -> bool:
+    def handled(self, due: Mapping[TopicPartition, int]) -> bool:
+        """Whether everything below some offsets is handled, however much is behind them.
+
+        Raises:
+            TransientFault: The broker gave no answer in time, or records at a position are lost.
+            FatalFault: Another run took over, or the broker refuses permanently.
+        """
+        positions = self._processor.positions
+        # A lane that is not read belongs to a handler that has stopped meanwhile.
+        if all(positions.get(lane, offset) >= offset for lane, offset in due.items()):
+            return True
+        return not self.pass_markers(due)
+
+    def pass_markers(self, due: Mapping[TopicPartition, int] | None = None) -> bool:
         """Commits the positions after markers; returns whether a record is left to process.
+
+        With ``due`` only records below these offsets count.
 
         Raises:
             TransientFault: The broker gave no answer in time, or records at a position are lost.
@@ -357,6 +386,8 @@ class Backlog:
         }
         ends = self._cluster.ends(positions)
         wanted = {lane: min(end, self._releases.get(lane, end)) for lane, end in ends.items()}
+        if due is not None:
+            wanted = {lane: min(end, due.get(lane, 0)) for lane, end in wanted.items()}
         unread = {lane: end for lane, end in wanted.items() if positions[lane] < end}
         unknown = {
             lane: positions[lane] for lane in unread if self._at_record.get(lane) != positions[lane]
@@ -372,4 +403,29 @@ class Backlog:
             after[lane] not in {offset, ahead.get(lane)} for lane, offset in positions.items()
         )
         is_unread = any(after[lane] < end for lane, end in unread.items())
-        return bool(self.leaderless) or has_batch or is_unread
+        waits_for_leader = due is None and bool(self.leaderless)
+        return waits_for_leader or has_batch or is_unread
+
+
+def due_now(
+    configuration: JobConfiguration, cluster: Cluster, start: Start
+) -> dict[TopicPartition, int]:
+    """The offset of each lane of a run up to which its messages may be read now.
+
+    All written instructions of operators count, at whatever rate they are read.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    ends = cluster.ends(start.every_position)
+    states = NO_STATES
+    if any(held.follows_states for held in start.held):
+        follower = StatesFollower(cluster, configuration.application)
+        try:
+            states = follower.states()
+        finally:
+            follower.close()
+    begin = {held.lane: held.start for held in start.held}
+    free = HeldPartitions(start.held, cluster, start.clock).free(begin, ends, states)
+    instructions = [held.lane for held in start.held if isinstance(held, HeldInstructions)]
+    return {**ends, **free, **{lane: ends[lane] for lane in instructions}}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from redrive.messages.constants import reason_name
@@ -42,6 +43,8 @@ DLH_PREFIX: Final = "mqdlh."
 """Prefix of the headers."""
 _DIGITS: Final = (14, 16)
 """Digits of a date with a time to the second, or to 1/100 s."""
+_EBCDIC_ZERO: Final = b"\xf0"
+"""The least digit in EBCDIC; no digit of ASCII is above it."""
 
 
 class MQForm(Protocol):
@@ -156,6 +159,13 @@ def view_of_header(
         failed_at=None if shared else _moment(header.put_date + header.put_time),
         hop=hop,
     )
+
+
+@lru_cache(maxsize=4096)
+def read_moment(raw: bytes) -> int | None:
+    """Milliseconds since 1970 of PutDate and PutTime, in ASCII or EBCDIC; None if they are none."""
+    is_ebcdic = raw[:1] >= _EBCDIC_ZERO
+    return _moment(raw.decode("cp500" if is_ebcdic else "ascii", "replace").rstrip(" \0"))
 
 
 def _moment(digits: str) -> int | None:

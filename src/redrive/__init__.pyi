@@ -1,0 +1,8 @@
+from redrive.library import Job as Job
+from redrive.library import Summary as Summary
+from redrive.library import ledger as ledger
+from redrive.library import run_once as run_once
+from redrive.library import session as session
+from redrive.library import start as start
+
+__version__: str
