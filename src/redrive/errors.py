@@ -47,6 +47,10 @@ class RedriveError(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        """The message and the hint, as a traceback or a notebook shows them."""
+        return "\n".join([self.message, *([f"hint: {self.hint}"] if self.hint else [])])
+
 
 class ConfigurationError(RedriveError):
     """Configuration that must not start a job.
@@ -60,6 +64,12 @@ class ConfigurationError(RedriveError):
     ) -> None:
         super().__init__(message, hint=hint)
         self.diagnostics = tuple(diagnostics)
+
+    def __str__(self) -> str:
+        """The message, every finding with its line and caret, and the hint."""
+        message, *hint = super().__str__().split("\n")
+        findings = (finding.render() for finding in self.diagnostics)
+        return "\n".join([message, *findings, *hint])
 
 
 class UsageError(RedriveError):

@@ -15,7 +15,7 @@ from tests.engine.known_cluster import KnownCluster
 
 from redrive.engine.facts import Answers, Original, Questions, RecordQuestion
 from redrive.engine.message import NO_ATTEMPTS, Message
-from redrive.engine.ordering import Ahead, Place, Round, Waiting, position_of
+from redrive.engine.ordering import Ahead, Place, Round, WaitingMessage, position_of
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.rules import parse
@@ -44,8 +44,11 @@ class OrderedCluster(KnownCluster):
             answers, rounds=rounds, waiting=dict.fromkeys(questions.waiting, self._waiting())
         )
 
-    def _waiting(self) -> dict[bytes, dict[Place, Waiting]]:
-        memory, waiting = self.topics_in_memory, defaultdict[bytes, dict[Place, Waiting]](dict)
+    def _waiting(self) -> dict[bytes, dict[Place, WaitingMessage]]:
+        memory, waiting = (
+            self.topics_in_memory,
+            defaultdict[bytes, dict[Place, WaitingMessage]](dict),
+        )
         backoff = IDENTITY.backoff_topic
         logs = {TopicPartition(IDENTITY.retry_topic, 0): IDENTITY.retry_topic}
         logs |= {
@@ -55,14 +58,14 @@ class OrderedCluster(KnownCluster):
             first = memory.committed[log]
             for offset, record in enumerate(memory.waiting(log), first):
                 own_headers = own.read_own(record.headers or [])
-                message = Waiting(position_of(own_headers.identity), record.timestamp)
+                message = WaitingMessage(position_of(own_headers.identity), record.timestamp)
                 waiting[record.key or b""][Place(lane, offset)] = message
         lane = TopicPartition(IDENTITY.remaining_topic, 0)
         last = {record.key: (at, record) for at, record in enumerate(memory.topics[lane.topic])}
         for offset, record in last.values():
             own_headers = own.read_own(record.headers or [])
             if record.value is not None:
-                message = Waiting(position_of(own_headers.identity), record.timestamp)
+                message = WaitingMessage(position_of(own_headers.identity), record.timestamp)
                 waiting[own_headers.key or b""][Place(lane, offset)] = message
         return waiting
 
@@ -214,7 +217,7 @@ def test_a_held_message_is_looked_at_when_what_it_waits_for_may_have_moved(
 ) -> None:
     table = parse("DIALECT(KAFKA) ORDER(KEY) RETRYINT(20)\nACTION(RETRY) BACKOFF(20s,1,20s)\n")
     decider = HandlerDriver(MemoryTopics(), table.required())._handler
-    ahead = Ahead(Waiting(position_of("DLQ:0:7"), 100_000), lane, messages)
+    ahead = Ahead(WaitingMessage(position_of("DLQ:0:7"), 100_000), lane, messages)
     message = Message(b"k", b"v", [], 5, "DLQ:0:9", "DLQ:0:9", 0)
     assert decider.held_keys is not None
     held = decider.held_keys.hold(message, NO_ATTEMPTS, ahead, 100_000 + 1000 * waited)

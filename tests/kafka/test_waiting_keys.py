@@ -9,7 +9,7 @@ from kafka import KafkaProducer
 from tests.conftest import KafkaClient
 
 from redrive.engine.facts import WaitingQuestion
-from redrive.engine.ordering import Place, Round, Waiting, position_of
+from redrive.engine.ordering import Place, Round, WaitingMessage, position_of
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.kafka.waiting_keys import LiveOrder
@@ -46,7 +46,7 @@ def test_parked_copies_wait_until_the_job_is_past_them_and_others_until_they_are
     producer.flush()
     places = [Place(question.retry, 0), Place(question.retry, 1), Place(question.remaining, 0)]
     everything = {
-        place: Waiting(position_of(f"DLQ:0:{at}"), SINCE) for at, place in enumerate(places)
+        place: WaitingMessage(position_of(f"DLQ:0:{at}"), SINCE) for at, place in enumerate(places)
     }
     assert order.waiting(question) == {b"k": everything}
     kafka.commit(group, retry, 1)

@@ -174,7 +174,29 @@ def test_spark_and_the_embedded_engine_read_the_same_history(
     assert embedded["messages"]["history"] == 100
 
 
-def _known(number: int) -> Row:
+def test_history_knows_scheme_root_class_group_and_topic(settings: Path, tmp_path: Path) -> None:
+    failure = {"form": "spring-dlt", "consumer_group": "billing", "error_class": "java.io.Timeout"}
+    connect = {"form": "connect", "consumer_group": "connect-billing", "error_class": "a.B"}
+    rows = [_known(number, **failure) for number in range(8)]
+    rows += [_known(number, **connect) for number in range(8, 12)]
+    LedgerTable.create(read_settings(settings).job.ledger.path).append([arrow_of(rows)])
+    new = tmp_path / "new.rul"
+    new.write_text(
+        "DIALECT(KAFKA)\n"
+        "TOPIC(C) ROOTCLASS('*.Timeout') ACTION(DISCARD)\n"
+        "SCHEME(spring-dlt) GROUP(billing) ACTION(FWD) FWDT('&TOPIC.&GROUP')\n"
+        "GROUP(connect-billing) ACTION(IGNORE)\n"
+        "TOPIC(C) ACTION(RETRY) TO(GROUP)\n"
+    )
+    asked = ["plan", str(new), "-c", str(settings), "--handler", "orders", "--over", "history"]
+    answer = json.loads(redrive(*asked, "--no-spark", "--json", code=2).stdout)
+    assert {line["line"]: line["count"] for line in lines_of(answer)} == {2: 2, 3: 6, 5: 1}
+    targets = {row["target"]: row["new"] for row in answer["targets"] if row["new"]}
+    assert targets["A'B.billing"] == targets["A\\.billing"] == 2
+    assert targets["C.connect-billing.retry"] == 1
+
+
+def _known(number: int, **more: str) -> Row:
     """The first outcome of a dead letter, every half second from 09:59:10 on."""
     place, time = f"orders.dlq:0:{number}", 1_772_445_550_000 + 500 * number
     record = {
@@ -185,5 +207,6 @@ def _known(number: int) -> Row:
             "REASON": (2053, 2085, 2051)[number % 3],
             "DESTQ": (None, "A'B", "A\\", "C")[number % 4],
         },
+        **more,
     }  # fmt: skip
     return row_of(orjson.dumps(record), time, 0, number)

@@ -279,7 +279,7 @@ class DecisionWriter:
             queue=self._identity.queue,
             table=self._table_id,
             rule_line=rule.line if rule else 0,
-            action=_action(rule, attempts),
+            action=action_of(rule, attempts),
             authority=rule.authority.value if rule else "",
             attempt=attempt,
             result=result,
@@ -312,8 +312,8 @@ class DecisionWriter:
         return decision if replay is None else with_replay(decision, replay)
 
 
-def _action(rule: Rule | None, attempts: Attempts) -> str:
-    """The action that decides: the rule's, or the quarantine that an earlier rule began."""
+def action_of(rule: Rule | None, attempts: Attempts) -> str:
+    """The action that decides: the rule's, or a quarantine without a rule; empty for none."""
     if rule is None:
         return Action.QUARANTINE.value if attempts.is_quarantined else ""
     return rule.action.value

@@ -49,7 +49,7 @@ class Place(NamedTuple):
     offset: int
 
 
-class Waiting(NamedTuple):
+class WaitingMessage(NamedTuple):
     """A message that waits: a copy of it, or a note of its round."""
 
     position: Position
@@ -57,14 +57,14 @@ class Waiting(NamedTuple):
     """Timestamp of the copy or note, in milliseconds; its delay counts from it."""
 
 
-WaitingKeys = Mapping[bytes, Mapping[Place, Waiting]]
+WaitingKeys = Mapping[bytes, Mapping[Place, WaitingMessage]]
 """The waiting messages by key, with their places."""
 
 
 class Ahead(NamedTuple):
     """What waits ahead of a message."""
 
-    first: Waiting
+    first: WaitingMessage
     """The first waiting message of the key."""
     lane: TopicPartition | None
     """Where that one waits; None if this slice made it wait."""
@@ -89,7 +89,7 @@ class KeyOrder:
     def __init__(self, waiting: WaitingKeys) -> None:
         """Take what waited before the slice, by key, without changing it."""
         self._waiting = waiting
-        self._lines: dict[bytes, list[tuple[Waiting, Place]]] = {}
+        self._lines: dict[bytes, list[tuple[WaitingMessage, Place]]] = {}
         self._gone: set[Place] = set()
 
     def ahead(self, key: bytes, identity: str) -> Ahead | None:
@@ -110,13 +110,15 @@ class KeyOrder:
     def add(self, key: bytes, identity: str, now: int) -> None:
         """Note that the slice made a message wait, at a time in milliseconds."""
         # It is on no topic yet, so the slice does not read it.
-        insort(self._line(key), (Waiting(position_of(identity), now), Place(_OF_THE_SLICE, -1)))
+        insort(
+            self._line(key), (WaitingMessage(position_of(identity), now), Place(_OF_THE_SLICE, -1))
+        )
 
     def remove(self, place: Place) -> None:
         """Note that the slice has read a copy or a note, and moves it."""
         self._gone.add(place)
 
-    def _line(self, key: bytes) -> list[tuple[Waiting, Place]]:
+    def _line(self, key: bytes) -> list[tuple[WaitingMessage, Place]]:
         line = self._lines.get(key)
         if line is None:
             waiting = self._waiting.get(key, {})

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from redrive.engine.facts import WaitingQuestion
-from redrive.engine.ordering import SETTLED, Place, Round, Waiting, WaitingKeys, position_of
+from redrive.engine.ordering import SETTLED, Place, Round, WaitingKeys, WaitingMessage, position_of
 from redrive.errors import FatalFault, TransientFault
 from redrive.kafka.cluster import Cluster, has_leader, may_read, next_offsets, settled_ends
 from redrive.kafka.records import StoredRecord
@@ -185,7 +185,7 @@ class _FollowedKeys:
     """The waiting messages by key of one partition of a dead-letter queue."""
 
     def __init__(self, question: WaitingQuestion) -> None:
-        self.keys: defaultdict[bytes, dict[Place, Waiting]] = defaultdict(dict)
+        self.keys: defaultdict[bytes, dict[Place, WaitingMessage]] = defaultdict(dict)
         self._question = question
         self._parked: dict[TopicPartition, dict[int, bytes]] = {}
         self._remaining: dict[bytes, tuple[Place, bytes]] = {}
@@ -230,7 +230,7 @@ class _FollowedKeys:
         if key is not None:
             here = own.identity(*lane, record.offset)
             position = position_of(headers.identity or here)
-            self.keys[key][place] = Waiting(position, record.timestamp)
+            self.keys[key][place] = WaitingMessage(position, record.timestamp)
 
     def _pass(self, lane: TopicPartition, position: int) -> None:
         parked = self._parked.get(lane, {})

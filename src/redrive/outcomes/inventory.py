@@ -22,7 +22,7 @@ from redrive.configuration import LedgerFolder
 from redrive.engine.outcome import FIELDS, UNTOUCHED, Result
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.masking import NO_MASK, Mask
-from redrive.messages import NO_VALID_SCHEME
+from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
 from redrive.outcomes.acknowledgements import Acknowledgement, acknowledged
 from redrive.outcomes.conditions import condition_error
 from redrive.outcomes.open_letters import (
@@ -33,6 +33,7 @@ from redrive.outcomes.open_letters import (
     every_outcome,
     last_outcomes,
 )
+from redrive.outcomes.row_messages import profile_of
 from redrive.outcomes.rows import FIELD_COLUMNS, Row, Values
 from redrive.outcomes.selection import FAILED, HELD, QUARANTINED, Selection, State, time_from
 from redrive.outcomes.table import (
@@ -438,20 +439,20 @@ class Inventory:
 
     def first_seen(
         self, handler: str, since: datetime | None, engine: Engine | None = None
-    ) -> Iterator[tuple[str, dict[str, str | int], str, int]]:
+    ) -> Iterator[tuple[DeadLetterProfile, str, int]]:
         """The dead letters of a handler that failed since a time, grouped by equal match fields.
 
         The engine, such as Spark's SQL, answers the query over the tables ``ledger`` and ``tail``;
         by default it is the embedded one.
 
         Yields:
-            The scheme, the pattern fields by keyword, the identity of one message, and how many
+            Their profile, as far as outcomes have it, the identity of one message, and how many
             there are.
 
         Raises:
             EnvironmentFault: The ledger can't be read.
         """
-        columns = ", ".join(["form", *FIELD_COLUMNS])
+        columns = ", ".join(["form", "error_class", "consumer_group", *FIELD_COLUMNS])
         pairs = [*zip(FIELDS, FIELD_COLUMNS, strict=True)]
         conditions = [f"handler = {sql_text(handler)}", "outcome = origin", "malformed IS NULL"]
         if since is not None:
@@ -462,7 +463,13 @@ class Inventory:
             f" WHERE {' AND '.join(conditions)} GROUP BY {columns}"
         ):
             fields = {keyword: row[name] for keyword, name in pairs if row[name] is not None}
-            yield row["form"] or "", fields, row["example"], row["n"]
+            profile = profile_of(
+                row["form"] or "",
+                fields,
+                error_class=row["error_class"] or None,
+                group=row["consumer_group"] or None,
+            )
+            yield profile, row["example"], row["n"]
 
     def covered(self, acknowledgement: Acknowledgement) -> int:
         """How many remaining messages an acknowledgement covers; errors as for ``letters``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from redrive.engine.breaker import PROBE
@@ -11,28 +11,25 @@ from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.outcome import FIELDS, Result
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
 from redrive.messages.schemes.known import CONNECT
-from redrive.messages.schemes.scheme import CONNECT_GROUP, DeadLetterView
+from redrive.messages.schemes.scheme import CONNECT_GROUP, DeadLetterView, Origin
 from redrive.outcomes.rows import Row
 from redrive.rules import Dialect
 
 if TYPE_CHECKING:
     from redrive.rules import RulesTable
 
-_KNOWN: Final = frozenset({*FIELDS, "SCHEME", "GROUP"})
+_KNOWN: Final = frozenset({*FIELDS, "SCHEME", "GROUP", "TOPIC", "ROOTCLASS"})
 """Pattern fields that outcomes have."""
 
 
 def message_of(row: Row) -> Message:
     """The message of an outcome; its body, key and headers are unknown."""
-    is_letter = row.form != NO_VALID_SCHEME
-    problem = "" if is_letter else row.detail or "no valid dead-letter header"
-    group = row.consumer_group
-    is_connect = row.form == CONNECT.name  # it names the connector, and so the group
-    view = DeadLetterView(
-        scheme=row.form if is_letter else None,
+    profile = profile_of(
+        row.form,
+        row.pattern_fields,
         error_class=row.error_class,
-        group=None if is_connect else group,
-        connector=group.removeprefix(CONNECT_GROUP) if is_connect and group else None,
+        group=row.consumer_group,
+        problem=row.detail or "",
     )
     return Message(
         key=None,
@@ -42,8 +39,39 @@ def message_of(row: Row) -> Message:
         identity=row.message,
         origin=row.origin,
         hops=row.hop or 0,
-        profile=DeadLetterProfile(row.form, problem, row.pattern_fields, None, view),
+        profile=profile,
     )
+
+
+def profile_of(
+    form: str,
+    fields: Mapping[str, str | int],
+    *,
+    error_class: str | None,
+    group: str | None,
+    problem: str = "",
+) -> DeadLetterProfile:
+    """The profile of dead letters, as far as outcomes have it.
+
+    Args:
+        form: Name of the scheme.
+        fields: The pattern fields by keyword.
+        error_class: The innermost named cause, or the exception.
+        group: The consumer group that failed.
+        problem: Why they are not dead letters, if they are not.
+    """
+    is_letter = form != NO_VALID_SCHEME
+    is_connect = form == CONNECT.name  # it names the connector, and so the group
+    view = DeadLetterView(
+        scheme=form if is_letter else None,
+        origin=Origin(topic=str(fields.get("DESTQ") or "") or None),
+        error_class=error_class,
+        error_root_class=error_class,
+        group=None if is_connect else group,
+        connector=group.removeprefix(CONNECT_GROUP) if is_connect and group else None,
+    )
+    problem = "" if is_letter else problem or "no valid dead-letter header"
+    return DeadLetterProfile(form, problem, fields, None, view)
 
 
 def missing_fields(table: RulesTable) -> Sequence[str]:

@@ -36,8 +36,6 @@ from redrive.kafka.deadline import ANSWER
 from redrive.kafka.facts import ClusterFacts
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import (
-    NO_VALID_SCHEME,
-    PATTERN_KEYWORDS,
     DeadLetterDecoder,
     DeadLetterProfile,
     Records,
@@ -46,9 +44,10 @@ from redrive.messages.constants import reason_name
 from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Engine, Inventory
+from redrive.outcomes.row_messages import missing_fields
 from redrive.outcomes.storage import is_remote
 from redrive.printable import counted
-from redrive.rules import Dialect, FieldValue, RulesTable, write_rule
+from redrive.rules import FieldValue, RulesTable, write_rule
 from redrive.rules.analysis import control_changes, hidden_field, write_message
 from redrive.what_if.answer import (
     Cell,
@@ -267,15 +266,13 @@ class Tally:
                 identity, fields = self._old.describe(row)
                 self._add_sample(pair, identity, {**fields, **self._new.describe(row)[1]})
 
-    def add_known(
-        self, scheme: str, fields: Mapping[str, FieldValue], example: str, count: int
-    ) -> None:
-        """Try both tables on messages of which only the match fields are known."""
-        problem = "no valid dead-letter header" if scheme == NO_VALID_SCHEME else ""
-        profile = DeadLetterProfile(scheme, problem, fields, None)
+    def add_known(self, profile: DeadLetterProfile, example: str, count: int) -> None:
+        """Try both tables on messages of which only the profile is known, as outcomes have it."""
         old, new = self._answered(lambda: (trial.decide_profile(profile) for trial in self._trials))
         if self._count(Over.HISTORY, (old, new), count):
-            self._add_sample((old, new), example, fields)
+            matched = (trial.decider.profiles.shared(profile) for trial in self._trials)
+            fields = [profile.fields for profile in matched]
+            self._add_sample((old, new), example, {**fields[0], **fields[1]})
 
     def _answered(self, decide: Callable[[], Iterable[_Decided]]) -> list[_Decided]:
         """What both tables decide, once all of its questions are answered."""
@@ -430,8 +427,6 @@ def _lines_by_text(table: RulesTable) -> dict[tuple[str, int], int]:
 
 _LARGE: Final = 4 * 1024**3
 """Bytes of a ledger above which Spark reads it: some hundred million outcomes."""
-_KNOWN_OF_A_DIALECT: Final = frozenset({"SCHEME", *PATTERN_KEYWORDS})
-"""Fields in the ledger."""
 _ENRICHED: Final = (
     "the enrichment function of the settings is not applied: rules see the original messages"
 )
@@ -556,10 +551,9 @@ def _engine(question: Question, inventory: Inventory) -> Iterator[Engine | None]
 
 def _check_fields(*tables: RulesTable) -> None:
     for table in tables:
-        unknown = sorted(table.asked - _KNOWN_OF_A_DIALECT)
-        if table.control.dialect is Dialect.KAFKA and unknown:
+        if missing := missing_fields(table):
             raise UsageError(
-                f"the ledger does not have {', '.join(unknown)}, which a table needs",
+                f"the ledger does not have {', '.join(missing)}, which a table needs",
                 hint="try it over remaining, parked and backlog, which have the messages"
                 " themselves",
             )
