@@ -9,7 +9,10 @@ For a Spark of your own::
 from importlib import import_module
 
 __version__ = "0.1.0"
-__all__ = ["Job", "Summary", "ledger", "run_once", "session", "start"]
+__all__ = [
+    "Job", "RulesTable", "Summary", "dead_letters", "ledger", "read_table", "run_once", "session",
+    "start"
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -26,6 +26,7 @@ from redrive.operations.process import PidFile, check_directory
 from redrive.operations.rights import check_start
 from redrive.printable import counted
 from redrive.settings import Settings, read_settings
+from redrive.streaming.frames import RulesTable, dead_letters, read_table
 from redrive.streaming.lifecycle import Emitted, JobControl, JobObserver
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from redrive.operations.supervision import SupervisionState
+
+__all__ = [
+    "Job", "RulesTable", "Summary", "dead_letters", "ledger", "read_table", "run_once", "session",
+    "start"
+]  # fmt: skip
 
 SettingsSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 """A settings file, or what TOML would give for it; relative paths in a mapping are relative to the

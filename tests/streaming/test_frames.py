@@ -33,7 +33,6 @@ from tests.outcomes import conftest as outcomes
 from tests.outcomes.small_job import SmallJob
 from tests.streaming.conftest import Jobs, letter
 
-import redrive
 from redrive.engine.decision import Put, Wait
 from redrive.errors import ConfigurationError, NotFoundError, UsageError
 from redrive.messages import (
@@ -388,8 +387,6 @@ def test_examples_of_the_page_run(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -
     jobs.produce(dlq, [{"value": b"x", "headers": connect("orders")}, letter(2053, "A")])
     (jobs.folder / "orders.rul").write_text("REASON(2053) ACTION(RETRY)\nACTION(IGNORE)\n")
     monkeypatch.chdir(jobs.folder)
-    monkeypatch.setattr(redrive, "dead_letters", dead_letters, raising=False)
-    monkeypatch.setattr(redrive, "read_table", read_table, raising=False)
     program = program.replace("localhost:9092", jobs.bootstrap_servers).replace("orders.dlq", dlq)
     names: dict[str, Any] = {"spark": jobs.spark}
     exec(program, names)  # noqa: S102 - it is the page's
