@@ -46,10 +46,8 @@ class RedriveError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-
-    def __str__(self) -> str:
-        """The message and the hint, as a traceback or a notebook shows them."""
-        return "\n".join([self.message, *([f"hint: {self.hint}"] if self.hint else [])])
+        if hint:
+            self.add_note(f"hint: {hint}")
 
 
 class ConfigurationError(RedriveError):
@@ -62,14 +60,10 @@ class ConfigurationError(RedriveError):
     def __init__(
         self, message: str, *, hint: str = "", diagnostics: Sequence[Diagnostic] = ()
     ) -> None:
+        for finding in diagnostics:
+            self.add_note(finding.render())
         super().__init__(message, hint=hint)
         self.diagnostics = tuple(diagnostics)
-
-    def __str__(self) -> str:
-        """The message, every finding with its line and caret, and the hint."""
-        message, *hint = super().__str__().split("\n")
-        findings = (finding.render() for finding in self.diagnostics)
-        return "\n".join([message, *findings, *hint])
 
 
 class UsageError(RedriveError):

@@ -104,7 +104,10 @@ def test_a_new_archive_replaces_that_of_the_same_installation_only(
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("printf 'one\\ntwo\\nthree\\nfour\\n' >&2; exit 1", r"could be made: two\nthree\nfour$"),
+        (
+            "printf 'one\\ntwo\\nthree\\nfour\\n' >&2; exit 1",
+            r"(?m)could be made: two\nthree\nfour$",
+        ),
         ('echo half > "$3"; exit 3', "exit code 3"),
         ("exec sleep 600", r"it took longer than 0\.1 s"),
     ],

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from textwrap import dedent
+from traceback import format_exception_only
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -245,8 +246,8 @@ def test_wrong_table_is_refused_with_every_finding_and_its_caret() -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_table("REASON(MQRC_Q_FUL) ACTION(RETRY)\nDESTQ(A) ACTION(DROP)\n")
     assert [finding.line for finding in caught.value.diagnostics] == [1, 2]
-    lines = str(caught.value).split("\n")
-    assert lines[0] == "<text>: 2 errors in the rules table, nothing was started"
+    lines = "".join(format_exception_only(caught.value)).splitlines()
+    assert lines[0].endswith("<text>: 2 errors in the rules table, nothing was started")
     assert lines[1].startswith("<text>:1:8: error: ")
     assert lines[3] == "    " + " " * 7 + "^" + "~" * 9
     assert lines[-1].startswith("hint: ")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 from rich.text import Text
@@ -39,7 +38,6 @@ from redrive.outcomes.selection import Criteria
 from redrive.printable import counted, printable
 from redrive.settings import Settings, read_settings
 
-_IDENTITY: Final = re.compile(r"[^:]+:[0-9]+:[0-9]+")
 STYLES: Mapping[str, str] = {
     Result.RETRIED: "green",
     Result.FORWARDED: "green",
@@ -54,12 +52,11 @@ STYLES: Mapping[str, str] = {
 def _checked(
     context: click.Context, parameter: click.Parameter, identity: str | None
 ) -> str | None:
-    """The identity of a message as it is, if it can be one; else ``UsageError``."""
+    """The ID as it is; raises ``UsageError`` if it is empty, as an unset variable makes it."""
     del context, parameter
-    if identity is not None and not _IDENTITY.fullmatch(identity):
+    if identity == "":
         raise UsageError(
-            f"{identity!r} is not the ID of a message",
-            hint="give topic:partition:offset, as redrive ls lists it",
+            "the ID is empty", hint="give topic:partition:offset, as redrive ls lists it"
         )
     return identity
 
