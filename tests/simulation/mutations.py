@@ -498,7 +498,7 @@ def _never_checked() -> Iterable[AbstractContextManager[Any]]:
     "a share given up after another is taken",
     preparation.Preparation,
     "_lack_of_share",
-    schedules=200,
+    schedules=600,
     among=lambda plan: plan.rebalances,
 )
 def _given_up_late(original: Any, self: preparation.Preparation, partitions: int) -> str:

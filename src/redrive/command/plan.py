@@ -216,7 +216,7 @@ def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
         return
     for answer in answers:
         print_lines([*lines_of_table(answer), ""])
-    print_lines(["nothing was written, and all positions are unchanged"])
+    print_lines(["nothing was put, and all positions are unchanged"])
     print_notes(dict.fromkeys(note for answer in answers for note in answer.notes))
     if job.topology:
         print_notes([_PUTS])
