@@ -166,7 +166,10 @@ class Summary:
     """From the start of the run to its end."""
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{count} {result}" for result, count in self.results.items())
+        parts = ", ".join(
+            f"{count} {result if count == 1 else result.replace('remains', 'remain')}"
+            for result, count in self.results.items()
+        )
         line = f"handled {counted(self.records, 'message')} in {self.seconds:.0f} s"
         return f"{line}: {parts}" if parts else line
 
