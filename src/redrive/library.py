@@ -26,7 +26,6 @@ from redrive.operations.process import PidFile, check_directory
 from redrive.operations.rights import check_start
 from redrive.printable import counted
 from redrive.settings import Settings, read_settings
-from redrive.streaming.frames import RulesTable, dead_letters, read_table
 from redrive.streaming.lifecycle import Emitted, JobControl, JobObserver
 
 if TYPE_CHECKING:
@@ -34,11 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from redrive.operations.supervision import SupervisionState
-
-__all__ = [
-    "Job", "RulesTable", "Summary", "dead_letters", "ledger", "read_table", "run_once", "session",
-    "start"
-]  # fmt: skip
 
 SettingsSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 """A settings file, or what TOML would give for it; relative paths in a mapping are relative to the
@@ -227,7 +221,7 @@ class Job:
                 from redrive.streaming.job import run  # noqa: PLC0415 - Spark is slow to import
 
                 run(configuration, self._control, self._spark)
-        except Exception as error:  # noqa: BLE001 - kept for whoever asks
+        except Exception as error:  # noqa: BLE001 - exception() has it
             self._error = error
 
     @property

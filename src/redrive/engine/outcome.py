@@ -484,8 +484,8 @@ class DeadLetterColumns:
         """
         places: Sequence[str] | None = None
         for scheme in self._of_kafka():
-            partitions = _column(scheme, "origin.partition", self._records)
-            offsets = _column(scheme, "origin.offset", self._records)
+            partitions = column_of(scheme, "origin.partition", self._records)
+            offsets = column_of(scheme, "origin.offset", self._records)
             if partitions is None or offsets is None:
                 continue
             prefixes = {
@@ -517,7 +517,7 @@ class DeadLetterColumns:
         """
         members: Sequence[str] | None = None
         for scheme in self._of_kafka():
-            column = _column(scheme, "error.message", self._records)
+            column = column_of(scheme, "error.message", self._records)
             if column is None:
                 continue
             raws, read = column
@@ -540,10 +540,10 @@ class DeadLetterColumns:
         return self._times("origin.timestamp", [])
 
     def _times(
-        self, name: str, more: Iterable[tuple[AnyScheme, _Column | None]]
+        self, name: str, more: Iterable[tuple[AnyScheme, PartColumn | None]]
     ) -> Sequence[int] | None:
         times: Sequence[int] | None = None
-        named = [(scheme, _column(scheme, name, self._records)) for scheme in self._of_kafka()]
+        named = [(scheme, column_of(scheme, name, self._records)) for scheme in self._of_kafka()]
         for scheme, column in (*named, *more):
             if column is None:
                 continue
@@ -574,14 +574,14 @@ def _error_member(raw: Any, read: Reader | None) -> str:  # noqa: ANN401 - as it
     return error_member(raw if raw is None or read is None else read(raw))
 
 
-_Column: TypeAlias = tuple[Sequence[Any], Reader | None]
+PartColumn: TypeAlias = tuple[Sequence[Any], Reader | None]
 """One part of each record, and what reads it if it is not yet read."""
 
 
 class _Prefixes(dict[Any, str]):
     """The start of the members about each partition of a topic; empty if that is not valid.
 
-    A partition is as in ``_Column``. A topic has few, so each is read once.
+    A partition is as in ``PartColumn``. A topic has few, so each is read once.
     """
 
     def __init__(self, topic: str | None, read: Reader | None) -> None:
@@ -596,8 +596,8 @@ class _Prefixes(dict[Any, str]):
         return prefix
 
 
-def _column(scheme: Scheme, name: str, records: Records) -> _Column | None:
-    """One part of a scheme in each record; None if no record has it."""
+def column_of(scheme: Scheme, name: str, records: Records) -> PartColumn | None:
+    """One part of a scheme in each record, as ``Scheme.read`` has it; None if no record has it."""
     parts, grid = scheme.parts.get(name, ()), records.grid
     if not parts:
         return None
@@ -634,7 +634,7 @@ def _last(name: str, records: Records) -> Sequence[bytes | None] | None:
     return column if any(column) else None
 
 
-def _put_times(form: AnyScheme, records: Records) -> _Column | None:
+def _put_times(form: AnyScheme, records: Records) -> PartColumn | None:
     """Date and time in the dead-letter headers of a form of MQ; None if no record has them."""
     if form is BINARY:
         return [value and value[_PUT_DATE:MQDLH_LENGTH] for value in records.values], read_moment

@@ -27,6 +27,7 @@ from redrive.engine.decision import Decision, Put, action_of
 from redrive.engine.facts import BEST_CASE, Answers, Facts
 from redrive.engine.message import NO_ATTEMPTS
 from redrive.engine.names import HandlerIdentity
+from redrive.engine.outcome import column_of
 from redrive.engine.rules_decider import RulesDecider
 from redrive.errors import NotFoundError, UsageError
 from redrive.kafka.connection import Connection
@@ -335,13 +336,16 @@ def _microseconds(milliseconds: int | None) -> int | None:
 
 def _varying(scheme: Scheme, records: Records) -> dict[str, list[Any]]:
     """The attributes of a scheme that differ in nearly every message, in all records."""
+
+    def values(name: str) -> list[Any]:
+        raws, read = column_of(scheme, name, records) or ([None] * len(records), None)
+        return [raw if raw is None or read is None else read(raw) for raw in raws]
+
     return {
-        "error_message": scheme.column("error.message", records),
-        "origin_partition": [
-            valid_partition(number) for number in scheme.column("origin.partition", records)
-        ],
-        "origin_offset": scheme.column("origin.offset", records),
-        "failed_at": scheme.column("failed_at", records),
+        "error_message": values("error.message"),
+        "origin_partition": [*map(valid_partition, values("origin.partition"))],
+        "origin_offset": values("origin.offset"),
+        "failed_at": values("failed_at"),
     }
 
 

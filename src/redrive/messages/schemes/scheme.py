@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from redrive.messages.constants import FAMILIES
 from redrive.messages.dead_letter_header import DeadLetterHeader
 from redrive.messages.fields import Headers, trim
-from redrive.messages.records import Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,22 +360,6 @@ class Scheme:
             if content is not None:
                 return content
         return None
-
-    def column(self, name: str, records: Records) -> list[str | int | None]:
-        """The result of ``read`` for each of some records; quick if their header names agree."""
-        parts, grid = self.parts.get(name, ()), records.grid
-        if grid is not None and all(part.place is RecordPart.HEADER for part in parts):
-            there = [part for part in parts if part.header in grid.layout]
-            if not there:
-                return [None] * len(records)
-            if len(there) == 1:  # nearly always
-                names, part = grid.layout, there[0]
-                index = names.index(part.header)
-                if self.newest is Newest.LAST:
-                    index = len(names) - 1 - names[::-1].index(part.header)
-                return [None if raw is None else part.read(raw) for raw in grid.column(index)]
-        rows = zip(records.keys, records.values, records.headers, strict=True)
-        return [self.read(name, *row) for row in rows]
 
     def lacks_payload(self, key: bytes | None, value: bytes | None) -> bool:
         """Whether a dead letter of the scheme lacks its payload."""
