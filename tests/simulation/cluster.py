@@ -284,19 +284,18 @@ class SimulatedCluster:
 
         One without was begun by a late request.
         """
-        return any(
-            transaction.lanes and self.owners.get(name) == process
-            for name, transaction in self._open.items()
-            if not name.endswith("-writer")
-        )
+        return self._has_records(process, self.owners)
 
     def is_writing(self, process: str) -> bool:
         """Whether a process has written records of an open transaction.
 
         Upkeep may have initialised the producer with which a batch of its instance writes.
         """
+        return self._has_records(process, self.writers)
+
+    def _has_records(self, process: str, processes: Mapping[str, str]) -> bool:
         return any(
-            transaction.lanes and self.writers.get(name) == process
+            transaction.lanes and processes.get(name) == process
             for name, transaction in self._open.items()
             if not name.endswith("-writer")
         )
