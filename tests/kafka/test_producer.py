@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.conftest import KafkaClient
@@ -118,3 +120,16 @@ def test_whoever_waits_for_stable_offsets_is_told_of_the_transaction_that_holds_
         cluster.committed("test-producer", [lane], stable=True)
     assert cluster.committed("test-producer", [lane]) == {lane: None}
     producer.abort()
+
+
+def test_an_error_of_the_client_does_not_keep_a_producer_from_being_closed() -> None:
+    """The client raises SystemError in any call while a fatal error of its own is raised."""
+    served: list[float] = []
+
+    def purge() -> None:
+        raise SystemError("returned a result with an exception set")
+
+    opened = KafkaProducer({"bootstrap.servers": "localhost:1"}, "id", "group")
+    opened._producer = cast("Any", SimpleNamespace(purge=purge, poll=served.append))
+    opened.close()
+    assert served == [0]

@@ -190,14 +190,9 @@ class KafkaProducer:
 
     def close(self) -> None:
         """Drop the producer; the next one aborts an open transaction."""
-
-        def serve_all_reports() -> None:
-            # A dropped client with unserved reports keeps its threads: purge, then serve them.
-            self._producer.purge()
-            self._producer.poll(0)
-
-        with contextlib.suppress(KafkaException, OutcomeUnknown):
-            self._thread.run(f"closing {self.transactional_id}", CLOSE, serve_all_reports)
+        let_go = partial(_let_go, self._producer)
+        with contextlib.suppress(OutcomeUnknown):
+            self._thread.run(f"closing {self.transactional_id}", CLOSE, let_go)
         if self._thread.is_abandoned:
             # The lost call still uses the client: destroying it would end the process.
             _abandoned.append(self)
@@ -285,6 +280,14 @@ def _producer_config(
     }
 
 
+def _let_go(producer: Producer) -> None:
+    """Purge a client and serve its reports; with unserved ones it would keep its threads."""
+    for call in (producer.purge, partial(producer.poll, 0)):
+        # SystemError is the client's answer while a fatal error of its own is already raised.
+        with contextlib.suppress(KafkaException, SystemError):
+            call()
+
+
 _LARGEST_RECORD: Final = 1_000_000_000
 """Bytes: the topic limits the size, not the client."""
 
@@ -320,8 +323,7 @@ class Appender:
             producer.produce(topic, value, key, 0, lambda error, _: problems.append(error))
             left = producer.flush(ANSWER + GRACE)
         if left or problems != [None]:
-            producer.purge()
-            producer.poll(0)
+            _let_go(producer)
             why = str(problems[0]) if problems else "no answer"
             raise TransientFault(f"{topic} cannot be written: {why}")
         self._producer = producer
