@@ -65,7 +65,7 @@ def test_what_is_told_is_what_the_job_then_does(small_job: SmallJob, tmp_path: P
     [failing] = answer["failing_now"]
     assert (failing["reason"], failing["target"], failing["count"]) == (2085, "GONE", 4)
     assert "4 retried, 5 forwarded" in shown.stdout
-    assert "nothing was written" in shown.stdout
+    assert "nothing was put, and all positions are unchanged" in shown.stdout
 
     small_job.step(int(time.time() * 1000))
     written = small_job.kafka.read(small_job.configuration.outcomes_topic)
