@@ -12,17 +12,23 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from confluent_kafka import Producer
 from tests.configurations import handled, job_of
+from tests.conftest import KafkaClient, eventually
 
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import Kept
 from redrive.checkpoints.protocol import EmissionFigures, PositionsOnly
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.engine.breaker import BreakerCounts, BreakerKey, Breakers, BreakerSettings
+from redrive.engine.commands import Span
 from redrive.errors import TransientFault
+from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
+from redrive.operations.replay.progress import _waiting
 from redrive.streaming.batch import LARGEST_RESULT, BatchProcessor
 from redrive.streaming.emission import EmissionOrder
+from redrive.streaming.forwarding import Forwarding
 from redrive.streaming.lifecycle import Emitted
 from redrive.streaming.start import Start
 from redrive.streaming.upkeep import Backlog
@@ -206,6 +212,33 @@ def test_a_batch_that_runs_while_ends_are_asked_for_leaves_work() -> None:
     start = start_at(letters=0, retries=0)
     backlog = Backlog(cast("Any", cluster), start, cast("Any", processor))
     assert backlog.pass_markers()
+
+
+def test_what_is_committed_and_not_yet_shown_to_readers_is_left(kafka: KafkaClient) -> None:
+    """A commit returns before the brokers have its markers: then an open transaction is seen."""
+    lane = TopicPartition(kafka.topic("retries"), 0)
+    cluster, positions = Cluster(kafka.connection), {lane: 0}
+    processor = SimpleNamespace(began=None, positions=positions, commit_positions=positions.update)
+    backlog = Backlog(cluster, Start(positions, (), frozenset(), {}), cast("Any", processor))
+    forwarding = SimpleNamespace(_forwarders=[SimpleNamespace(lane=lane, completed=0)])
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": lane[0]})
+    producer.init_transactions(60)
+
+    def left() -> list[bool]:
+        completed = Forwarding.completed(cast("Any", forwarding), cluster)
+        ends = cluster.ends([lane])[lane], cluster.ends([lane], committed_only=False)[lane]
+        instructions = _waiting(cluster, lane, Span(first=0, count=1, end=1), 0, ends)
+        return [backlog.pass_markers(), completed is None, instructions > 0]
+
+    assert left() == [False, False, False]
+    producer.begin_transaction()
+    producer.produce(*lane[:1], b"parked", partition=0)
+    producer.flush(60)
+    assert left() == [True, True, True]
+    producer.commit_transaction(60)
+    eventually(lambda: cluster.ends([lane])[lane] == 2, "the marker is written")
+    assert left() == [True, True, True]
+    cluster.close()
 
 
 @pytest.mark.parametrize("fault", [TransientFault("a worker is lost"), RuntimeError("of Spark")])

@@ -106,7 +106,7 @@ class Forwarding:
             TransientFault: The broker gave no answer in time.
         """
         completed = {forwarder.lane: forwarder.completed for forwarder in self._forwarders}
-        ends = home.ends(completed)
+        ends = home.ends(completed, committed_only=False)  # readers may not see the last ones yet
         return ends if completed == ends else None
 
     @property

@@ -403,8 +403,10 @@ class Backlog:
             after[lane] not in {offset, ahead.get(lane)} for lane, offset in positions.items()
         )
         is_unread = any(after[lane] < end for lane, end in unread.items())
-        waits_for_leader = due is None and bool(self.leaderless)
-        return waits_for_leader or has_batch or is_unread
+        if has_batch or is_unread or due is not None:
+            return has_batch or is_unread
+        # A commit returns before readers see it: a batch's retries may still be hidden.
+        return bool(self.leaderless) or self._cluster.ends(positions, committed_only=False) != ends
 
 
 def due_now(

@@ -97,10 +97,11 @@ def statuses(
     accepted = read_accepted(job, cluster)
     chosen = [replay for replay in accepted.values() if plan in {"", replay.plan}]
     lanes = sorted({lane for replay in chosen for lane in replay.spans})
-    ends, committed = cluster.ends(lanes), cluster.committed(job.application, lanes)
+    written, stable = cluster.ends(lanes, committed_only=False), cluster.ends(lanes)
+    committed = cluster.committed(job.application, lanes)
     waiting = {
         replay.plan: sum(
-            _waiting(cluster, lane, span, committed[lane] or 0, ends[lane])
+            _waiting(cluster, lane, span, committed[lane] or 0, (stable[lane], written[lane]))
             for lane, span in replay.spans.items()
         )
         for replay in chosen
@@ -114,11 +115,14 @@ def statuses(
     ]
 
 
-def _waiting(cluster: Cluster, lane: TopicPartition, span: Span, committed: int, end: int) -> int:
+def _waiting(
+    cluster: Cluster, lane: TopicPartition, span: Span, committed: int, ends: tuple[int, int]
+) -> int:
+    stable, written = ends
     start = max(span.first, committed)
-    end = end if span.end is None else min(end, span.end)
-    if end - start > _MARKERS:
-        return end - start
+    end = stable if span.end is None else min(written, span.end)
+    if end - start > _MARKERS or end > stable:  # a commit returns before readers see it
+        return max(0, end - start)
     if start >= end:
         return 0
     return end - start if any(cluster.read({lane: start}, {lane: end})) else 0
