@@ -19,10 +19,10 @@ from typing import Any
 
 import click
 
-from redrive import __version__
 from redrive.command import report_error
 from redrive.errors import EnvironmentFault, RedriveError
 from redrive.kafka.deadline import abandoned_calls
+from redrive.version import __version__
 
 _FILE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 """Errors of the operating system that a user can fix."""

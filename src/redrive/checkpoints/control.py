@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import orjson
 
-import redrive
 from redrive.errors import ConfigurationError, FencedFault, OutcomeUnknown, TransientFault
 from redrive.kafka.cluster import Cluster, settled_ends
 from redrive.kafka.compacted import RARE_END_WAIT, CompactedTopic
 from redrive.kafka.producer import KafkaProducer
 from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition
+from redrive.version import __version__
 
 if TYPE_CHECKING:
     from redrive.checkpoints.protocol import Producer
@@ -321,7 +321,7 @@ def changed_entry(run: int, waits: Mapping[TopicPartition, Wait]) -> Mapping[str
 
 def format_entry() -> Mapping[str, Any]:
     """The entry with the state version of this release."""
-    return {"format": FORMAT, "version": redrive.__version__}
+    return {"format": FORMAT, "version": __version__}
 
 
 def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
@@ -335,7 +335,7 @@ def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
     if not isinstance(number, int) or number > FORMAT:
         raise ConfigurationError(
             f"{topic} was written by redrive {entry.get('version', 'of a later version')} in the"
-            f" format {number}; redrive {redrive.__version__} reads up to {FORMAT}",
+            f" format {number}; redrive {__version__} reads up to {FORMAT}",
             hint="run that version again, or a later one: nothing is lost meanwhile",
         )
 

@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 import click
 
-from redrive import __version__
 from redrive.checkpoints.other_applications import notes_about_others
 from redrive.command.options import (
     STANDARD_INPUT,
@@ -51,6 +50,7 @@ from redrive.topology.files import (
 from redrive.topology.layout import Topology
 from redrive.topology.mq.reader import is_mqsc
 from redrive.topology.names import Names
+from redrive.version import __version__
 
 _KIND: Final = re.compile(r"^kind:\s*(\w+)", re.MULTILINE)
 _SEVERITIES: Final = tuple(Severity)

@@ -14,7 +14,6 @@ from typing import Final
 
 import click
 
-from redrive import __version__
 from redrive.command import report_error
 from redrive.command.options import choice_option, json_option, repeated_option
 from redrive.command.output import print_json
@@ -38,6 +37,7 @@ from redrive.settings import (
 )
 from redrive.streaming.lifecycle import JobControl, JobObserver
 from redrive.topology.names import escape
+from redrive.version import __version__
 
 _LOGGER: Final = logging.getLogger("redrive.run")
 

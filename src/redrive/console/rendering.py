@@ -11,7 +11,6 @@ import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from redrive import __version__
 from redrive.command.failures import (
     cause,
     exception_message,
@@ -26,6 +25,7 @@ from redrive.operations.durations import clock, duration
 from redrive.outcomes.inventory import State, state_of
 from redrive.outcomes.rows import Row
 from redrive.printable import counted, printable
+from redrive.version import __version__
 
 _SHOWN: Final = 64 * 1024
 """Characters of a body that a page shows; the whole can be downloaded."""

@@ -19,7 +19,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
 
-from redrive import __version__
 from redrive.console.access import Grants, LocalAccess, RefusedError
 from redrive.console.login_files import read_access, read_tokens
 from redrive.console.logins import Logins, Network, Proxy, add_sign_in
@@ -36,6 +35,7 @@ from redrive.errors import (
     UsageError,
 )
 from redrive.listener import BACKLOG, Listener
+from redrive.version import __version__
 
 _LAST_PORT: Final = 65_535
 _MOST_CONNECTIONS: Final = 500

@@ -31,7 +31,6 @@ from typing import (
 
 import orjson
 
-import redrive
 from redrive.engine.commands import Replay
 from redrive.messages import (
     NUMERIC_KEYWORDS,
@@ -55,6 +54,7 @@ from redrive.messages.schemes.reading import (
 )
 from redrive.messages.schemes.scheme import Newest, Reader, RecordPart
 from redrive.rules import is_topic_name
+from redrive.version import __version__
 
 FIELDS: Final = PATTERN_KEYWORDS
 """The pattern fields, in the order of the ledger's columns."""
@@ -219,7 +219,7 @@ class Outcome:
         Mapping[str, str | int | None], _text("pattern field {}, normalised", "field_{}")
     ]
     """Pattern fields by keyword, one column each."""
-    job_version: Annotated[str, _own_text("version of Redrive that decided")] = redrive.__version__
+    job_version: Annotated[str, _own_text("version of Redrive that decided")] = __version__
     outcomes_partition: ClassVar[Annotated[int, _integer("partition of the outcome record")]]
     outcomes_offset: ClassVar[Annotated[int, _long("its offset: the ledger holds each pair once")]]
     malformed: ClassVar[

@@ -17,7 +17,6 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-import redrive
 from redrive.checkpoints.protocol import EmissionFigures
 from redrive.configuration import JobConfiguration
 from redrive.engine.statistics import Ages, Distribution
@@ -31,6 +30,7 @@ from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State
 from redrive.printable import printable
 from redrive.streaming.lifecycle import BatchSummary, Emitted, JobObserver
+from redrive.version import __version__
 
 MOST_CAUSES: Final = 500
 """Maximum combinations of handler, cause, destination and group of dead letters to count
@@ -492,7 +492,7 @@ class MetricsObserver(JobObserver):
     def __init__(self, configuration: JobConfiguration, mask: Mask = NO_MASK) -> None:
         self._mask = mask
         self.metrics = JobMetrics(
-            version=redrive.__version__,
+            version=__version__,
             application=configuration.application,
             instance=configuration.instance,
         )
