@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -194,8 +194,8 @@ def start(folder: Path, bootstrap_servers: str) -> Iterator[Callable[..., Proces
     settings_file(bootstrap_servers)
     started = []
 
-    def start(*more: str) -> Process:
-        process = Process("run", "-c", "redrive.toml", *more)
+    def start(*more: str, settings: Sequence[str] = ("-c", "redrive.toml")) -> Process:
+        process = Process("run", *settings, *more)
         started.append(process)
         process.wait_for("handling the dead letters of orders.dlq")
         return process
@@ -220,6 +220,24 @@ def test_a_signal_ends_the_job_in_order(
     assert f"stopped: {number.name}" in job.said
     assert "Traceback" not in job.said
     assert not pid_file.exists()
+
+
+def test_a_job_without_a_settings_file_is_asked_without_one(
+    start: Callable[..., Process], bootstrap_servers: str
+) -> None:
+    Path("redrive.toml").unlink()
+    options = ("--bootstrap-server", bootstrap_servers, "--dlq", "orders.dlq")
+    start("--rules", "orders.rul", settings=options)
+    kept = Path(".redrive/orders.dlq/redrive.toml")
+    assert read_settings(kept).job.directory == kept.parent.absolute()
+    assert f"goes on with {kept}" in redrive("restart", code=0).stdout
+    assert "No dead letters" in redrive("groups", code=0).stdout
+    other = Path(".redrive/returns") / kept.name
+    other.parent.mkdir()
+    other.touch()
+    refused = redrive("groups", code=2)
+    assert "2 jobs were started without one" in refused.stderr
+    assert f"-c {kept}, or -c {other}" in refused.stderr
 
 
 def test_hangup_goes_on_with_new_settings(start: Callable[..., Process]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from redrive.command.opening import DEFAULT_SETTINGS, TopicSource
+from redrive.command.opening import TopicSource
 from redrive.command.options import choice_option, json_option, network_options
 from redrive.command.output import print_json, print_lines, print_notes
 from redrive.errors import UsageError
@@ -24,7 +24,7 @@ from redrive.operations.network import Network, open_cluster, queue_names, read_
 from redrive.operations.states import with_states
 from redrive.operations.undelivered import sources_of_queue, undelivered
 from redrive.printable import counted, plain_text
-from redrive.settings import read_settings
+from redrive.settings import default_file, read_settings
 
 _SHOWN_TEXT: Final = 400
 """Characters of a body that are shown."""
@@ -125,7 +125,7 @@ def browse(
 
 
 def _is_manager(name: str, config: Path | None) -> bool:
-    path = config or DEFAULT_SETTINGS
+    path = config or default_file()
     topology = read_settings(path).topology if config or path.exists() else None
     return topology is not None and name in topology.manager_names
 

@@ -14,7 +14,7 @@ import click
 import orjson
 
 from redrive.command import record
-from redrive.command.opening import DEFAULT_SETTINGS, TopicSource
+from redrive.command.opening import TopicSource
 from redrive.command.options import (
     FILE,
     bootstrap_option,
@@ -31,7 +31,14 @@ from redrive.operations.identify import Identification, SchemeFound, first_table
 from redrive.operations.network import open_cluster
 from redrive.operations.record_view import RecordView, read_record, record_place
 from redrive.printable import counted
-from redrive.settings import Document, Settings, read_settings, settings_of, with_environment
+from redrive.settings import (
+    DEFAULT_FILE,
+    Document,
+    Settings,
+    read_settings,
+    settings_of,
+    with_environment,
+)
 
 _SAMPLE: Final = 10_000
 """How many of the newest messages of a topic are looked at."""
@@ -160,13 +167,13 @@ def init(
     for identification in identifications:
         print_lines([*_lines(identification), ""])
     tables = map(first_table, identifications)
-    files = {DEFAULT_SETTINGS: text, **dict(zip(rules.values(), tables, strict=True))}
+    files = {DEFAULT_FILE: text, **dict(zip(rules.values(), tables, strict=True))}
     _write_files(files, yes=yes)
     click.echo("\nWith the messages that are there, these rules would do this:\n")
     # Slow to import, and nothing that was refused needs it.
     from redrive.command.plan import try_tables  # noqa: PLC0415
 
-    try_tables(read_settings(DEFAULT_SETTINGS), as_json=False)
+    try_tables(read_settings(DEFAULT_FILE), as_json=False)
     click.echo("\nredrive run starts the job; redrive groups shows then what waits, and why.")
 
 
@@ -209,7 +216,7 @@ def _quoted(text: str) -> str:
 
 
 def _settings_without_tables(text: str) -> Settings:
-    document = Document.from_text(text, name=str(DEFAULT_SETTINGS), directory=Path())
+    document = Document.from_text(text, name=str(DEFAULT_FILE), directory=Path())
     return settings_of(with_environment(document, os.environ), without_tables=True)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from redrive.command.output import print_notes
 from redrive.errors import UsageError
@@ -18,9 +18,7 @@ from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.printable import counted
 from redrive.rules import GROUP_TOPIC
-from redrive.settings import Settings, read_settings_for_topic
-
-DEFAULT_SETTINGS: Final = Path("redrive.toml")
+from redrive.settings import Settings, default_file, read_settings_for_topic
 
 _Answer = TypeVar("_Answer")
 
@@ -59,12 +57,13 @@ def settings_file(config: Path | None, bootstrap_server: str) -> Path | None:
         if config is not None:
             raise UsageError("either -c FILE or --bootstrap-server", hint="leave one of them out")
         return None
-    if config is None and not DEFAULT_SETTINGS.exists():
+    path = config or default_file()
+    if config is None and not path.exists():
         raise UsageError(
-            f"there is no {DEFAULT_SETTINGS} here",
+            f"there is no {path} here",
             hint="name the settings with -c FILE, or a broker with --bootstrap-server HOST:PORT",
         )
-    return config or DEFAULT_SETTINGS
+    return path
 
 
 class Answer(NamedTuple, Generic[_Answer]):

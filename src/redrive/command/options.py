@@ -13,7 +13,7 @@ import click
 
 from redrive.command.output import WIDE
 from redrive.errors import UsageError
-from redrive.settings import Option
+from redrive.settings import Option, default_file
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -96,8 +96,9 @@ def repeated_option(
 
 
 config_option = click.option(
-    "-c", "--config", type=FILE, default="redrive.toml", show_default=True, metavar="FILE",
-    help="The job's settings.",
+    "-c", "--config", type=FILE, metavar="FILE",
+    help="The job's settings, by default redrive.toml.",
+    callback=lambda _context, _option, path: path or default_file(),
 )  # fmt: skip
 optional_config_option = click.option(
     "-c", "--config", type=FILE, metavar="FILE", help="The job's settings, by default redrive.toml."

@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from redrive.checkpoints.tables import KeptTable
-from redrive.command.options import instance_options, yes_option
+from redrive.command.options import config_option, instance_options, yes_option
 from redrive.command.output import ask, print_lines
 from redrive.command.plan import ask_with_progress, show
 from redrive.command.tables import required_text
@@ -41,15 +41,7 @@ class _RestartRefusedError(RedriveError):
 
 
 @click.command()
-@click.option(
-    "-c",
-    "--config",
-    "path",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="The settings that the job was started with.",
-)
+@config_option
 @instance_options
 @click.option("--plan", "shows_plan", is_flag=True, help="Preview the effect on messages, and ask.")
 @click.option(
@@ -74,7 +66,7 @@ class _RestartRefusedError(RedriveError):
 )
 def restart(
     *,
-    path: Path,
+    config: Path,
     options: Sequence[Option],
     shows_plan: bool,
     places: Sequence[str],
@@ -103,9 +95,9 @@ def restart(
     if (places and not shows_plan) or (handler is not None and digits is None):
         raise UsageError("--over belongs to --plan, and --handler to --table")
     over = (tuple(map(Over, places)) or _WAITING) if shows_plan else ()
-    reload = RestartCommand(path, options, over, yes)
+    reload = RestartCommand(config, options, over, yes)
     answer = reload.here(timeout) if digits is None else reload.with_kept(digits, handler, timeout)
-    click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
+    click.echo(f"process {answer.pid} goes on with {config} and its rules tables as they are now")
     if answer.is_new_run:
         click.echo(_NEW_RUN)
     print_lines(_effect_lines(answer))

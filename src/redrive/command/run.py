@@ -24,6 +24,7 @@ from redrive.logs import LogObserver, configure_logging, log_all_output, log_fin
 from redrive.operations.process import handling_signals
 from redrive.operations.restart import FileWatch, RestartRecord, changed_tables
 from redrive.settings import (
+    DEFAULT_FILE,
     Document,
     LogFormat,
     LogLevel,
@@ -41,7 +42,6 @@ from redrive.version import __version__
 
 _LOGGER: Final = logging.getLogger("redrive.run")
 
-_DEFAULT: Final = Path("redrive.toml")
 _STANDARD_ERROR: Final = 2
 """The file descriptor; the stream itself may be replaced."""
 
@@ -69,6 +69,24 @@ class _Source:
             return read_settings(self.path, options=self.options)
         document = with_environment(Document.empty(), os.environ)
         return settings_of(document.with_options("redrive run", self.options))
+
+    def text(self) -> str:
+        """The options as a settings file in the job's folder; empty if they have a file."""
+        if self.path is not None:
+            return ""
+        files = {
+            option.path: _absolute(str(option.value))
+            for option in self.options
+            if option.path[-1] == "rules" or option.path[0] == "topology"
+        }
+        document = Document.empty().with_options("redrive run", self.options)
+        return document.with_values({**files, ("application", "directory"): "."}).toml()
+
+
+def _absolute(named: str) -> str:
+    """A file, or ``QM=FILE``, with its whole path."""
+    manager, equals, name = named.rpartition("=") if not Path(named).exists() else ("", "", named)
+    return f"{manager}{equals}{Path(name).expanduser().absolute()}"
 
 
 @click.command()
@@ -177,7 +195,8 @@ def run(
     --watch the job reloads changed files as redrive restart does, and refuses broken ones.
 
     Options override the file. SIGTERM or Ctrl+C stop the job after the running batch; SIGHUP or
-    redrive restart reload its settings and tables.
+    redrive restart reload its settings and tables. Without a file the job's folder keeps the
+    options as one, which other commands find in the same working directory.
 
     Exit codes: 0 stopped, ended by WAIT or --once, or tried, 1 error, 2 usage, 75 stalled, or Java
     ended: start it again.
@@ -188,8 +207,8 @@ def run(
         )
     if once and (dry_run or given["watch"]):
         raise UsageError(f"--once and {'--dry-run' if dry_run else '--watch'} exclude each other")
-    if path is None and not (queues or rules or files) and _DEFAULT.exists():
-        path = _DEFAULT
+    if path is None and not (queues or rules or files) and DEFAULT_FILE.exists():
+        path = DEFAULT_FILE
     if path is not None and files:
         raise click.UsageError("-c FILE and --topology exclude each other")
     options = _handler_options(path, queues, rules, files)
@@ -222,7 +241,7 @@ def run(
     load = _Reload(source, settings.job, logs_output=not once)
     if once:
         observer = SummaryObserver()
-        code = run_job(settings, LogObserver(), observer, load=load, once=True)
+        code = run_job(settings, LogObserver(), observer, load=load, kept=source.text(), once=True)
         summary = observer.summary()
         if as_json:
             print_json(asdict(summary))
@@ -230,7 +249,7 @@ def run(
             click.echo(summary)
         context.exit(code)
     watch = FileWatch.of(settings.job, watched.digest, taken) if settings.job.watch else None
-    context.exit(run_job(settings, LogObserver(), load=load, watch=watch))
+    context.exit(run_job(settings, LogObserver(), load=load, kept=source.text(), watch=watch))
 
 
 def _configure_log(settings: Settings, *, logs_output: bool) -> None:
@@ -245,6 +264,7 @@ def run_job(
     settings: Settings,
     *observers: JobObserver,
     load: Callable[[], JobConfiguration] | None,
+    kept: str = "",
     watch: FileWatch | None = None,
     once: bool = False,
 ) -> int:
@@ -254,6 +274,7 @@ def run_job(
         settings: The settings.
         observers: The job's observers.
         load: Reads the settings again for SIGHUP; None if they cannot be.
+        kept: Settings that the job's folder keeps as a file, where other commands find them.
         watch: Looks for changed files.
         once: Whether the job ends when what was due at its start is handled.
     """
@@ -265,6 +286,8 @@ def run_job(
         if not faulthandler.is_enabled():
             faulthandler.enable(_STANDARD_ERROR)  # prints a stack trace when a client crashes
         record.forget()
+        if kept:
+            (job.directory / DEFAULT_FILE).write_text(kept, encoding="utf-8")
         start = {"event": "start", "version": __version__, **settings.describe()}
         _LOGGER.info(
             "redrive %s: application %s, instance %s, brokers %s",

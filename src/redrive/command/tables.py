@@ -22,7 +22,7 @@ from redrive.configuration import JobConfiguration
 from redrive.errors import EnvironmentFault
 from redrive.operations.durations import clock
 from redrive.operations.tables import SHORT_HASH, Applied, TableHits, Tables, hits_of, tables_of
-from redrive.settings import read_settings_for_lookup
+from redrive.settings import default_file, read_settings_for_lookup
 
 _HITS: Final = ("hits", "last hit (UTC)")
 """Columns of what ``_cells`` returns."""
@@ -138,7 +138,7 @@ def required_text(kept: KeptTable) -> str:
 
 
 def _job(context: click.Context, config: Path | None) -> JobConfiguration:
-    return read_settings_for_lookup(config or context.obj or Path("redrive.toml")).job
+    return read_settings_for_lookup(config or context.obj or default_file()).job
 
 
 def _show(

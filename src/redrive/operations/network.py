@@ -21,11 +21,10 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import ANSWER
 from redrive.masking import NO_MASK, Mask
-from redrive.settings import read_settings
+from redrive.settings import default_file, read_settings
 from redrive.topology.files import SUFFIXES, DefinitionFile, named_sources, read_topology
 from redrive.topology.layout import Topology
 
-_SETTINGS: Final = Path("redrive.toml")
 _LINE_END: Final = re.compile("\r\n|[\r\n]")
 
 
@@ -115,7 +114,7 @@ def network_of_settings(config: Path | None) -> Network:
         UsageError: The settings have no queue managers.
         ConfigurationError: The settings or the definitions have errors.
     """
-    path = config or _SETTINGS
+    path = config or default_file()
     settings = read_settings(path)
     if settings.topology is None:
         raise UsageError(

@@ -18,6 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+import orjson
+
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, did_you_mean
 from redrive.errors import ConfigurationError, UsageError
 from redrive.forms import Key, KeyPath
@@ -133,6 +135,15 @@ class Document:
     def without(self, key: str) -> Document:
         """The document without one of its tables."""
         return replace(self, data={name: value for name, value in self.data.items() if name != key})
+
+    def toml(self) -> str:
+        """The settings as a file of tables, without anything nested in them, as options are."""
+        lines = []
+        for table, content in self.data.items():
+            for entry in content if isinstance(content, list) else [content]:
+                lines.append(f"[[{table}]]" if isinstance(content, list) else f"[{table}]")
+                lines += (f"{key} = {orjson.dumps(value).decode()}" for key, value in entry.items())
+        return "\n".join([*lines, ""])
 
     def has(self, path: KeyPath) -> bool:
         """Whether there is a value at a path."""

@@ -23,7 +23,13 @@ from redrive.configuration import (
     TransformConfiguration,
 )
 from redrive.diagnostics import Diagnostic, Severity
-from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError, TransientFault
+from redrive.errors import (
+    ConfigurationError,
+    EnvironmentFault,
+    RedriveError,
+    TransientFault,
+    UsageError,
+)
 from redrive.forms import keys_of
 from redrive.kafka.connection import KafkaTable
 from redrive.masking import NO_MASK, Mask
@@ -154,6 +160,8 @@ def _plain(value: object) -> object:
     return value
 
 
+DEFAULT_FILE: Final = Path("redrive.toml")
+"""The default settings file, in the working directory."""
 DEFAULT_DIRECTORY: Final = ".redrive"
 """Default parent of applications' folders, next to the settings file."""
 
@@ -205,6 +213,23 @@ def read_settings(
     """
     settings = settings_of(_document(path, options, environ), environ=environ)
     return _with_topics(settings) if asks else settings
+
+
+def default_file() -> Path:
+    """``redrive.toml``; where there is none, what the only job here without a file has kept.
+
+    Raises:
+        UsageError: There is none, and several jobs were started without one.
+    """
+    if DEFAULT_FILE.exists():
+        return DEFAULT_FILE
+    kept = sorted(Path(DEFAULT_DIRECTORY).glob(f"*/{DEFAULT_FILE}"))
+    if len(kept) > 1:
+        raise UsageError(
+            f"there is no {DEFAULT_FILE} here, and {len(kept)} jobs were started without one",
+            hint=f"name one of them: -c {', or -c '.join(map(str, kept))}",
+        )
+    return kept[0] if kept else DEFAULT_FILE
 
 
 def read_settings_for_lookup(path: Path, *, options: Sequence[Option] = ()) -> Settings:
