@@ -15,6 +15,8 @@ from redrive.settings import read_settings
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (
     "../README.md",
+    "start.md",
+    "recipes.md",
     "laptop-to-three-nodes.md",
     "kubernetes.md",
     "installation.md",

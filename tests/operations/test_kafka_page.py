@@ -9,16 +9,12 @@ import orjson
 import pytest
 from tests.settings.conftest import RULES
 
-from redrive.engine.edits import Content, Edit, PatchValue, SetHeader
 from redrive.messages import Headers, SchemeTable, decode_dead_letter, read_view, remove_header
-from redrive.messages.json_patch import JsonPatch
 from redrive.messages.schemes import GROUP_SCHEMES, Scheme
 from redrive.messages.schemes.known import SCHEMES
 from redrive.messages.schemes.scheme import Stamp
-from redrive.operations.replay.plan import change_of
 from redrive.rules import parse
 from redrive.settings import read_settings
-from redrive.topology.put import Refusal
 
 PAGE = (Path(__file__).parents[2] / "docs" / "kafka.md").read_text(encoding="utf-8")
 
@@ -35,7 +31,7 @@ def test_every_table_of_the_page_is_right() -> None:
 
 def test_the_schemes_of_the_page_read_what_it_shows(folder: Path) -> None:
     Path("tickets.rul").write_text(RULES)
-    Path("fix.json").write_text(blocks("json")[0])
+    Path("fix.json").write_text('[{"op": "remove", "path": "/a"}]')
     Path("redrive.toml").write_text("\n".join(blocks("toml")))
     table = SchemeTable(
         scheme.scheme() for scheme in read_settings(Path("redrive.toml")).job.schemes
@@ -80,13 +76,3 @@ def test_the_page_has_each_scheme_in_the_row_of_its_time(scheme: Scheme) -> None
     name = name if any(name in row for row in rows) else name.split()[0]
     place = 2 if scheme.drops_headers else 0 if scheme.stamp is Stamp.FAILURE else 1
     assert [name in row for row in rows] == [number == place for number in range(3)]
-
-
-def test_the_patch_of_the_page_changes_what_it_shows() -> None:
-    patch = PatchValue(JsonPatch.of(orjson.loads(blocks("json")[0])))
-    edit = Edit((SetHeader("fixed", b"4711"), patch))
-    before = Content(b'{"order":17,"currency":"EU"}', [("trace", b"1")])
-    after = edit.applied(before)
-    assert isinstance(after, Content)
-    assert [*change_of("m", before, after).lines] == blocks("diff")[0].splitlines()
-    assert isinstance(edit.applied(Content(b'{"currency":"USD"}', [])), Refusal)

@@ -1,20 +1,20 @@
-"""The page on Kafka, typed: what comes out is what it shows, and the job does what it says.
+"""The first page and the page on Kafka, typed: they show what comes out, and what the job does.
 
-Every ``$`` of the page is run, in one folder, on dead letters as the libraries write them. The jobs
-of its sections run as one job with a handler for each.
+Every ``$`` is run, on dead letters as the libraries write them; each section has its own job.
 """
 
 from __future__ import annotations
 
 import doctest
+import os
 import re
 import shlex
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 from kafka.admin import NewTopic
@@ -25,14 +25,15 @@ from tests.streaming.conftest import Jobs
 from redrive.messages import Headers
 from redrive.settings import read_settings
 
-PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
+DOCS = Path(__file__).parents[2] / "docs"
+START, KAFKA = ((DOCS / name).read_text("utf-8") for name in ("start.md", "kafka.md"))
 SERVERS = "localhost:9092"
-"""The broker that the page names."""
+"""The broker that the pages name."""
 TOPICS = {
     "orders": 4,
     "shipments": 2,
-    "shipments.unreadable": 1,
-    "counts.unreadable": 1,
+    "counts": 7,
+    "bills": 1,
     "tickets": 4,
 }
 """Topics beside the dead-letter topics, with their partitions."""
@@ -89,7 +90,10 @@ def streams(offset: int) -> Headers:
     return [(f"__streams.errors.{name}", value.encode()) for name, value in failure.items()]
 
 
-_UNREADABLE = connect(42, "connect.errors.DataException", "Unknown magic byte!")
+_UNREADABLE = [
+    connect(offset, "connect.errors.DataException", "Unknown magic byte!")
+    for offset in (42, 43, 44)
+]
 _AWAY = connect(57, "common.errors.TimeoutException", "no answer")
 _ENVELOPE = (
     b'{"failed": {"topic": "tickets", "partition": 3, "error":'
@@ -97,7 +101,7 @@ _ENVELOPE = (
 )
 DEAD_LETTERS: dict[str, list[tuple[bytes, bytes, Headers]]] = {
     "orders.dlq": [
-        *((b"k-1", b"\x00\x00\x00\x00\x07\x02", _UNREADABLE) for _ in range(3)),
+        *((b"k-1", b"\x00\x00\x00\x00\x07\x02", headers) for headers in _UNREADABLE),
         (b"k-4711", b'{"order":4711}', _AWAY),
     ],
     "shipments-dlt": [
@@ -118,7 +122,7 @@ DEAD_LETTERS: dict[str, list[tuple[bytes, bytes, Headers]]] = {
 
 
 class Step(NamedTuple):
-    """A command of the page, and what it prints."""
+    """A command of a page, and what it prints."""
 
     arguments: list[str]
     printed: str
@@ -126,24 +130,21 @@ class Step(NamedTuple):
     @property
     def is_job(self) -> bool:
         """Whether it runs until it is stopped."""
-        return self.arguments[0] == "run" and "--dry-run" not in self.arguments
+        return self.arguments[0] == "run"
 
 
 @dataclass
 class Section:
-    """What is typed under one heading, before its job runs and while it does."""
+    """What is typed under one heading, in a folder of its own: before its job runs, and after."""
 
+    folder: Path
     before: list[Step]
-    job: Step | None
     after: list[Step]
 
-    @property
-    def handler(self) -> tuple[str, str] | None:
-        """Dead-letter topic and table of the job, if its command names them."""
-        if self.job is None or "--dlq" not in self.job.arguments:
-            return None
-        arguments = self.job.arguments
-        return arguments[arguments.index("--dlq") + 1], arguments[arguments.index("--rules") + 1]
+    def problems(self, steps: list[Step], servers: str) -> str:
+        """Types commands; what they print that the page does not show."""
+        os.chdir(self.folder)
+        return "".join(differences(step, run(step, servers)) for step in steps)
 
 
 def files_of(page: str) -> dict[str, str]:
@@ -152,13 +153,20 @@ def files_of(page: str) -> dict[str, str]:
     return dict(blocks)
 
 
-def sections_of(page: str) -> Iterator[Section]:
-    """What is typed, section by section."""
-    for text in page.split("\n## ")[1:]:
+def sections_of(page: str, folder: Path, servers: str) -> Iterator[Section]:
+    """What is typed, section by section; its files are written."""
+    for number, text in enumerate(page.split("\n## ")[1:]):
         blocks = re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         steps = [step for block in blocks for step in _steps(block)]
-        at = next((n for n, step in enumerate(steps) if step.is_job), len(steps))
-        yield Section(steps[:at], steps[at] if at < len(steps) else None, steps[at + 1 :])
+        if not steps:
+            continue
+        own = folder / str(number)
+        own.mkdir(parents=True)
+        if "init" not in steps[0].arguments:
+            for name, content in files_of(text).items():
+                (own / name).write_text(content.replace(SERVERS, servers))
+        [at] = (number for number, step in enumerate(steps) if step.is_job)
+        yield Section(own, steps[:at], steps[at + 1 :])
 
 
 def _steps(block: str) -> Iterator[Step]:
@@ -170,9 +178,9 @@ def _steps(block: str) -> Iterator[Step]:
 
 
 def run(step: Step, servers: str) -> str:
-    """Types a command; what it prints, with the page's broker for the real one."""
+    """Types a command and yes; what it prints, with the page's broker for the real one."""
     arguments = [argument.replace(SERVERS, servers) for argument in step.arguments]
-    done = redrive(*arguments, code=0)
+    done = redrive(*arguments, typed="y\n", code=0)
     return done.stdout.replace(servers, SERVERS)
 
 
@@ -184,59 +192,76 @@ def differences(step: Step, got: str) -> str:
     return "" if is_same else f"$ redrive {shlex.join(step.arguments)}\n{got}"
 
 
+class Producer:
+    """Keeps what a program of the page would have sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def produce(self, topic: str, value: bytes, key: bytes, headers: list[tuple[str, Any]]) -> None:
+        """As that of confluent-kafka, which takes texts as values of headers."""
+        assert topic == "bills.dlq"
+        raw = [(name, content.encode()) for name, content in headers]
+        self.sent.append({"key": key, "value": value, "headers": raw})
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+
+def written_by_python() -> list[dict[str, Any]]:
+    """What the program of the page writes about a record that failed."""
+    [program] = re.findall(r"^```python\n(.*?)^```", START, re.MULTILINE | re.DOTALL)
+    made: dict[str, Any] = {}
+    exec(compile(program, "docs/start.md", "exec"), made)  # noqa: S102 - our own page
+    parts: dict[str, Any] = {
+        "topic": "bills", "partition": 0, "offset": 5, "headers": None, "key": b"b-1",
+        "value": b'{"bill":1}',
+    }  # fmt: skip
+    record = SimpleNamespace(**{name: (lambda part=part: part) for name, part in parts.items()})
+    producer = Producer()
+    made["write_dead_letter"](producer, record, TimeoutError("no answer"))
+    return producer.sent
+
+
 @pytest.fixture
-def folder(folder: Path, jobs: Jobs) -> Path:
-    """A working directory with the files of the page, and a broker with the dead letters."""
-    for name, text in files_of(PAGE.read_text(encoding="utf-8")).items():
-        (folder / name).write_text(text.replace(SERVERS, jobs.bootstrap_servers), encoding="utf-8")
-    partitions = {**TOPICS, **dict.fromkeys(DEAD_LETTERS, 1)}
+def sections(jobs: Jobs) -> list[Section]:
+    """What is typed, and a broker with the dead letters."""
+    letters: dict[str, list[dict[str, Any]]] = {
+        topic: [{"key": key, "value": value, "headers": headers} for key, value, headers in records]
+        for topic, records in DEAD_LETTERS.items()
+    }
+    letters["bills.dlq"] = written_by_python()
+    partitions = {**TOPICS, **dict.fromkeys(letters, 1)}
     jobs.admin.create_topics(
         [NewTopic(name, count, 1) for name, count in partitions.items()], wait_for_metadata=True
     )
     hour_ago = int(time.time() * 1000) - 3_600_000
-    for topic, letters in DEAD_LETTERS.items():
-        jobs.produce(
-            topic,
-            [
-                {"key": key, "value": value, "headers": headers, "timestamp_ms": hour_ago}
-                for key, value, headers in letters
-            ],
-        )
-    return folder
-
-
-def test_what_is_typed_prints_what_the_page_shows(jobs: Jobs, folder: Path) -> None:
-    sections = list(sections_of(PAGE.read_text(encoding="utf-8")))
-    problems = [
-        differences(step, run(step, jobs.bootstrap_servers))
-        for section in sections
-        for step in section.before
+    for topic, records in letters.items():
+        jobs.produce(topic, [record | {"timestamp_ms": hour_ago} for record in records])
+    return [
+        section
+        for name, page in (("start", START), ("kafka", KAFKA))
+        for section in sections_of(page, jobs.folder / name, jobs.bootstrap_servers)
     ]
-    tables = re.findall(r"^```rules\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    first = next(text for text in tables if text.startswith("* Starter table"))
-    assert (folder / "orders.rul").read_text(encoding="utf-8") == first
-    text = (folder / "redrive.toml").read_text(encoding="utf-8")
-    named = [section.handler for section in sections if section.handler]
-    text += "".join(
-        f'[[handlers]]\nqueue = "{queue}"\nrules = "{table}"\n' for queue, table in named
-    )
-    (folder / "all.toml").write_text(text, encoding="utf-8")
-    job = read_settings(folder / "all.toml").job
-    assert {handler.identity.topic for handler in job.handlers} == set(DEAD_LETTERS)
-    job = replace(job, ledger=replace(job.ledger, enabled=False))
-    running = jobs.start(job)
-    running.wait_for_records(sum(map(len, DEAD_LETTERS.values())))
 
-    def count_results() -> Counter[str]:
-        return Counter(outcome["result"] for outcome in jobs.outcomes(job))
 
-    eventually(lambda: count_results()["retried"] == 3, "all retries are committed")
-    running.stop()
-    # Two of them are of schemes without the time of the failure: they wait their delay first.
-    assert count_results() == {"forwarded": 3, "remains": 3, "parked": 2, "retried": 3}
-    problems += [
-        differences(step, run(step, jobs.bootstrap_servers))
-        for section in sections
-        for step in section.after
-    ]
+def test_what_is_typed_prints_what_the_pages_show(
+    jobs: Jobs, sections: list[Section], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(jobs.folder)
+    servers = jobs.bootstrap_servers
+    problems = [section.problems(section.before, servers) for section in sections]
+    assert (sections[0].folder / "orders.rul").read_text() == files_of(START)["orders.rul"]
+    running = []
+    for section in sections:
+        job = read_settings(section.folder / "redrive.toml").job
+        running.append(jobs.start(replace(job, ledger=replace(job.ledger, enabled=False))))
+    for thread in running:
+        thread.wait_for_records(1)
+    # Schemes without the time of the failure wait their first delay.
+    topics = ("orders", "bills", "tickets")
+    eventually(lambda: all(map(jobs.read, topics)), "every retry is committed", every=0.5)
+    for thread in running:
+        thread.stop()
+    problems += [section.problems(section.after, servers) for section in sections]
     assert "\n".join(filter(None, problems)) == ""
