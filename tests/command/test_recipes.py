@@ -156,7 +156,7 @@ def await_ledger(shop: Shop) -> None:
 
 
 Checks = Mapping[str, Callable[[Shop], None]]
-RESTART = "redrive restart -c redrive.toml"
+RESTART = "redrive restart"
 BEFORE: Checks = {
     f"{RESTART} --plan": lambda shop: shop.save_new_table(),
     "python failures.py": await_ledger,
