@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from redrive.checkpoints.instances import Share
-from redrive.command.opening import count_quarantined, notes_about_quarantined
+from redrive.command.opening import count_quarantined, notes_about_quarantined, select_by_body
 from redrive.command.output import (
     ShowProgress,
     ask,
@@ -105,11 +105,15 @@ def planned(
         selection = replace(selection, state=state)
     job = settings.job
     with open_cluster(job.connection) as cluster:
-        inventory, notes = Archive(job).inventory(mask=settings.mask)
+        archive = Archive(job)
+        inventory, notes = archive.inventory(mask=settings.mask)
         with inventory:
+            selection, bodies = select_by_body(settings, archive, inventory, selection)
             places = inventory.places(selection, limit=limit)
             quarantined = count_quarantined(inventory, selection)
             notes = (*notes, *notes_about_quarantined(quarantined))
+            if bodies is not None:
+                notes = (*notes, *bodies.left_out, str(bodies))
             if not places.rows:
                 notes = (*notes, *_notes_about_others(inventory, selection))
         planner = Planner(
