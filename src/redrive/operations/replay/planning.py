@@ -24,6 +24,7 @@ from redrive.engine.put_record import PutTimes, risks_of
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind
 from redrive.errors import RedriveError
+from redrive.kafka.administration import group_positions
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.compacted import LiveCopies
 from redrive.masking import NO_MASK, Mask
@@ -382,6 +383,7 @@ class Planner:
             handlers=_parts(own_rows, [str(row.handler) for row in own_rows]),
             warnings=[
                 *self._about_targets(own_rows, decisions, replay),
+                *(self._about_groups(own_rows, decisions) if replay.to is To.GROUP else ()),
                 *self._about_risks(own_rows, decisions),
                 *self._about_messages(own_rows, places.replays, replay),
                 *payloads.warnings(missing_copies.lost),
@@ -464,6 +466,28 @@ class Planner:
                 code = "would-loop" if decision.reason == LOOP else "target-missing"
                 why = f"{reason_name(decision.reason)}: {decision.detail}"
                 yield Warned(code, f"puts to {names} fail with {why}", len(same))
+
+    def _about_groups(
+        self, rows: Sequence[Row], decisions: Sequence[Decision | str]
+    ) -> Iterator[Warned]:
+        """Topics of groups that do not exist yet, or that their group does not read."""
+        puts = Counter(
+            (decision.destination.topic, str(row.consumer_group))
+            for row, decision in zip(rows, decisions, strict=True)
+            if isinstance(decision, Put)
+        )
+        existing = self._cluster.topics() if puts else {}
+        lanes = self._cluster.lanes({topic for topic, _ in puts if topic in existing})
+        groups = {group for topic, group in puts if topic in existing}
+        positions = group_positions(self._cluster.connection, groups, lanes) if lanes else {}
+        for (topic, group), count in puts.most_common():
+            committed = positions.get(group)  # None: this user may not see it
+            if topic not in existing:
+                text = f"{topic} does not exist yet: the job creates it, and {group} has to read it"
+                yield Warned("group-topic-missing", text, count)
+            elif committed is not None and topic not in {lane.topic for lane in committed}:
+                text = f"{group} has committed no offset on {topic}: check that it reads the topic"
+                yield Warned("group-topic-unread", text, count)
 
     def _about_risks(
         self, rows: Sequence[Row], decisions: Sequence[Decision | str]
