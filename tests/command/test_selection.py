@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from inspect import signature
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from tests.outcomes.samples import outcome, rows
 
 from redrive.command.selection import parse_selection
 from redrive.errors import UsageError
-from redrive.outcomes.inventory import Inventory
+from redrive.outcomes.conditions import BodyFilter
+from redrive.outcomes.inventory import Inventory, Selection
 from redrive.outcomes.ledger import Ledger
 
 LETTERS = {
@@ -73,3 +75,68 @@ def test_an_error_of_a_condition_is_about_what_the_user_wrote(tmp_path: Path) ->
     with pytest.raises(UsageError) as beside:
         chosen(tmp_path, where="hop = = 2", topic="orders")
     assert beside.value.message == alone.value.message
+
+
+BODIES = [
+    b'{"order": {"id": 17, "name": "Ann"}}', b'{"order": {"id": 18, "name": "Bob"}}',
+    b'{"order": {"id": 17.0, "paid": true}}', b"<order id='17' name='ANN'/>",
+    b'{"order": {"id": "9"}}', None,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("comparison", "text", "numbers"),
+    [
+        ("$.order.id == 17", "", [0, 2]),
+        ("$['order'].id>=17", "", [0, 1, 2]),
+        ("$.order.id < 17", "", [4]),
+        ("$.order.id == '9'", "", [4]),
+        ("$.order.id != 17", "", [1, 4]),
+        ("$.order.name == 'Ann'", "", [0]),
+        ('$.order.name contains "B"', "18", [1]),
+        ("$.order.name == null", "", [2, 4]),
+        ("$.order.paid == true", "", [2]),
+        ("", "aNN", [0, 3]),
+        ("", "", [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_a_body_is_compared_by_its_json_and_its_text(
+    comparison: str, text: str, numbers: list[int]
+) -> None:
+    wanted = BodyFilter.of(comparison, text)
+    assert [number for number, body in enumerate(BODIES) if wanted.matches(body)] == numbers
+    assert comparison == "" or BodyFilter.of(comparison, "").matches(BODIES[3]) is None
+
+
+@pytest.mark.parametrize(
+    ("comparison", "problem"),
+    [
+        ("order.id == 17", "is not a comparison of a JSON value"),
+        ("$.order.id", "is not a comparison of a JSON value"),
+        ("$.order..id == 17", "is neither .name nor [number]"),
+        ("$.order.name == Ann", "Ann is neither a number nor a text in quotes"),
+        ("$.order.name < 'Ann'", "< compares numbers"),
+    ],
+)
+def test_a_comparison_that_cannot_be_meant_is_refused(
+    tmp_path: Path, comparison: str, problem: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(problem)):
+        chosen(tmp_path, body=comparison)
+
+
+def test_any_number_of_bodies_may_match() -> None:
+    """A list of twenty thousand in SQL ended the process."""
+    names = [f"orders.dlq:0:{number}" for number in range(20_000)]
+    letter = outcome(17, result="remains", action="", message="orders.dlq:0:17")
+    with Inventory(Ledger(None, tuple(rows([letter])))) as inventory:
+        assert inventory.count(Selection(messages=frozenset(names))) == 1
+        assert inventory.count(Selection(messages=frozenset(names[:17]))) == 0
+        assert inventory.count(Selection(messages=frozenset())) == 0
+
+
+def test_the_examples_of_the_page_are_valid() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text()
+    comparisons = re.findall(r"--body '([^']+)'", page)
+    assert comparisons
+    assert all(BodyFilter.of(comparison, "").path for comparison in comparisons)

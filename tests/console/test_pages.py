@@ -475,10 +475,6 @@ FIXED = '[{"op": "replace", "path": "/note", "value": "fixed"}]'
         ),
         ({"drop_headers": ERROR_MESSAGE}, ["--drop-header", ERROR_MESSAGE]),
         ({"json_patch": FIXED}, ["--json-patch", "patch.json"]),
-        (
-            {"json_patch": '[{"op": "remove", "path": "/nothing"}]'},
-            ["--json-patch", "patch.json"],
-        ),
     ],
 )
 def test_a_plan_changes_messages_as_that_of_the_command(
@@ -500,6 +496,15 @@ def test_a_plan_changes_messages_as_that_of_the_command(
     assert "What changes in the messages" in page
     kept = read_settings(CONFIG).job.directory / f"{made.headers['Location'][1:]}.json"
     assert json.loads(kept.read_bytes())["edit"] == printed["edit"]
+
+
+def test_a_plan_whose_edit_applies_to_no_message_says_so(
+    kafka: KafkaClient, browser: TestClient
+) -> None:
+    patch = '[{"op": "remove", "path": "/nothing"}]'
+    made = post(browser, "/api/plans", to="queue", queue=kafka.topic("repair"), json_patch=patch)
+    assert "Nothing to do" in made.text
+    assert "the edit applies to 0 of " in made.text
 
 
 def test_one_message_is_edited_as_a_text(

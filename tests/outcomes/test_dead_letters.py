@@ -11,9 +11,12 @@ import orjson
 import pytest
 from tests.commands import redrive
 from tests.configurations import write_settings
+from tests.conftest import KafkaClient
+from tests.engine.failed_processing import spring
 from tests.outcomes.samples import append
 from tests.outcomes.small_job import SmallJob, dead_letter
 
+from redrive.messages import OutputRecord
 from redrive.outcomes.rows import row_of
 from redrive.settings import read_settings
 
@@ -89,6 +92,30 @@ def test_quarantined_messages_are_counted_apart_and_replayed_if_asked_for(
     asked = small_job.json_of("replay", "plan", "--to", "rules", "--status", "quarantined")
     assert asked["messages"]["orders"] == {f"{topic}:0": [0]}
     assert asked["notes"] == []
+
+
+def test_a_plan_to_groups_says_which_topics_are_missing_or_not_read(
+    small_job: SmallJob, kafka: KafkaClient
+) -> None:
+    topics = [kafka.topic("orders"), kafka.topic("bills")]
+    missing, existing = (f"{topic}.billing.retry" for topic in topics)
+    kafka.create(existing)
+    letters = [spring(OutputRecord(topic, None, b"v", [], 0), 0, 0) for topic in topics]
+    small_job.produce([{"value": b"v", "headers": letter.headers} for letter in letters])
+    small_job.step(int(time.time() * 1000))
+
+    def warnings() -> dict[str, str]:
+        plan = small_job.json_of("replay", "plan", "--to", "group")
+        assert plan["count"] == 2
+        return {warning["code"]: warning["text"] for warning in plan["warnings"]}
+
+    warned = warnings()
+    assert warned["group-topic-missing"].startswith(
+        f"{missing} does not exist yet: the job creates"
+    )
+    assert warned["group-topic-unread"].startswith(f"billing has committed no offset on {existing}")
+    kafka.commit("billing", existing, 0)
+    assert set(warnings()) == {"group-topic-missing"}, "and planning has not created it"
 
 
 def test_what_cannot_be_read_is_not_shown_as_none(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -251,8 +251,16 @@ def test_edited_messages_are_put_once_as_the_plan_showed_them(
     shown = {change["message"]: change for change in plan["changes"]}
     assert '+   "currency": "EUR"' in shown[f"{dlq}:0:0"]["lines"]
     assert "the value there is different" in shown[f"{dlq}:0:1"]["problem"]
+    why = "the edit applies to 2 of 3 messages; 1 message is left out, unless you add"
+    assert (plan["count"], plan["notes"]) == (2, [f"{why} --include-failing"])
+    tried = redrive("replay", "plan", *words, "--include-failing")
+    assert (tried["count"], tried["notes"]) == (3, ["the edit applies to 2 of 3 messages"])
+    assert [warning["code"] for warning in tried["warnings"]] == ["order", "edit-fails"]
+    assert [change["message"] for change in tried["changes"]] == [f"{dlq}:0:{n}" for n in range(3)]
+    none = redrive("replay", "plan", *words, "--body", "$.order == 1")
+    assert (none["count"], [change["message"] for change in none["changes"]]) == (0, [f"{dlq}:0:1"])
     done = redrive("replay", "now", *words, "--yes", "--because", "ticket")
-    assert done["results"] == {"retried": 2, "remains": 1}
+    assert done["results"] == {"retried": 2}, "and the other has no failure"
     monkeypatch.setenv("VISUAL", "sed -i s/USD/EUR/")
     edited = redrive("replay", "--edit", f"{dlq}:0:1", "--yes", "--because", "by hand")
     assert edited["results"] == {"retried": 1}

@@ -31,10 +31,12 @@ from redrive.operations.network import open_cluster
 from redrive.operations.process import this_user
 from redrive.operations.states import acknowledgements_in_effect, write_states
 from redrive.outcomes.acknowledgements import Acknowledgement
+from redrive.outcomes.conditions import LONGEST
 from redrive.outcomes.history import Next, next_steps
 from redrive.outcomes.inventory import Group, Inventory, Listing, state_of
 from redrive.outcomes.rows import Row
 from redrive.outcomes.selection import Selection, State
+from redrive.outcomes.table import sql_text
 from redrive.printable import counted
 from redrive.settings import Settings, read_settings
 
@@ -93,8 +95,8 @@ class Letters(NamedTuple):
     def of(cls, settings: Settings, selection: Selection, *, limit: int, page: int = 1) -> Self:
         """A page of dead letters, page 1 the newest; errors as for ``Inventory.letters``."""
 
-        def ask(inventory: Inventory) -> tuple[Listing, dict[str, Next]]:
-            listing = inventory.letters(selection, limit=limit, skipped=(page - 1) * limit)
+        def ask(inventory: Inventory, chosen: Selection) -> tuple[Listing, dict[str, Next]]:
+            listing = inventory.letters(chosen, limit=limit, skipped=(page - 1) * limit)
             return listing, next_steps(settings.job, inventory, listing.letters)
 
         answer = ask_inventory(settings, selection, ask)
@@ -216,9 +218,11 @@ class Groups(NamedTuple):
     ) -> Self:
         """The largest groups, with trends of ``bars`` values; errors as ``Inventory.groups``."""
 
-        def ask(inventory: Inventory) -> tuple[Sequence[Group], int, Sequence[Sequence[int]]]:
-            groups, total = inventory.groups(selection, limit=limit)
-            return groups, total, trends_of(inventory, selection, groups, bars)
+        def ask(
+            inventory: Inventory, chosen: Selection
+        ) -> tuple[Sequence[Group], int, Sequence[Sequence[int]]]:
+            groups, total = inventory.groups(chosen, limit=limit)
+            return groups, total, trends_of(inventory, chosen, groups, bars)
 
         answer = ask_inventory(settings, selection, ask)
         groups, total, trends = answer.found
@@ -385,7 +389,13 @@ def acknowledge(
         until=_parse_end(until),
         selection=replace(selection, state=State.REMAINING),
     )
-    answer = ask_inventory(settings, made.selection, lambda inventory: inventory.covered(made))
+
+    def ask(inventory: Inventory, chosen: Selection) -> int:
+        nonlocal made
+        made = replace(made, selection=_without_bodies(chosen))
+        return inventory.covered(made)
+
+    answer = ask_inventory(settings, made.selection, ask)
     if not answer.found:
         raise NothingRemains(
             "no remaining message matches these options",
@@ -393,6 +403,21 @@ def acknowledge(
         )
     write_states(settings.job, [made.entry()])
     return made, answer
+
+
+def _without_bodies(selection: Selection) -> Selection:
+    """The selection with a condition that names the messages whose bodies matched."""
+    if selection.messages is None:
+        return selection
+    names = ", ".join(map(sql_text, ["", *sorted(selection.messages)]))  # never an empty list
+    named = f"message IN ({names})"
+    where = f"({selection.where}) AND {named}" if selection.where else named
+    if len(where) > LONGEST:
+        raise UsageError(
+            f"{len(selection.messages):,} bodies match, more than an acknowledgement can name",
+            hint="narrow the search, or acknowledge by other options",
+        )
+    return replace(selection, where=where, messages=None)
 
 
 class Acknowledgements(NamedTuple):
@@ -407,7 +432,7 @@ class Acknowledgements(NamedTuple):
         """Those of a job; errors as for ``Inventory.covered``."""
         current = _in_effect(settings)
         answer = ask_inventory(
-            settings, _REMAINING, lambda inventory: [*map(inventory.covered, current)]
+            settings, _REMAINING, lambda inventory, _: [*map(inventory.covered, current)]
         )
         return cls([*zip(current, answer.found, strict=True)], answer.notes)
 

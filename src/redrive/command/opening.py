@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from redrive.command.output import print_notes
+from redrive.command.output import print_notes, progress_bar
 from redrive.errors import UsageError
 from redrive.kafka.connection import Connection
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import SchemeTable
 from redrive.operations.states import acknowledgements_in_effect
-from redrive.outcomes.history import Archive
+from redrive.outcomes.history import Archive, Bodies
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.printable import counted
 from redrive.rules import GROUP_TOPIC
@@ -76,6 +76,8 @@ class Answer(NamedTuple, Generic[_Answer]):
     """Records that the job has not read, at most; None if that is not known."""
     quarantined: int
     """Matching messages in quarantine, which are left out."""
+    bodies: Bodies | None = None
+    """How many bodies were looked at; None if none had to be."""
 
     def document(self) -> dict[str, Any]:
         """The answer's own members for JSON."""
@@ -84,11 +86,14 @@ class Answer(NamedTuple, Generic[_Answer]):
             "unread": self.unread,
             "quarantined": self.quarantined,
             "notes": self.notes,
+            **({} if self.bodies is None else {"bodies": self.bodies._asdict()}),
         }
 
     def all_notes(self) -> Iterator[str]:
         """What could not be read, and what is left out."""
         yield from self.notes
+        if self.bodies is not None:
+            yield str(self.bodies)
         if self.unread:
             yield (
                 f"up to {counted(self.unread, 'message')} may be missing in this list: the job has"
@@ -112,14 +117,26 @@ def count_quarantined(inventory: Inventory, selection: Selection) -> int:
 
 
 def ask_inventory(
-    settings: Settings, selection: Selection, question: Callable[[Inventory], _Answer]
+    settings: Settings, selection: Selection, question: Callable[[Inventory, Selection], _Answer]
 ) -> Answer[_Answer]:
-    """Ask a question about some dead letters of a job."""
+    """Ask a question about some dead letters of a job, once their bodies are known."""
     archive = Archive(settings.job)
     inventory, notes = archive.inventory(
         partial(acknowledgements_in_effect, settings.job), settings.mask
     )
     with inventory:
-        content = question(inventory)
+        selection, bodies = select_by_body(settings, archive, inventory, selection)
+        content = question(inventory, selection)
         quarantined = count_quarantined(inventory, selection)
-    return Answer(content, notes, archive.unread(), quarantined)
+    notes = notes if bodies is None else (*notes, *bodies.left_out)
+    return Answer(content, notes, archive.unread(), quarantined, bodies)
+
+
+def select_by_body(
+    settings: Settings, archive: Archive, inventory: Inventory, selection: Selection
+) -> tuple[Selection, Bodies | None]:
+    """``Archive.select_by_body``, with its progress; None if there is no condition on bodies."""
+    if not selection.is_about_bodies:
+        return selection, None
+    with progress_bar("looking at bodies") as show_progress:
+        return archive.select_by_body(inventory, selection, settings.mask, show_progress)

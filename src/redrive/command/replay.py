@@ -70,6 +70,14 @@ _to = combined(
         help_text="Whether a message for QUEUE keeps its dead-letter header.",
     ),
 )
+_edits = combined(
+    edit_options,
+    click.option(
+        "--include-failing",
+        is_flag=True,
+        help="Also plan messages on which the edit does not apply: a failed attempt each.",
+    ),
+)
 _identity = click.argument("identity", metavar="ID")
 _identity_or_selection = click.argument("identity", metavar="[ID]", default="")
 _in_editor = click.option(
@@ -103,6 +111,7 @@ def _acting(
         purpose: str = "",
         yes: bool = False,
         rate: str | None = None,
+        include_failing: bool = False,
         edit: Edit = NO_EDIT,
         is_edited: bool = False,
         **target: str,
@@ -124,7 +133,14 @@ def _acting(
         selection = replace(selection or Selection(), message=identity)
         with edited_file(identity) if is_edited else nullcontext() as file:
             editor = None if file is None else partial(edit_with, file, identity)
-            plan = planned(settings, selection, wanted, limit=limit, editor=editor)
+            plan = planned(
+                settings,
+                selection,
+                wanted,
+                limit=limit,
+                editor=editor,
+                includes_failing=include_failing,
+            )
             if is_edited and plan.count and not plan.replay.edit:
                 click.echo(f"{identity} is unchanged: nothing is sent")
             elif only_plans or output is not None:
@@ -187,9 +203,7 @@ def replay() -> None:
     """  # noqa: D301 - \b keeps click from wrapping the examples
 
 
-@_acting(
-    replay, "plan", selection_options, _to, _rate, _limit, edit_options, _output, only_plans=True
-)
+@_acting(replay, "plan", selection_options, _to, _rate, _limit, _edits, _output, only_plans=True)
 def plan() -> None:
     """Plan a replay: which messages, where to, and warnings. Nothing is changed.
 
@@ -201,7 +215,7 @@ def plan() -> None:
     """  # noqa: D301 - \b keeps click from wrapping the examples
 
 
-@_acting(replay, "now", _identity_or_selection, selection_options, _to, _rate, _limit, edit_options)
+@_acting(replay, "now", _identity_or_selection, selection_options, _to, _rate, _limit, _edits)
 def now() -> None:
     """Plan a replay, show it, ask, and apply it.
 

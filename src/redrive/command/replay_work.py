@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from redrive.checkpoints.instances import Share
-from redrive.command.opening import count_quarantined, notes_about_quarantined
+from redrive.command.opening import count_quarantined, notes_about_quarantined, select_by_body
 from redrive.command.output import (
     ShowProgress,
     ask,
@@ -83,10 +84,12 @@ def planned(
     *,
     limit: int | None = None,
     editor: Callable[[Content], Edit] | None = None,
+    includes_failing: bool = False,
 ) -> Plan:
     """A plan for the selected messages that remain, or are parked.
 
-    ``editor`` edits the content of the only message. If nothing is to be done with a message that
+    ``editor`` edits the content of the only message. Messages on which an edit does not apply are
+    left out unless the plan ``includes_failing`` ones. If nothing is to be done with a message that
     the selection names, a note says why.
 
     Raises:
@@ -105,11 +108,15 @@ def planned(
         selection = replace(selection, state=state)
     job = settings.job
     with open_cluster(job.connection) as cluster:
-        inventory, notes = Archive(job).inventory(mask=settings.mask)
+        archive = Archive(job)
+        inventory, notes = archive.inventory(mask=settings.mask)
         with inventory:
+            selection, bodies = select_by_body(settings, archive, inventory, selection)
             places = inventory.places(selection, limit=limit)
             quarantined = count_quarantined(inventory, selection)
             notes = (*notes, *notes_about_quarantined(quarantined))
+            if bodies is not None:
+                notes = (*notes, *bodies.left_out, str(bodies))
             if not places.rows:
                 notes = (*notes, *_notes_about_others(inventory, selection))
         planner = Planner(
@@ -122,10 +129,23 @@ def planned(
         if editor is not None and places.rows:
             edit = editor(planner.preview.content(places.rows[0], replay))
             replay = replace(replay, edit=edit)
-        plan = planner.plan(places, replay, notes=notes, mask=settings.mask).masked(settings.mask)
+        trying = progress_bar("trying the edit") if replay.edit else nullcontext(_no_progress)
+        with trying as show:
+            plan = planner.plan(
+                places,
+                replay,
+                notes=notes,
+                mask=settings.mask,
+                includes_failing=includes_failing,
+                show_progress=show,
+            ).masked(settings.mask)
     if plan.count or not selection.message:
         return plan
     return replace(plan, notes=[*plan.notes, _note_about(job, selection.message)])
+
+
+def _no_progress(done: int, total: int) -> None:
+    """Show nothing: without an edit no message is tried."""
 
 
 def _notes_about_others(inventory: Inventory, selection: Selection) -> Iterator[str]:
@@ -152,7 +172,10 @@ def show_plan(plan: Plan, *, mq: bool) -> None:
     """Print what a plan will do, and its warnings."""
     if not plan.count:
         state = "is parked" if plan.replay.to.is_about_parked else "remains"
-        click.echo(f"Nothing to do: no such message {state}.")
+        why = "the edit applies to no message" if plan.changes else f"no such message {state}"
+        click.echo(f"Nothing to do: {why}.")
+        for change in plan.changes:
+            _show_change(console(), change)
         print_notes(plan.notes)
         return
     count = counted(plan.count, "message")

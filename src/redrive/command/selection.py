@@ -14,7 +14,7 @@ from redrive.command.options import choice_option, handler_option, parsed
 from redrive.errors import UsageError
 from redrive.messages.constants import FAMILIES
 from redrive.operations.durations import parse_since
-from redrive.outcomes.conditions import engine_condition
+from redrive.outcomes.conditions import BodyFilter, engine_condition
 from redrive.outcomes.inventory import Selection, State
 from redrive.outcomes.table import sql_text
 
@@ -40,8 +40,11 @@ def parse_selection(
     older_than: str | None,
     looked_since: str | None,
     where: str,
+    body: str | None = None,
+    body_text: str | None = None,
 ) -> Selection:
     """The selection that options describe; raises ``UsageError``."""
+    BodyFilter.of(body or "", body_text or "")  # before anything is read
     conditions = [*_conditions(exception, error_text, group, topic, partition)]
     if where and conditions:
         engine_condition(where)  # alone, so that an error is about what the user wrote
@@ -57,6 +60,8 @@ def parse_selection(
         before=None if older_than is None else parse_time("--older-than", older_than),
         looked_since=None if looked_since is None else parse_time("--looked-since", looked_since),
         where=" AND ".join([*conditions, *filter(None, [where])]),
+        body=body or "",
+        body_text=body_text or "",
     )
 
 
@@ -121,6 +126,16 @@ selection_options = parsed(
     click.option(
         "--looked-since", metavar="TIME", help="Last outcome since: 10m, 2h, 1d, or a date."
     ),
+    click.option(
+        "--body",
+        metavar="COMPARISON",
+        help="Only waiting ones whose JSON body fulfils it, such as '$.order.id == 17'.",
+    ),
+    click.option(
+        "--body-text",
+        metavar="TEXT",
+        help="Only waiting ones with this in their body, ignoring case.",
+    ),
     click.option("--where", default="", metavar="SQL", help="A condition on the ledger's columns."),
 )
 """For every command that lists dead letters: a ``Selection``."""
@@ -160,6 +175,8 @@ def options_of(selection: Selection) -> dict[str, str]:
         "--older-than": selection.before and f"{selection.before:%Y-%m-%dT%H:%M:%S}Z",
         "--looked-since": selection.looked_since and f"{selection.looked_since:%Y-%m-%dT%H:%M:%S}Z",
         "--where": selection.where or None,
+        "--body": selection.body or None,
+        "--body-text": selection.body_text or None,
     }
     return {name: str(value) for name, value in given.items() if value is not None}
 

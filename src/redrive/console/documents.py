@@ -167,8 +167,8 @@ class Documents:
             return {"completions": []}
         settings = self.settings()
 
-        def ask(inventory: Inventory) -> list[str]:
-            return inventory.values(selection, column, quoted["value"], limit=_COMPLETIONS)
+        def ask(inventory: Inventory, chosen: Selection) -> list[str]:
+            return inventory.values(chosen, column, quoted["value"], limit=_COMPLETIONS)
 
         values = ask_inventory(settings, selection, ask).found
         return {

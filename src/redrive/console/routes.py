@@ -152,7 +152,8 @@ class Chosen(BaseModel):
             if text and not _LINE.fullmatch(text):
                 raise UsageError(f"{text!r} is no number of a {what}", hint="give a whole number")
         names = signature(parse_selection).parameters
-        options: dict[str, Any] = {name: getattr(self, name) or None for name in names}
+        # Pages read no bodies, so they have no conditions on them.
+        options: dict[str, Any] = {name: getattr(self, name, None) or None for name in names}
         numbers = {"rule": self.rule, "partition": self.partition}
         options |= {name: int(text) for name, text in numbers.items() if text}
         options["where"] = self.where

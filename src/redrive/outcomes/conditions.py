@@ -1,21 +1,27 @@
-"""A user's SQL condition: checked, over masked columns, and with errors in our own words.
+"""Users' conditions: SQL over masked columns, and on bodies; with errors in our own words.
 
-The condition is parsed, and what the engine gets is written from what was checked. So a condition
-has the operators and functions listed here and no others: it reads one row, needs little time and
+A condition in SQL is parsed, and what the engine gets is written from what was checked. So it has
+the operators and functions listed here and no others: it reads one row, needs little time and
 memory, and cannot reach another table. Text columns appear in it as ``[mask]`` shows them.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+import orjson
 
 from redrive.diagnostics import did_you_mean
 from redrive.engine.outcome import COLUMNS, MASKED, Kind
 from redrive.errors import UsageError
 from redrive.masking import ERROR_MESSAGE, MASK, NO_MASK, Mask
+from redrive.messages.json_patch import JsonPath
+from redrive.rules.patterns import ComparisonPattern
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -254,3 +260,83 @@ def _unknown_column(name: str, condition: str) -> UsageError:
 
 def _error(what: str, hint: str) -> UsageError:
     return UsageError(f"--where is not a valid condition: {what}", hint=hint)
+
+
+# -- bodies --------------------------------------------------------------------------------------
+
+_COMPARISON: Final = re.compile(
+    r"""(\$(?:[^\s'"=!<>]|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")*)"""
+    r"""\s*(==|!=|<=|>=|<|>|contains\b)\s*(.+)""",
+    re.DOTALL,
+)
+_VALUE: Final = re.compile(
+    r"""(?P<number>-?[0-9]+(?:\.[0-9]+)?)|'(?P<single>[^']*)'|"(?P<double>[^"]*)"|"""
+    r"""(?P<word>true|false|null)"""
+)
+_BODY_HINT: Final = "write a path, an operator and a value: '$.order.id == 17', '$.name == \"Ann\"'"
+
+
+@dataclass(frozen=True, slots=True)
+class BodyFilter:
+    """Conditions on a body, which must all hold."""
+
+    text: str
+    """Is in the body, ignoring case; empty for any body."""
+    path: JsonPath | None
+    """The JSON value that is compared; None for any body."""
+    _holds: Callable[[str | None], bool]
+    """Whether the comparison holds for the value as text; None stands for no value or null."""
+
+    @classmethod
+    def of(cls, comparison: str, text: str) -> Self:
+        """The filter of ``--body`` and ``--body-text``, each of which may be empty.
+
+        Raises:
+            UsageError: The comparison is not valid.
+        """
+        if not comparison:
+            return cls(text.lower(), None, bool)
+        match = _COMPARISON.fullmatch(comparison.strip())
+        if match is None:
+            hint = "--body-text searches for a text" if comparison[0] != "$" else _BODY_HINT
+            raise UsageError(f"--body {comparison} is not a comparison of a JSON value", hint=hint)
+        path, operator, value = match.groups()
+        try:
+            return cls(text.lower(), JsonPath.of(path), _comparison(operator, value))
+        except ValueError as problem:
+            raise UsageError(f"--body {comparison}: {problem}", hint=_BODY_HINT) from None
+
+    def matches(self, body: bytes | None) -> bool | None:
+        """Whether a body matches; None if it is not the JSON that a comparison needs."""
+        data = body or b""
+        if self.text and self.text not in data.decode("utf-8", "replace").lower():
+            return False
+        if self.path is None:
+            return True
+        try:
+            return self._holds(self.path.find(orjson.loads(data)))
+        except orjson.JSONDecodeError:
+            return None
+
+
+def _comparison(operator: str, value: str) -> Callable[[str | None], bool]:
+    """What holds for a value's text; as in rules tables, a number equals the text of its digits.
+
+    Raises:
+        ValueError: The value is not valid, or does not fit the operator.
+    """
+    match = _VALUE.fullmatch(value)
+    if match is None:
+        raise ValueError(f"{value} is neither a number nor a text in quotes")
+    literal = match[0] if match["single"] is match["double"] is None else match[0][1:-1]
+    if operator == "contains":
+        return lambda text: text is not None and literal.lower() in text.lower()
+    if operator == "!=":
+        equals = _comparison("==", value)
+        return lambda text: not equals(text)
+    if match["number"]:
+        pattern = ComparisonPattern(operator.replace("==", "="), literal)
+        return lambda text: text is not None and pattern.matches(text)
+    if operator != "==":
+        raise ValueError(f"{operator} compares numbers, and {value} is not one")
+    return lambda text: text == (None if match["word"] == "null" else literal)

@@ -151,6 +151,17 @@ class Selection:
     """The earliest time of the last outcome, by when Redrive looked at the message."""
     where: str = ""
     """A condition in SQL over the columns of the ledger."""
+    body: str = ""
+    """A comparison of a JSON value in the body."""
+    body_text: str = ""
+    """A text in the body."""
+    messages: frozenset[str] | None = None
+    """Identities of those whose bodies matched, once they were read; None for all."""
+
+    @property
+    def is_about_bodies(self) -> bool:
+        """Whether bodies have to be read before it can be a condition in SQL."""
+        return bool(self.body or self.body_text)
 
     @property
     def is_narrowed(self) -> bool:
@@ -168,6 +179,7 @@ class Selection:
         Raises:
             UsageError: ``where`` is not a valid condition.
         """
+        assert not self.is_about_bodies, "bodies are read before"
         results = ", ".join(sql_text(result.value) for result in self.state.results)
         yield f"result IN ({results})"
         if self.state is State.HELD:
@@ -189,6 +201,10 @@ class Selection:
             if value is not None:
                 yield f"{column} = {value}"
         yield from self._times()
+        if self.messages is not None:
+            # One literal: a list of some ten thousand ends the process.
+            names = sql_text(" ".join(sorted(self.messages)))
+            yield f"message IN (SELECT unnest(string_to_array({names}, ' ')))"
         if self.where:
             yield f"({engine_condition(self.where, mask)})"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from redrive.collector import collector_paused
@@ -24,6 +24,7 @@ from redrive.engine.put_record import PutTimes, risks_of
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind
 from redrive.errors import RedriveError
+from redrive.kafka.administration import group_positions
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.compacted import LiveCopies
 from redrive.masking import NO_MASK, Mask
@@ -43,13 +44,13 @@ from redrive.operations.replay.plan import (
 )
 from redrive.operations.restart import meaning_of
 from redrive.operations.tables import deciding_in
-from redrive.outcomes.history import Lost, find_record
+from redrive.outcomes.history import Lost, find_record, find_records
 from redrive.outcomes.inventory import Places
 from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
 from redrive.outcomes.rows import Row
 from redrive.printable import counted
 from redrive.topology.names import Names
-from redrive.topology.put import Destination
+from redrive.topology.put import Destination, Refusal
 
 if TYPE_CHECKING:
     from redrive.engine.context import Decided
@@ -160,6 +161,44 @@ class Payloads:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """An edit, tried on the messages of a plan."""
+
+    failing: Mapping[str, Change] = field(default_factory=dict)
+    """Why it does not apply, by the origin of the message."""
+    applies: int = 0
+    """On how many it applies."""
+    unread: int = 0
+    """How many could not be read."""
+
+    def notes(self, *, leaves_out: bool) -> Iterator[str]:
+        """On how many messages it applies, and whether the others are left out.
+
+        Those that would not be put without the edit either are not counted.
+        """
+        count = len(self.failing)
+        if count or self.applies:
+            total = counted(self.applies + count, "message")
+            others = f"; {left_out(count)}, unless you add --include-failing"
+            text = f"the edit applies to {self.applies:,} of {total}"
+            yield text + others if count and leaves_out else text
+
+    def warnings(self, *, includes_failing: bool) -> Iterator[Warned]:
+        """Messages of the plan to which the edit will not, or may not apply."""
+        if self.failing and includes_failing:
+            text = "the edit does not apply: a failed attempt each"
+            yield Warned("edit-fails", text, len(self.failing))
+        if self.unread:
+            text = "it is not known whether the edit applies: they could not be read"
+            yield Warned("edit-unknown", text, self.unread)
+
+    def example(self, mask: Mask) -> Iterator[Change]:
+        """One message on which the edit does not apply, and why; nothing if it always does."""
+        for change in islice(self.failing.values(), 1):
+            yield replace(change, problem=mask.text(change.problem))
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """Decides single messages as the job would; nothing is written."""
 
@@ -180,8 +219,8 @@ class Preview:
         return content
 
     def changes(self, rows: Sequence[Row], replay: Replay, mask: Mask) -> Iterator[Change]:
-        """What an edit changes in the first, the middle and the last of one or more messages."""
-        for number in sorted({0, len(rows) // 2, len(rows) - 1}):
+        """What an edit changes in the first, the middle and the last of some messages."""
+        for number in sorted({0, len(rows) // 2, len(rows) - 1} if rows else ()):
             row = rows[number]
             try:
                 record = self._record(row)
@@ -191,6 +230,29 @@ class Preview:
                 yield Change(row.message, problem=mask.text(error.message))
                 continue
             yield change_of(row.message, before, after, mask)
+
+    def tried(
+        self,
+        job: JobConfiguration,
+        rows: Sequence[Row],
+        replay: Replay,
+        show_progress: Callable[[int, int], None],
+    ) -> Tried:
+        """The edit of a replay, tried on each message as it would be put.
+
+        ``show_progress`` gets the number of messages read, and of all.
+        """
+        failing, applies, number = {}, 0, 0
+        for number, (row, record) in enumerate(find_records(self._cluster, job, rows), 1):
+            content = self._put(row, record, replay, is_edited=False)
+            if isinstance(content, Content):
+                changed = replay.edit.applied(content)
+                if isinstance(changed, Refusal):
+                    failing[row.origin] = Change(row.message, problem=changed.detail)
+                else:
+                    applies += 1
+            show_progress(number, len(rows))
+        return Tried(failing, applies, len(rows) - number)
 
     def _record(self, row: Row) -> StoredRecord:
         record = find_record(self._cluster, self._handlers[row.handler], row)
@@ -271,8 +333,14 @@ class Planner:
         *,
         notes: Sequence[str] = (),
         mask: Mask = NO_MASK,
+        includes_failing: bool = False,
+        show_progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
     ) -> Plan:
-        """A plan for messages; ``notes`` say why some may be missing."""
+        """A plan for messages; ``notes`` say why some may be missing.
+
+        An edit is tried on every message. Those on which it does not apply are left out unless the
+        plan ``includes_failing`` ones. ``show_progress`` gets the messages tried and all of them.
+        """
         rows = places.rows
         own_rows = [row for row in rows if row.handler in self._handlers]
         notes = [*notes]
@@ -293,6 +361,12 @@ class Planner:
         if replay.to is To.GROUP and (without := sum(not row.consumer_group for row in own_rows)):
             own_rows = [row for row in own_rows if row.consumer_group]
             notes.append(f"{left_out(without)}: the consumer group is unknown")
+        tried = Tried()
+        if replay.edit and own_rows:
+            tried = self.preview.tried(self._job, own_rows, replay, show_progress)
+            notes += tried.notes(leaves_out=not includes_failing)
+            if not includes_failing:
+                own_rows = [row for row in own_rows if row.origin not in tried.failing]
         decisions = self.decisions(own_rows, replay)
         words = {decision: words_of(decision, replay) for decision in set(decisions)}
         return Plan(
@@ -309,15 +383,22 @@ class Planner:
             handlers=_parts(own_rows, [str(row.handler) for row in own_rows]),
             warnings=[
                 *self._about_targets(own_rows, decisions, replay),
+                *(self._about_groups(own_rows, decisions) if replay.to is To.GROUP else ()),
                 *self._about_risks(own_rows, decisions),
                 *self._about_messages(own_rows, places.replays, replay),
                 *payloads.warnings(missing_copies.lost),
+                *tried.warnings(includes_failing=includes_failing),
             ],
-            changes=[*self.preview.changes(own_rows, replay, mask)]
-            if replay.edit and own_rows
-            else (),
+            changes=[*self._changes(own_rows, replay, tried, mask)] if replay.edit else (),
             notes=notes,
         )
+
+    def _changes(
+        self, rows: Sequence[Row], replay: Replay, tried: Tried, mask: Mask
+    ) -> Collection[Change]:
+        """What an edit changes in some messages, and one on which it does not apply."""
+        changes = [*self.preview.changes(rows, replay, mask), *tried.example(mask)]
+        return {change.message: change for change in changes}.values()
 
     # -- where messages go -----------------------------------------------------------------------
 
@@ -385,6 +466,28 @@ class Planner:
                 code = "would-loop" if decision.reason == LOOP else "target-missing"
                 why = f"{reason_name(decision.reason)}: {decision.detail}"
                 yield Warned(code, f"puts to {names} fail with {why}", len(same))
+
+    def _about_groups(
+        self, rows: Sequence[Row], decisions: Sequence[Decision | str]
+    ) -> Iterator[Warned]:
+        """Topics of groups that do not exist yet, or that their group does not read."""
+        puts = Counter(
+            (decision.destination.topic, str(row.consumer_group))
+            for row, decision in zip(rows, decisions, strict=True)
+            if isinstance(decision, Put)
+        )
+        existing = self._cluster.topics() if puts else {}
+        lanes = self._cluster.lanes({topic for topic, _ in puts if topic in existing})
+        groups = {group for topic, group in puts if topic in existing}
+        positions = group_positions(self._cluster.connection, groups, lanes) if lanes else {}
+        for (topic, group), count in puts.most_common():
+            committed = positions.get(group)  # None: this user may not see it
+            if topic not in existing:
+                text = f"{topic} does not exist yet: the job creates it, and {group} has to read it"
+                yield Warned("group-topic-missing", text, count)
+            elif committed is not None and topic not in {lane.topic for lane in committed}:
+                text = f"{group} has committed no offset on {topic}: check that it reads the topic"
+                yield Warned("group-topic-unread", text, count)
 
     def _about_risks(
         self, rows: Sequence[Row], decisions: Sequence[Decision | str]
