@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -13,6 +13,7 @@ from redrive.errors import UsageError
 from redrive.kafka.connection import Connection
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import SchemeTable
+from redrive.operations.retention import DiscardedMessages, discarded_messages
 from redrive.operations.states import acknowledgements_in_effect
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory, Selection, State
@@ -77,10 +78,13 @@ class Answer(NamedTuple, Generic[_Answer]):
     """Records that the job has not read, at most; None if that is not known."""
     quarantined: int
     """Matching messages in quarantine, which are left out."""
+    held: Sequence[DiscardedMessages] = ()
+    """What dead-letter topics still have of discarded messages, as far as is known."""
 
     def document(self) -> dict[str, Any]:
         """The answer's own members for JSON."""
         return {
+            **({"held": [*map(asdict, self.held)]} if self.held else {}),
             "complete": not self.notes,
             "unread": self.unread,
             "quarantined": self.quarantined,
@@ -96,6 +100,8 @@ class Answer(NamedTuple, Generic[_Answer]):
                 " not read them yet; redrive status shows whether it runs"
             )
         yield from notes_about_quarantined(self.quarantined)
+        for held in self.held:
+            yield from held.sentences()
 
 
 def notes_about_quarantined(number: int) -> Iterator[str]:
@@ -123,4 +129,5 @@ def ask_inventory(
     with inventory:
         content = question(inventory)
         quarantined = count_quarantined(inventory, selection)
-    return Answer(content, notes, archive.unread(), quarantined)
+        held = discarded_messages(settings.job, inventory, selection)
+    return Answer(content, notes, archive.unread(), quarantined, held)
