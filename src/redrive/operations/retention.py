@@ -133,13 +133,14 @@ def held_places(
     """The partitions of dead-letter topics by their ``topic:partition`` in origins.
 
     A topic that is not the one that the job read last is left out: it was recreated, and has other
-    messages at the same offsets. ``entries`` are those of the control topic.
+    messages at the same offsets. ``entries`` are those of the control topic; a topic without one is
+    taken for the first of its name.
     """
     cluster.topics()  # with the partitions that they have now
     ids, places = cluster.topic_ids(topics), dict[TopicPartition, str]()
     for topic in sorted(ids):
         known = entries.get(f"topic/{topic}", {})
-        if known.get("identity") == ids[topic]:
+        if known.get("identity", ids[topic]) == ids[topic]:
             name = name_in_identities(topic, int(known.get("incarnation", 1)))
             places |= {lane: f"{name}:{lane.partition}" for lane in cluster.lanes([topic])}
     extents = cluster.extents(places)

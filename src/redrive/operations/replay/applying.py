@@ -457,8 +457,11 @@ class Instructions(_Applied):
                 ]
 
     def _held(self, lane: PlannedLane) -> dict[str, HeldPlace]:
+        topic = lane.handler.identity.topic
         entries = read_entries(self._cluster, self._job.control_topic)
-        return held_places(self._cluster, entries, [lane.handler.identity.topic])
+        # What the control topic does not know is not trusted.
+        is_known = f"topic/{topic}" in entries
+        return held_places(self._cluster, entries, [topic]) if is_known else {}
 
 
 def _chunks_of(records: Iterable[StoredRecord]) -> Iterator[list[StoredRecord]]:
