@@ -34,6 +34,9 @@ class KnownTopics:
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
         return {topic: len(self.lanes([topic])) for topic in topics}
 
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        return {topic: f"id-{topic}" for topic in topics if self.lanes([topic])}
+
     def lanes(self, topics: Collection[str]) -> list[TopicPartition]:
         return [lane for lane in self.logs if lane.topic in topics]
 

@@ -45,12 +45,13 @@ from redrive.operations.replay.plan import Plan
 KEEPS = "REASON(2053) ACTION(RETRY)\n"
 """A table under which everything here remains."""
 PLACES = "ACTION(FWD) FWDQ(Q1) HEADER(NO)\n"
+DISCARDS = "ACTION(DISCARD)\n"
 
 
 class Old:
-    """A job, and dead letters that remain."""
+    """A job, and dead letters that remain, unless its first table says otherwise."""
 
-    def __init__(self, letters: int) -> None:
+    def __init__(self, letters: int, table: str = KEEPS) -> None:
         self.scheduler = Scheduler(1, most_steps=20_000)
         self.cluster = SimulatedCluster()
         self.network = Network(self.cluster, self.scheduler)
@@ -64,7 +65,7 @@ class Old:
             now = int(self.scheduler.now * 1000)
             record = OutputRecord(DEAD_LETTERS, b"k", b"%d" % number, headers, now, 0)
             self.cluster.append(record)
-        self.run(KEEPS)
+        self.run(table)
 
     def settings(self, table: str = KEEPS) -> JobConfiguration:
         return configuration(self.network, table, Share(1, 1))
@@ -99,10 +100,13 @@ class Old:
         for *_, entry, _ in list(self.cluster.visible(REMAINING)):
             entry.record = None
 
-    def plan(self, name: str, offsets: Iterator[int] | range | list[int]) -> Plan:
+    def plan(
+        self, name: str, offsets: Iterator[int] | range | list[int], *,
+        is_undo: bool = False, to: To = To.QUEUE,
+    ) -> Plan:  # fmt: skip
         return Plan(
             application=APPLICATION, created="",
-            replay=Replay(plan=name, to=To.QUEUE, queue="Q1"),
+            replay=Replay(plan=name, to=to, queue="Q1", is_undo=is_undo),
             messages={"dlq": {f"{DEAD_LETTERS}:0": list(offsets)}},
         )  # fmt: skip
 
@@ -191,16 +195,16 @@ def dying_after(writes: int) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("is_restored", [False, True])
+@pytest.mark.parametrize("kind", ["remaining", "restored", "discarded"])
 @pytest.mark.parametrize("writes", range(1, 5))
 def test_a_plan_that_is_applied_again_after_its_instructions_were_purged_puts_nothing_twice(
-    writes: int, *, is_restored: bool
+    writes: int, kind: str
 ) -> None:
     """``apply`` dies after some chunk, the job carries out what there is, and a day passes."""
-    old = Old(5)
-    if is_restored:
+    old = Old(5, DISCARDS if kind == "discarded" else KEEPS)
+    if kind == "restored":
         old.lose_copies()
-    plan = old.plan("p", range(5))
+    plan = old.plan("p", range(5), is_undo=kind == "discarded")
     with suppress(KeyboardInterrupt), dying_after(writes):
         old.apply(plan)
     old.run()
@@ -238,10 +242,47 @@ def test_plans_that_restore_one_message_at_the_same_time_put_it_once() -> None:
     assert replay.placed + old.results("second")["skipped"] == 2
 
 
-def apply_dying(old: Old) -> None:
+@pytest.mark.parametrize("is_fresh", [True, False])
+@pytest.mark.parametrize("is_old", [True, False])
+def test_discarded_messages_come_back_once_by_any_number_of_plans(
+    *, is_fresh: bool, is_old: bool
+) -> None:
+    old = Old(4, DISCARDS if is_fresh else KEEPS)
+    old.run(DISCARDS)  # those that remained have a tombstone now
+    assert not old.apply(old.plan("plain", range(4))).instructed, "only who asks for it"
+    if is_old:
+        old.clean()
+    for name in ("first", "second", "first"):
+        old.apply(old.plan(name, range(3), is_undo=True))
+    old.run(DISCARDS)
+    assert old.puts() == dict.fromkeys(range(3), 1)
+    assert (old.results("first"), old.results("second")) == ({"forwarded": 3}, {"skipped": 3})
+    late = old.apply(old.plan("late", range(4), is_undo=True, to=To.RULES))
+    assert (late.instructed, late.placed) == (1, 3)
+    old.run(DISCARDS)
+    assert old.results("late") == {"discarded": 1}
+    old.apply(old.plan("again", range(4), is_undo=True))
+    old.run(DISCARDS)
+    assert old.puts() == dict.fromkeys(range(4), 1), "it was discarded again"
+
+
+def test_discarded_messages_that_their_topic_has_deleted_or_never_had_stay_discarded() -> None:
+    old = Old(4, DISCARDS)
+    lane = TopicPartition(DEAD_LETTERS, 0)
+    old.cluster.starts[lane] = 2
+    plan = old.plan("p", range(4), is_undo=True)
+    replay = old.apply(plan)
+    assert (replay.planned, replay.instructed, replay.placed) == (4, 2, 0)
+    with patch.object(Cluster, "topic_ids", lambda *_: {DEAD_LETTERS: "another"}):
+        assert not old.apply(old.plan("q", range(4), is_undo=True)).instructed, "made anew"
+    old.run(DISCARDS)
+    assert old.puts() == {2: 1, 3: 1}
+
+
+def apply_dying(old: Old, *, is_undo: bool = False) -> None:
     """A plan whose ``apply`` dies behind its first chunk, if it comes so far."""
     with suppress(KeyboardInterrupt), dying_after(2):
-        old.apply(old.plan("r", [0, 2, 3]))
+        old.apply(old.plan("ur" if is_undo else "r", [0, 2, 3], is_undo=is_undo))
 
 
 Step = Callable[[Old], object]
@@ -254,6 +295,12 @@ STEPS: dict[str, Step] = {
     "a plan is applied": lambda old: old.apply(old.plan("p", [0, 1, 2])),
     "another is applied": lambda old: old.apply(old.plan("q", [1, 2, 3])),
     "one is applied and dies": apply_dying,
+    "the table discards": lambda old: old.run(DISCARDS),
+    "discards are undone": lambda old: old.apply(old.plan("u", [0, 1, 2], is_undo=True)),
+    "the rules undo discards": lambda old: old.apply(
+        old.plan("v", [1, 2, 3], is_undo=True, to=To.RULES)
+    ),
+    "discards are undone, and it dies": lambda old: apply_dying(old, is_undo=True),
 }
 
 
@@ -267,6 +314,7 @@ def test_no_message_is_put_twice_whatever_passes_between_plan_and_instruction(
         STEPS[step](old)
     old.run(PLACES)
     old.apply(old.plan("last", range(4)))
+    old.apply(old.plan("undo", range(4), is_undo=True))
     old.run(PLACES)
     assert old.puts() == dict.fromkeys(range(4), 1)
 

@@ -118,7 +118,8 @@ def planned(
     handlers = tuple(replace(handler, timestamp=TimestampMode.KEEP) for handler in job().handlers)
     settings = replace(job(), limits=limits, handlers=handlers)
     known: Any = cluster()
-    planner = Planner(settings, known, queues.answers, entries=entries or {})
+    entries = {"topic/dlq": {"identity": "id-dlq"}, **(entries or {})}
+    planner = Planner(settings, known, queues.answers, entries=entries)
     return planner.plan(Places(rows, replays or {}), replay)
 
 
@@ -260,11 +261,27 @@ def test_a_topic_made_anew_does_not_have_the_messages_of_the_one_before(
     live.clear()
     live[b"dlq~2:0:9"] = 1
     rows = [row(25), row(9, origin="dlq~2:0:9"), row(60, origin="dlq~2:0:60")]
-    entries = {"topic/dlq": {"identity": "id-2", "incarnation": 2}}
+    entries = {"topic/dlq": {"identity": "id-dlq", "incarnation": 2}}
     plan = planned(rows, ORIGINAL, entries=entries)
     assert plan.messages == {"dlq": {"dlq~2:0": [9, 60]}}
     assert codes(plan) == {"restored": 1}
     assert "payload was deleted" in plan.notes[0]
+    unread = planned(rows, ORIGINAL, entries={"topic/dlq": {"identity": "other", "incarnation": 2}})
+    assert unread.messages == {"dlq": {"dlq~2:0": [9]}}, "the job has not read the present topic"
+
+
+def test_a_plan_for_discarded_messages_has_those_that_their_topic_holds(
+    live: dict[bytes, int],
+) -> None:
+    live[b"dlq:0:4"] = TAKEN_AWAY  # by the discard
+    rows = [row(number, result="discarded") for number in (0, 1, 2, 4, 60)]
+    plan = planned(rows, replace(ORIGINAL, is_undo=True))
+    assert plan.messages == {"dlq": {"dlq:0": [2, 4, 60]}}
+    assert plan.notes == ["2 messages are gone from dlq, which has deleted them"]
+    assert codes(plan) == {"restored": 3, "expires": 2}
+    (held,) = (warning.text for warning in plan.warnings if warning.code == "restored")
+    until = datetime.fromisoformat(held.partition(" until ")[2][:16]).replace(tzinfo=UTC)
+    assert abs(until - NOW) < timedelta(hours=1), "that of the record with offset 2"
 
 
 def test_a_plan_says_which_messages_have_no_dead_letter_header() -> None:
@@ -293,7 +310,7 @@ def test_a_plan_is_read_as_it_was_written(
     rate: float | None,
 ) -> None:
     path = tmp_path_factory.mktemp("plan") / "plan.json"
-    replay = Replay(plan="p", to=to, queue="Q", queue_manager="M", rate=rate)
+    replay = Replay(plan="p", to=to, queue="Q", queue_manager="M", rate=rate, is_undo=rate is None)
     messages = {"dlq": {place: sorted(offsets) for place, offsets in places.items()}}
     part = (Part("2053 MQRC_Q_FULL", 2, "dlq:0:1"),)
     plan = Plan(

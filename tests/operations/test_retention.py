@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,7 +17,16 @@ from tests.kafka.known_topics import KnownTopics
 
 from redrive.configuration import JobConfiguration
 from redrive.messages import TopicPartition
-from redrive.operations.retention import FOREVER, Waiting, expiring_of, waiting_on_topics
+from redrive.operations.retention import (
+    FOREVER,
+    DiscardedMessages,
+    Waiting,
+    discarded_messages,
+    expiring_of,
+    held_until,
+    waiting_on_topics,
+)
+from redrive.outcomes.selection import Selection, State
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0
@@ -157,3 +167,32 @@ def test_that_the_first_cannot_be_read_hides_nothing() -> None:
     assert (waiting.expiring, waiting.first) == (1, None)
     assert "before handling: it keeps" in waiting.sentence(NOW)
     assert "at any time" in replace(waiting, first=NOW - 1).sentence(NOW)
+
+
+@pytest.mark.parametrize(
+    ("settings", "until"),
+    [
+        (kept(2), datetime.fromtimestamp(NOW + 2 * HOUR, UTC)),
+        (kept(2, "compact"), None),
+        ({"retention.ms": "-1"}, None),
+        ({"retention.ms": str(2**63 - 1)}, None),
+        ({}, None),
+    ],
+)
+def test_a_topic_holds_its_records_until_the_first_may_be_deleted(
+    settings: dict[str, str], until: datetime | None
+) -> None:
+    lanes = [TopicPartition(DLQ, number) for number in range(2)]
+    topics: Any = topics_of({lanes[0]: [NOW + HOUR], lanes[1]: [0, NOW]}, {DLQ: settings})
+    known = held_until(topics, {lanes[0]: 100, lanes[1]: 101})
+    assert known == ({} if until is None else {DLQ: until})
+    held = DiscardedMessages(topic=DLQ, held=2, gone=1, until=known.get(DLQ))
+    first, second = held.sentences()
+    time_text = "" if until is None else ", the first of them until 2027-01-15 10:00 UTC"
+    assert first.startswith(f"{DLQ} still holds 2 discarded messages{time_text}; ")
+    assert second == f"1 message is gone from {DLQ}, which has deleted it"
+
+
+def test_without_a_broker_nothing_is_said_of_discarded_messages() -> None:
+    inventory: Any = None
+    assert discarded_messages(job(), inventory, Selection(state=State.DISCARDED)) == ()

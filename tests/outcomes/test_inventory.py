@@ -35,28 +35,39 @@ stories = st.lists(
             max_size=4,
         ),
         st.sampled_from(["", "retried", "forwarded", "discarded"]),
+        st.none() | st.lists(st.sampled_from(["skipped", "parked", "remains"]), max_size=3),
     ).filter(lambda story: story[0] or story[1]),
     min_size=1,
     max_size=8,
 )
 
 
-def outcomes_of(stories: Sequence[tuple[list[str], str]]) -> list[dict[str, Any]]:
+Story = tuple[list[str], str, list[str] | None]
+"""Where a dead letter waits, its end, and before that end what follows on an undone discard."""
+
+
+def outcomes_of(stories: Sequence[Story]) -> list[dict[str, Any]]:
     """The outcomes of some dead letters, attempt by attempt, those of all mixed."""
     story_members: list[tuple[int, int, dict[str, Any]]] = []
-    for letter, (waiting, end) in enumerate(stories):
+    for letter, (waiting, end, undone) in enumerate(stories):
         # A replay may come too late.
         after = [end, "skipped"][: 1 + letter % 2] if end else []
-        for attempt, result in enumerate([*waiting, *after]):
+        again = [] if undone is None else ["discarded", *undone]
+        is_discarded = False
+        for attempt, result in enumerate([*waiting, *again, *after]):
             place = f"orders.dlq:0:{letter}"
             members = {"origin": place, "message": place, "result": result, "attempt": attempt + 1}
+            if is_discarded:
+                members["replay"] = "p"
+            if result not in UNTOUCHED:
+                is_discarded = result == "discarded"
             if result == "quarantined":
                 members |= {"result": "remains", "action": "QUARANTINE"}
             if result == "held":
                 members |= {"result": "parked", "attempt": 0}
             members["outcome"] = f"redrive-shop-retry:0:{len(story_members)}" if attempt else place
             members["reason"] = 2053 if letter % 2 else 2085
-            if letter % 3:  # others are of an earlier version
+            if letter % 3 or again:  # others are of an earlier version
                 members["failed_at"] = START - letter * 7_000_000
             members["fields"] = {"DESTQ": f"Q{letter % 3}", "REASON": 2053}
             story_members.append((attempt, letter, members))
@@ -96,7 +107,7 @@ def opened_in_steps(folder: Path, every: Sequence[Row], cuts: Sequence[int]) -> 
 )
 def test_each_dead_letter_is_told_by_its_last_outcome(
     tmp_path_factory: pytest.TempPathFactory,
-    stories: list[tuple[list[str], str]],
+    stories: list[Story],
     cuts: list[int],
     state: State,
 ) -> None:
@@ -496,6 +507,19 @@ def test_an_empty_ledger_has_no_dead_letters(tmp_path: Path) -> None:
     with opened(tmp_path, [], []) as inventory:
         assert inventory.letters(Selection(), limit=1).total == 0
         assert inventory.groups(Selection(), limit=1) == ([], 0)
+
+
+def test_dead_letters_that_their_topics_hold_are_counted_by_partition(tmp_path: Path) -> None:
+    origins = ("d:0:1", "d:0:7", "d:0:9", "d:1:3", "d~2:0:4")
+    members = [{"origin": at, "result": "discarded", "handler": "d"} for at in origins]
+    every = rows([outcome(number, **fields) for number, fields in enumerate(members)], partitions=1)
+    selection = Selection(state=State.DISCARDED)
+    with opened(tmp_path / "ledger", every[:3], every[3:]) as inventory:
+        held = inventory.held(selection, {"d:0": 2, "d:1": 4})
+        nothing = inventory.held(selection, {})
+    known = [(row["place"], row["n"], row["held"], row["first"]) for row in held]
+    assert known == [("d:0", 3, 2, 7), ("d:1", 1, 0, None), ("d~2:0", 1, 0, None)]
+    assert [row["held"] for row in nothing] == [0, 0, 0]
 
 
 def test_what_a_plan_is_made_of_tells_how_often_a_message_was_replayed(tmp_path: Path) -> None:

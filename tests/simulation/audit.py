@@ -300,8 +300,16 @@ class Audit:
         ]
 
     def _check_ends(self, outcomes: list[dict[str, Any]]) -> None:
-        """A dead letter comes to one end, and a replay leaves alone what does not remain."""
-        ended: set[str] = set()
+        """A dead letter comes to one end, and a replay leaves alone what does not remain.
+
+        Only a plan to bring discarded messages back moves one, once.
+        """
+        ended: dict[str, str] = {}
+        undoing = {
+            (record.key or b"").decode().removeprefix(commands.REPLAY)
+            for *_, record in self.cluster.visible(tables_topic(APPLICATION))
+            if b'"is_undo"' in (record.value or b"")
+        }
         remains: dict[str, bool] = {}
         for outcome in sorted(outcomes, key=lambda outcome: outcome["written"]):
             origin, result = outcome["origin"], outcome["result"]
@@ -310,10 +318,12 @@ class Audit:
                 if is_why and remains.get(origin, False):
                     self.findings.append(f"{outcome['outcome']} was skipped, and {origin} remained")
                 continue
-            if origin in ended:
+            is_undone = ended.get(origin) == "discarded" and outcome.get("replay") in undoing
+            if origin in ended and not is_undone:
                 self.findings.append(f"{origin} had come to its end before it was {result}")
+            ended.pop(origin, None)
             if result in _FINAL:
-                ended.add(origin)
+                ended[origin] = result
             remains[origin] = result == "remains"
 
     def _check_instructions(self) -> None:

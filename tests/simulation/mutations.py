@@ -59,7 +59,7 @@ from redrive.kafka import cluster, compacted, errors, facts, producer, waiting_k
 from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.reports import FailureKind, TransactionReport
 from redrive.messages import own_headers as own
-from redrive.operations.replay.applying import Instructions, PlannedMessages
+from redrive.operations.replay.applying import Instructions, PlannedMessages, Restorable
 from redrive.outcomes import ledger
 from redrive.outcomes.ledger import LastOutcome
 from redrive.streaming import batch, emission, forwarding, held_keys, preparation, start
@@ -889,7 +889,7 @@ def _restored_once_placed(
 ) -> Any:
     known = {key: outcomes.by_origin[key.decode()] for key in lost}
     return {
-        key: (outcome.partition, outcomes.ends[outcome.partition])
+        key: Restorable(outcome.partition, outcomes.ends[outcome.partition], outcome.message)
         for key, outcome in known.items()
         if self._plan not in outcome.replays
     }

@@ -11,6 +11,7 @@ import json
 import random
 from itertools import pairwise
 
+from tests.simulation.audit import OUTCOMES
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.job import APPLICATION, BACKOFF, REMAINING, REPLAY, RETRY
 
@@ -107,9 +108,23 @@ def write_order(cluster: SimulatedCluster, chance: random.Random, plan: str) -> 
 
 
 def plan_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) -> Plan | None:
-    """A plan about some messages that remain or are parked, or did once; None if there is none."""
-    is_about_parked = chance.random() < 0.4
-    if is_about_parked:
+    """A plan about some messages that remain, are parked or discarded, or were once; None without.
+
+    Of discarded ones it is one to bring them back.
+    """
+    outcomes = [json.loads(record.value or b"{}") for *_, record in cluster.visible(OUTCOMES)]
+    discarded = sorted(
+        {
+            outcome["origin"]
+            for outcome in outcomes
+            if outcome["result"] == "discarded" and outcome["handler"] == "dlq"
+        }
+    )
+    is_undo = bool(discarded) and chance.random() < 0.4
+    is_about_parked = not is_undo and chance.random() < 0.4
+    if is_undo:
+        origins = discarded
+    elif is_about_parked:
         parked = [record for topic in (RETRY, BACKOFF) for *_, record in cluster.visible(topic)]
         origins = sorted({own.read_own(record.headers or []).origin for record in parked} - {""})
     else:
@@ -117,9 +132,11 @@ def plan_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) -> 
         origins = sorted({(record.key or b"").decode() for *_, record in remaining})
     if not origins:
         return None
-    about = _ABOUT_PARKED if is_about_parked else _ABOUT_REMAINING
+    about: list[To] = [*(_ABOUT_PARKED if is_about_parked else _ABOUT_REMAINING)]
+    if is_undo:
+        about.remove(To.DISCARD)
     chosen = chance.sample(origins, chance.randint(1, len(origins)))
-    replay = Replay(plan=plan, to=chance.choice(about), queue=_TARGET)
+    replay = Replay(plan=plan, to=chance.choice(about), queue=_TARGET, is_undo=is_undo)
     return Plan(
         replay=replay,
         application=APPLICATION,

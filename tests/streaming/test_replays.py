@@ -19,6 +19,7 @@ from tests.streaming.conftest import Jobs, letter
 from redrive.configuration import JobConfiguration
 from redrive.engine.commands import Replay, To
 from redrive.kafka.cluster import Cluster
+from redrive.messages import TopicPartition
 from redrive.operations.replay.applying import Instructions
 from redrive.operations.replay.plan import Plan
 from redrive.operations.replay.progress import cancel, statuses
@@ -146,6 +147,55 @@ def test_the_command_plans_applies_and_tells(jobs: Jobs, tmp_path: Path) -> None
     assert redrive("replay", "status", planned["plan"])["because"] == "ticket"
     job.stop()
     assert sorted(int(record.value) for record in jobs.read(repair)) == [0, 1, 2, 3, 4]
+
+
+def test_what_a_wrong_rule_discarded_comes_back_once_and_is_decided_by_the_corrected_table(
+    jobs: Jobs, tmp_path: Path
+) -> None:
+    dlq, repair = jobs.topic("dlq"), jobs.topic("repair")
+    jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(200)])
+    configuration = jobs.configure({dlq: "ACTION(DISCARD)\n"})
+    job = jobs.start(configuration)
+    job.wait_for_records(200)
+    job.stop()
+    jobs.admin.delete_records({TopicPartition(dlq, 0): 30})
+    right = f"ACTION(FWD) FWDQ('{repair}') HEADER(NO)\n"
+    handler = replace(configuration.handlers[0], rules=right)
+    job = jobs.start(replace(configuration, handlers=(handler,)))
+    redrive = commands(configuration, dlq, right, tmp_path)
+    (held,) = redrive("groups", "--status", "discarded")["held"]
+    assert (held["topic"], held["held"], held["gone"]) == (dlq, 170, 30)
+    assert held["until"], "the topic keeps records for a week"
+    paths = [tmp_path / name for name in ("mine.json", "theirs.json")]
+    for path in paths:
+        planned = redrive(
+            "replay", "plan", "--status", "discarded", "--to", "rules", "-o", str(path)
+        )
+        assert planned["count"] == 170
+        assert planned["notes"] == [f"30 messages are gone from {dlq}, which has deleted them"]
+        assert f"only on {dlq}, the first of them until " in planned["warnings"][0]["text"]
+    plans = [Plan.read(path) for path in paths]
+    threads = [threading.Thread(target=accepted, args=(configuration, plan)) for plan in plans]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for plan, path in zip(plans, paths, strict=True):
+        wait_for(configuration, plan.id)
+        assert redrive("replay", "apply", str(path), "--yes")["state"] == "done"
+    again = redrive("replay", "plan", "--status", "discarded")
+    assert again["count"] == 0
+    assert redrive("ls", "--status", "discarded")["total"] == 30
+    assert redrive("ls", "--status", "all")["total"] == 200
+    job.stop()
+    assert sorted(int(record.value) for record in jobs.read(repair)) == [*range(30, 200)]
+    results = Counter(outcome["result"] for outcome in jobs.outcomes(configuration))
+    every = [
+        progress.replay for progress in statuses(configuration, Cluster(configuration.connection))
+    ]
+    assert sum(replay.instructed + replay.placed for replay in every) == 340
+    assert (results["discarded"], results["forwarded"]) == (200, 170)
+    assert results["skipped"] == sum(replay.instructed for replay in every) - 170
 
 
 def test_what_was_replayed_is_not_looked_at_by_a_new_table(jobs: Jobs) -> None:

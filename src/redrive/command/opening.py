@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -13,6 +13,7 @@ from redrive.errors import UsageError
 from redrive.kafka.connection import Connection
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import SchemeTable
+from redrive.operations.retention import DiscardedMessages, discarded_messages
 from redrive.operations.states import acknowledgements_in_effect
 from redrive.outcomes.history import Archive, Bodies
 from redrive.outcomes.inventory import Inventory, Selection, State
@@ -78,10 +79,13 @@ class Answer(NamedTuple, Generic[_Answer]):
     """Matching messages in quarantine, which are left out."""
     bodies: Bodies | None = None
     """How many bodies were looked at; None if none had to be."""
+    held: Sequence[DiscardedMessages] = ()
+    """What dead-letter topics still have of discarded messages, as far as is known."""
 
     def document(self) -> dict[str, Any]:
         """The answer's own members for JSON."""
         return {
+            **({"held": [*map(asdict, self.held)]} if self.held else {}),
             "complete": not self.notes,
             "unread": self.unread,
             "quarantined": self.quarantined,
@@ -100,6 +104,8 @@ class Answer(NamedTuple, Generic[_Answer]):
                 " not read them yet; redrive status shows whether it runs"
             )
         yield from notes_about_quarantined(self.quarantined)
+        for held in self.held:
+            yield from held.sentences()
 
 
 def notes_about_quarantined(number: int) -> Iterator[str]:
@@ -128,8 +134,9 @@ def ask_inventory(
         selection, bodies = select_by_body(settings, archive, inventory, selection)
         content = question(inventory, selection)
         quarantined = count_quarantined(inventory, selection)
+        held = discarded_messages(settings.job, inventory, selection)
     notes = notes if bodies is None else (*notes, *bodies.left_out)
-    return Answer(content, notes, archive.unread(), quarantined, bodies)
+    return Answer(content, notes, archive.unread(), quarantined, bodies, held)
 
 
 def select_by_body(

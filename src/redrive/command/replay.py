@@ -211,7 +211,7 @@ def plan() -> None:
     redrive replay plan --reason MQRC_Q_FULL -o plan.json
     redrive replay plan --destq ORDERS --to ORDERS.REPAIR@QM1 --header keep --rate 20/s -o plan.json
 
-    The filters are those of redrive ls.
+    The filters are those of redrive ls; --status discarded brings discarded messages back.
     """  # noqa: D301 - \b keeps click from wrapping the examples
 
 

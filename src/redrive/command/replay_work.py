@@ -64,7 +64,7 @@ _ABOUT_OTHERS: Final = {
 }
 _ABOUT_FINAL: Final = (
     "messages that were put or discarded are no longer Redrive's; `redrive ls` lists"
-    " them, and `redrive show ID` shows one while its topic keeps it"
+    " them, `redrive show ID` shows one; `redrive replay` takes discarded ones"
 )
 _LOOK: Final = 0.5
 """Seconds between two checks of the progress."""
@@ -99,6 +99,8 @@ def planned(
     is_about_parked = replay.to.is_about_parked
     state = State.PARKED if is_about_parked else State.REMAINING
     possible = {State.OPEN, state} if is_about_parked else {State.OPEN, state, State.QUARANTINED}
+    if not is_about_parked and replay.to is not To.DISCARD:
+        possible.add(State.DISCARDED)
     if selection.state not in possible:
         raise UsageError(
             f"--status {selection.state} is not for this command, which takes {state} messages",
@@ -106,6 +108,7 @@ def planned(
         )
     if selection.state is State.OPEN:
         selection = replace(selection, state=state)
+    replay = replace(replay, is_undo=selection.state is State.DISCARDED)
     job = settings.job
     with open_cluster(job.connection) as cluster:
         archive = Archive(job)
@@ -117,7 +120,7 @@ def planned(
             notes = (*notes, *notes_about_quarantined(quarantined))
             if bodies is not None:
                 notes = (*notes, *bodies.left_out, str(bodies))
-            if not places.rows:
+            if not places.rows and not replay.is_undo:
                 notes = (*notes, *_notes_about_others(inventory, selection))
         planner = Planner(
             job,
@@ -165,6 +168,8 @@ def _note_about(job: JobConfiguration, message: str) -> str:
         raise NotFoundError(answer.reason, hint=answer.hint)
     last = answer.last
     known = f"the last outcome of {answer.message} is {last.result!r}, {clock(last.time)} UTC"
+    if last.result == Result.DISCARDED:
+        known += f"; redrive replay now {answer.message} --status discarded brings it back"
     return f"{known}; redrive history {answer.message} shows more"
 
 
@@ -172,6 +177,7 @@ def show_plan(plan: Plan, *, mq: bool) -> None:
     """Print what a plan will do, and its warnings."""
     if not plan.count:
         state = "is parked" if plan.replay.to.is_about_parked else "remains"
+        state = "is discarded and held by its topic" if plan.replay.is_undo else state
         why = "the edit applies to no message" if plan.changes else f"no such message {state}"
         click.echo(f"Nothing to do: {why}.")
         for change in plan.changes:
@@ -236,11 +242,8 @@ def show_status(status: ReplayStatus) -> None:
     if replay.cancelled_by:
         click.echo(f"  cancelled by {printable(replay.cancelled_by)}")
     click.echo(f"  {replay.planned} planned, {replay.instructed} accepted")
-    if replay.placed:
-        click.echo(f"  {replay.placed} already placed")
-    if status.gone:
-        gone = "were not parked" if replay.to.is_about_parked else "did not remain"
-        click.echo(f"  {status.gone} {gone} any more when it was applied")
+    for text in status.left_out():
+        click.echo(f"  {text}")
     for result, count in sorted(status.results.items()):
         click.echo(f"  {count} {result}")
     if status.results.get(Result.REMAINS) and replay.to is not To.REMAIN:
@@ -279,7 +282,7 @@ def show_statuses(statuses: Sequence[ReplayStatus]) -> None:
 def _results(status: ReplayStatus) -> Iterator[str]:
     yield from (f"{count} {result}" for result, count in sorted(status.results.items()))
     if status.replay.placed:
-        yield f"{status.replay.placed} already placed"
+        yield next(status.left_out())
 
 
 def _show_change(lines: Console, change: Change) -> None:

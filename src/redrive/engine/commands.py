@@ -105,6 +105,8 @@ class Replay:
     """Messages per second, over all partitions; None for as fast as possible."""
     edit: Edit = NO_EDIT
     """The edit of each message before it is put."""
+    is_undo: bool = False
+    """Whether it brings back discarded messages, and no others."""
     operator: str = ""
     """The operator who applied it."""
     purpose: str = ""
@@ -128,6 +130,8 @@ class Replay:
         where = _IN_WORDS.get(self.to, f"to {self.target}")
         if self.to is To.QUEUE and self.keeps_header:
             where += " with the dead-letter header"
+        if self.is_undo:
+            where += ", although discarded"
         return f"{where}; {self.edit}" if self.edit else where
 
     @property
@@ -183,6 +187,7 @@ class Replay:
             "is_complete": self.is_complete,
             # Versions without edits must not put such a message: they skip the plan.
             **({"edit": self.edit.document()} if self.edit else {}),
+            **({"is_undo": True} if self.is_undo else {}),
             "spans": [
                 [
                     *lane,

@@ -95,7 +95,7 @@ FINAL = frozenset(
         Result.EXPIRED,
     }
 )
-"""Results that end Redrive's work on the message."""
+"""Results that end Redrive's work on the message; a replay may undo ``DISCARDED``."""
 
 UNTOUCHED = frozenset({Result.SKIPPED, Result.CANCELLED})
 """Results of instructions without effect: the previous outcome says where the message is."""

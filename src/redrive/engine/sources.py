@@ -7,8 +7,8 @@ a copy that was replayed), or skips them with an outcome that says why.
 
 Replay instructions contain the remaining copy. The remaining topic says whether the message still
 remains: a message that a table or another replay has placed since is skipped. A restored
-instruction has no copy there; it is carried out unless a later outcome says that another
-instruction was.
+instruction has no copy there, or brings back a discarded message, whose copy has a tombstone; it is
+carried out unless a later outcome says that another instruction was.
 
 Only the lane of a retry topic takes parked messages from it, so none is taken twice. A plan about
 parked messages names them by their offsets. The lane is then read beyond what is due: named
@@ -396,13 +396,12 @@ class InstructionSource:
 
     def _why_not(self, origin: str, own_headers: own.OwnHeaders, copies: Copies) -> str:
         """Why a message is skipped; empty if it remains, or if a fact is missing."""
-        there = copies.get(origin.encode("ascii"))
-        if there == TAKEN_AWAY or (there is None and not own_headers.is_restored):
-            return _PLACED
-        if there is not None:
+        if copies.get(origin.encode("ascii"), TAKEN_AWAY) != TAKEN_AWAY:
             return ""
-        # No copy: only another restored instruction can have placed it since, and
-        # the outcome of that instruction lasts longer than a tombstone.
+        if not own_headers.is_restored:
+            return _PLACED
+        # No copy: only another restored instruction can have placed it since, and the outcome of
+        # that one lasts longer than a tombstone, which may be from a discard that is undone.
         if own_headers.asked_until is None:
             return "it was restored by an earlier version"
         question = ReplayedQuestion(*own_headers.asked_until)

@@ -1,4 +1,4 @@
-"""Waiting messages, and those that their topics will delete before they are handled.
+"""How long topics hold waiting messages, and dead-letter topics the discarded ones.
 
 Kafka deletes whole segments once their newest record is older than ``retention.ms``; so a message
 is deleted at its own timestamp plus the retention at the earliest, and often later. Deletion by
@@ -7,18 +7,24 @@ is deleted at its own timestamp plus the retention at the earliest, and often la
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
 
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import sources_of
+from redrive.engine.outcome import LAST_TIME
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.kafka.deadline import CONNECT, GLIMPSE
 from redrive.messages import TopicPartition
-from redrive.operations.durations import duration
+from redrive.messages.own_headers import name_in_identities
+from redrive.operations.durations import clock, duration
+from redrive.operations.states import read_control
+from redrive.outcomes.inventory import Inventory
+from redrive.outcomes.selection import Selection, State
 from redrive.printable import counted
 
 FOREVER: Final = float("inf")
@@ -106,6 +112,115 @@ def expiring_of(configuration: JobConfiguration, now: float) -> tuple[Waiting, .
             for waiting in waiting_on_topics(configuration, cluster, now)
             if waiting.expiring
         )
+    return ()
+
+
+class HeldPlace(NamedTuple):
+    """The dead letters that one partition of their topic still holds."""
+
+    lane: TopicPartition
+    first: int
+    end: int
+
+    def holds(self, offset: int) -> bool:
+        """Whether the record at an offset is still there."""
+        return self.first <= offset < self.end
+
+
+def held_places(
+    cluster: Cluster, entries: Mapping[str, Mapping[str, Any]], topics: Collection[str]
+) -> dict[str, HeldPlace]:
+    """The partitions of dead-letter topics by their ``topic:partition`` in origins.
+
+    A topic that is not the one that the job read last is left out: it was recreated, and has other
+    messages at the same offsets. ``entries`` are those of the control topic; a topic without one is
+    taken for the first of its name.
+    """
+    cluster.topics()  # with the partitions that they have now
+    ids, places = cluster.topic_ids(topics), dict[TopicPartition, str]()
+    for topic in sorted(ids):
+        known = entries.get(f"topic/{topic}", {})
+        if known.get("identity", ids[topic]) == ids[topic]:
+            name = name_in_identities(topic, int(known.get("incarnation", 1)))
+            places |= {lane: f"{name}:{lane.partition}" for lane in cluster.lanes([topic])}
+    extents = cluster.extents(places)
+    return {place: HeldPlace(lane, *extents[lane]) for lane, place in places.items()}
+
+
+def held_until(cluster: Cluster, firsts: Mapping[TopicPartition, int]) -> dict[str, datetime]:
+    """By topic, until when it holds its records from these offsets on, at least.
+
+    A topic is missing if it does not delete records for their age, or if that is unknown.
+    """
+    kept = _retentions(cluster.settings_of(sorted({lane.topic for lane in firsts})))
+    aging = {lane: at for lane, at in firsts.items() if (kept[lane.topic] or FOREVER) < FOREVER}
+    until: dict[str, datetime] = {}
+    for lane, at in _first_deletions(cluster, aging, kept).items():
+        if at < LAST_TIME / 1000:
+            moment = datetime.fromtimestamp(at, UTC)
+            until[lane.topic] = min(moment, until.get(lane.topic, moment))
+    return until
+
+
+def until_text(until: datetime | None) -> str:
+    """The clause that a topic holds a message until then; empty without a time."""
+    return "" if until is None else f", the first of them until {clock(until)[:-7]} UTC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscardedMessages:
+    """Discarded messages of a handler, and what its dead-letter topic still holds of them."""
+
+    topic: str
+    held: int
+    gone: int
+    until: datetime | None = None
+    """When the first may be deleted; None if the topic does not delete by age, or if unknown."""
+
+    def sentences(self) -> Iterator[str]:
+        """What can be brought back, until when, and what cannot."""
+        if self.held:
+            yield (
+                f"{self.topic} still holds {counted(self.held, 'discarded message')}"
+                f"{until_text(self.until)}; `redrive replay plan --status discarded` takes them"
+            )
+        if self.gone:
+            yield gone_from(self.topic, self.gone)
+
+
+def gone_from(topic: str, count: int) -> str:
+    """The sentence that a dead-letter topic has deleted messages."""
+    is_gone = f"{counted(count, 'message')} {'is' if count == 1 else 'are'} gone"
+    return f"{is_gone} from {topic}, which has deleted {'it' if count == 1 else 'them'}"
+
+
+def discarded_messages(
+    job: JobConfiguration, inventory: Inventory, selection: Selection
+) -> Sequence[DiscardedMessages]:
+    """What dead-letter topics still hold of discarded messages.
+
+    Empty if the selection is of another state, or if the broker does not answer.
+    """
+    if selection.state is not State.DISCARDED:
+        return ()
+    topics = {handler.identity.name: handler.identity.topic for handler in job.handlers}
+    cluster = Cluster(job.connection, timeout=CONNECT)
+    with cluster, suppress(TransientFault):
+        cluster.topics()
+        places = held_places(cluster, read_control(job, cluster), sorted(topics.values()))
+        firsts = {place: held.first for place, held in places.items()}
+        rows = inventory.held(selection, firsts)
+        held = {places[row["place"]].lane: row["first"] for row in rows if row["held"]}
+        until = held_until(cluster, held)
+        return [
+            DiscardedMessages(
+                topic=topic,
+                held=sum(row["held"] for row in rows if row["handler"] == name),
+                gone=sum(row["n"] - row["held"] for row in rows if row["handler"] == name),
+                until=until.get(topic),
+            )
+            for name, topic in sorted(topics.items())
+        ]
     return ()
 
 

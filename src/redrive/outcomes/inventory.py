@@ -354,6 +354,31 @@ class Inventory:
         )
         return [*map(Group.of, rows)], rows[0]["total"] if rows else 0
 
+    def held(self, selection: Selection, firsts: Mapping[str, int]) -> Sequence[Values]:
+        """How many dead letters are still on their topics; errors as for ``letters``.
+
+        Args:
+            selection: Which dead letters.
+            firsts: The first offset that each ``topic:partition`` of origins still has.
+
+        Returns:
+            Rows with ``handler``, ``place`` (the ``topic:partition``), the number ``n``, how many
+            of them are ``held``, and the ``first`` offset of those, None without any.
+        """
+        known = " ".join(f"WHEN {sql_text(place)} THEN {at}" for place, at in firsts.items())
+        first = f"CASE place {known} END" if known else "CAST(NULL AS BIGINT)"
+        return self._answer(
+            selection,
+            lambda where: (
+                f", places AS (SELECT handler, CAST(split_part(origin, ':', 3) AS BIGINT) at,"
+                " split_part(origin, ':', 1) || ':' || split_part(origin, ':', 2) place"
+                f" FROM letters {where})"
+                f" SELECT handler, place, count(*) n, count(CASE WHEN at >= {first} THEN 1 END)"
+                f" held, min(CASE WHEN at >= {first} THEN at END) first"
+                " FROM places GROUP BY handler, place ORDER BY handler, place"
+            ),
+        )
+
     def arrivals(
         self, selection: Selection, since: datetime, seconds: float
     ) -> Iterator[tuple[str, int, int]]:

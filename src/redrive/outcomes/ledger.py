@@ -16,7 +16,7 @@ import pyarrow as pa
 from redrive.configuration import LedgerFolder
 from redrive.configuration.deciders import table_of
 from redrive.engine.ordering import position_of
-from redrive.engine.outcome import UNTOUCHED, Result
+from redrive.engine.outcome import FINAL, UNTOUCHED, Result
 from redrive.errors import ConfigurationError, TransientFault
 from redrive.kafka.cluster import Cluster, settled_ends, without_leader
 from redrive.messages import TopicPartition
@@ -230,6 +230,8 @@ class LastOutcome:
     """Offset of the last outcome with an effect."""
     result: str = ""
     """Its result; empty if there is none."""
+    message: str = ""
+    """The identity of the message."""
     replays: set[str] = field(default_factory=set)
     """The plans with an instruction for the dead letter, whatever its result."""
 
@@ -239,6 +241,7 @@ class LastOutcome:
             self.replays.add(row.replay)
         if row.result not in UNTOUCHED and row.outcomes_offset > self.offset:
             self.offset, self.result = row.outcomes_offset, row.result
+            self.message = row.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +292,8 @@ class LastOutcomes:
         known = self.by_origin.get(origin)
         if known is None:
             return None
-        # Nothing follows a final outcome; after any other, a missing outcome may follow.
-        is_open = known.result in {"", Result.REMAINS, Result.PARKED}
+        # Nothing follows a final outcome but an undone discard; after others, one may be missing.
+        is_open = known.result not in FINAL or known.result == Result.DISCARDED
         return (
             None if is_open and known.offset < self.gone.get(known.partition, 0) else known.result
         )
@@ -310,7 +313,7 @@ def _gone_in(ledger: LedgerTable) -> dict[int, int]:
 
 
 def _outcomes_in_ledger(ledger: LedgerTable, origins: Collection[str]) -> Iterator[Row]:
-    names = ("origin", "result", "replay", "outcomes_partition", "outcomes_offset")
+    names = ("origin", "message", "result", "replay", "outcomes_partition", "outcomes_offset")
     columns = ", ".join(f"one.{name} {name}" for name in names)
     with tempfile.TemporaryDirectory(prefix="redrive-origins-") as folder:
         # As a table, so that the engine can look up any number of them at once.

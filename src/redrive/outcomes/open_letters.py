@@ -162,8 +162,8 @@ def every_outcome(sources: Sequence[str], columns: str = _COLUMNS) -> str:
 def changed_letters(sources: Sequence[str], known: OpenLetters | None) -> str:
     """The query for the table ``CHANGED`` of ``last_outcomes``.
 
-    Retried, forwarded and discarded are final. So a dead letter is open if it has outcomes but none
-    of these, and only then its last one is needed. Most are settled by the first decision, when the
+    Retried, forwarded and discarded are final, but a replay may undo the last. So a dead letter is
+    open if its last outcome is none of these. Most are settled by the first decision, when the
     decided record is the dead letter itself; these were never open, and leaving them out makes the
     query fast. All outcomes of a dead letter are on one partition, so numbers identify its last
     one, and are read faster than its name.
@@ -179,7 +179,8 @@ def changed_letters(sources: Sequence[str], known: OpenLetters | None) -> str:
     return (
         "WITH newer AS (SELECT origin, max(outcomes_partition) last_partition,"
         f" max(outcomes_offset) last_offset, min(time) {_FIRST},"
-        f" bool_and(result IN {_texts(OPEN)}) is_open"
+        f" max(CASE WHEN result IN {_texts(OPEN)} THEN outcomes_offset ELSE -1 END)"
+        f" > max(CASE WHEN result IN {_texts(OPEN)} THEN -1 ELSE outcomes_offset END) is_open"
         f" FROM ({_newer(sources, known, _STATE_COLUMNS)})"
         f" WHERE result IN {_texts(OPEN)}"
         f" OR (result NOT IN {_texts(sorted(_NOT_FINAL))} AND outcome <> origin) GROUP BY origin)"
@@ -205,7 +206,8 @@ def last_outcomes(
         outcome, else of its last.
     """
     wanted, parts = set(results), []
-    names = _names_in(query)
+    may_be_undone = Result.DISCARDED in wanted
+    names = _names_in(f"{query} origin replay" if may_be_undone else query)
     every = ", ".join(names)
     if wanted & set(OPEN):
         columns = ", ".join(f"one.{name}" for name in names)
@@ -221,8 +223,18 @@ def last_outcomes(
                 " ON one.outcomes_offset = known_offset AND one.outcomes_partition = last_partition"
             )
     if final := sorted(wanted - set(OPEN)):
+        undone = ""
+        if may_be_undone:
+            # The first outcome after a discard is that of the replay which undoes it.
+            undone = (
+                " LEFT ANTI JOIN (SELECT origin, max(outcomes_offset) undone_at FROM outcomes"
+                f" WHERE replay IS NOT NULL AND result NOT IN {_texts(sorted(UNTOUCHED))}"
+                " GROUP BY origin) undone ON one.origin = undone.origin"
+                f" AND one.result = {sql_text(Result.DISCARDED)}"
+                " AND one.outcomes_offset < undone_at"
+            )
         parts.append(
-            f"SELECT {every}, time AS {_FIRST} FROM outcomes"
+            f"SELECT {every}, time AS {_FIRST} FROM outcomes one{undone}"
             f" WHERE result IN {_texts(final)} AND malformed IS NULL"
         )
     return f"{every_outcome(sources, every)}, letters AS ({' UNION ALL '.join(parts)})"

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.own_topics import MAX_MESSAGE_BYTES, waiting_topic
@@ -35,8 +35,9 @@ from redrive.kafka.deadline import AGAIN, PATIENCE
 from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition, cuts
 from redrive.messages import own_headers as own
-from redrive.operations.replay.plan import Plan, name_in_origins
+from redrive.operations.replay.plan import Plan
 from redrive.operations.replay.progress import read_accepted
+from redrive.operations.retention import HeldPlace, held_places
 from redrive.operations.states import ensure_topics
 from redrive.outcomes.ledger import LastOutcomes
 from redrive.rules.backoff import PARTITIONS
@@ -64,6 +65,17 @@ class PlannedLane:
         return TopicPartition(self.handler.identity.replay_topic, self.partition)
 
 
+class Restorable(NamedTuple):
+    """A message to be restored from its dead letter."""
+
+    partition: int
+    """Of the outcomes topic."""
+    read_until: int
+    """The offset up to which outcomes were read."""
+    message: str
+    """Its identity."""
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """What is known of the messages of one lane before they are instructed."""
@@ -71,10 +83,9 @@ class Look:
     copies: Mapping[bytes, int]
     """The offset of the last remaining copy of each message that has one."""
     placed: int = 0
-    """How many of the others have a final outcome."""
-    restorable: Mapping[bytes, tuple[int, int]] = field(default_factory=dict)
-    """Those that remain without a copy, each with the partition and the offset up to which outcomes
-    were read."""
+    """How many of the others have a final outcome; of discarded ones, another than that."""
+    restorable: Mapping[bytes, Restorable] = field(default_factory=dict)
+    """Those that remain without a copy, or are discarded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +95,8 @@ class PlannedMessages:
     _job: JobConfiguration
     _cluster: Cluster
     _plan: str
+    _is_undo: bool = False
+    """Whether the messages are discarded ones: outcomes decide alone, and copies do not matter."""
 
     def look(
         self, planned: Sequence[PlannedLane], spans: Mapping[TopicPartition, Span], *, is_new: bool
@@ -97,7 +110,10 @@ class PlannedMessages:
             UsageError: There are no outcomes of a message without a copy.
         """
         lanes = [lane for lane in planned if spans[lane.replay].read <= spans[lane.replay].until]
-        last = {lane.replay: self._last_places(lane, spans[lane.replay].until) for lane in lanes}
+        last = {
+            lane.replay: {} if self._is_undo else self._last_places(lane, spans[lane.replay].until)
+            for lane in lanes
+        }
         absent = {
             lane.replay: {key for key in lane.origins if last[lane.replay].get(key, _NONE) == _NONE}
             for lane in lanes
@@ -141,18 +157,25 @@ class PlannedMessages:
 
     def _is_placed(self, outcomes: LastOutcomes, key: bytes) -> bool:
         known = outcomes.by_origin.get(key.decode())
-        return known is not None and known.result in FINAL and self._plan not in known.replays
+        if known is None or self._plan in known.replays:
+            return False
+        return known.result != Result.DISCARDED if self._is_undo else known.result in FINAL
 
     def _restorable(
         self, lane: PlannedLane, lost: Collection[bytes], outcomes: LastOutcomes, until: int
-    ) -> dict[bytes, tuple[int, int]]:
-        """Messages that remain, have no copy, and were not yet asked for by this plan."""
+    ) -> dict[bytes, Restorable]:
+        """Messages that remain, have no copy, and were not yet asked for by this plan.
+
+        Of a plan to undo a discard: those that are discarded.
+        """
         restorable = {}
+        wanted = Result.DISCARDED if self._is_undo else Result.REMAINS
         for key in lost:
             known = outcomes.by_origin[key.decode()]
-            if known.result == Result.REMAINS and self._plan not in known.replays:
-                restorable[key] = known.partition, outcomes.ends[known.partition]
-        if restorable:
+            if known.result == wanted and self._plan not in known.replays:
+                end = outcomes.ends[known.partition]
+                restorable[key] = Restorable(known.partition, end, known.message)
+        if restorable and not self._is_undo:
             # One that was retried meanwhile, and remains again, has a later copy than those read.
             end = settled_ends(self._cluster, [lane.remaining])[lane.remaining]
             for newer, *_ in self._places(lane.remaining, until, end):
@@ -310,9 +333,10 @@ class Instructions(_Applied):
         self._written(replay.instructed)
         if replay.is_complete or replay.cancelled_by:
             return replay
-        looks = PlannedMessages(self._job, self._cluster, self._plan.id).look(
-            self._lanes, replay.spans, is_new=accepted is None
+        messages = PlannedMessages(
+            self._job, self._cluster, self._plan.id, self._plan.replay.is_undo
         )
+        looks = messages.look(self._lanes, replay.spans, is_new=accepted is None)
         if accepted is None:
             states.write([replay.entry()])  # from here on the plan is accepted
         for lane, records, span in self._every_chunk(replay.spans, looks):
@@ -361,18 +385,26 @@ class Instructions(_Applied):
     def _chunks(
         self, lane: PlannedLane, span: Span, look: Look
     ) -> Iterator[tuple[list[OutputRecord], Span]]:
-        chunk: list[StoredRecord] = []
-        size = 0
-        for record in self._records(lane.remaining, span.read, span.until):
-            if record.key is None or look.copies.get(record.key) != record.offset:
-                continue
-            chunk.append(record)
-            size += len(record.value or b"")
-            if len(chunk) >= _CHUNK_RECORDS or size >= _CHUNK_BYTES:
-                yield self._instructions_for(lane, chunk), replace(span, read=record.offset + 1)
-                chunk, size = [], 0
-        restored = self._restored_instructions(lane, look.restorable)
-        yield self._instructions_for(lane, chunk) + restored, replace(span, read=span.until + 1)
+        last: list[OutputRecord] = []
+        after = span
+        for instructions, read in self._parts(lane, span, look):
+            if last:
+                yield last, after
+            last, after = instructions, replace(span, read=read)
+        yield last, replace(span, read=span.until + 1)
+
+    def _parts(
+        self, lane: PlannedLane, span: Span, look: Look
+    ) -> Iterator[tuple[list[OutputRecord], int]]:
+        """Instructions, and the offset up to which remaining copies became some."""
+        copies = self._records(lane.remaining, span.read, span.until) if look.copies else ()
+        current = (
+            record for record in copies if look.copies.get(record.key or b"") == record.offset
+        )
+        for chunk in _chunks_of(current):
+            yield self._instructions_for(lane, chunk), chunk[-1].offset + 1
+        for restored in self._restored_instructions(lane, look.restorable):
+            yield restored, span.until
 
     def _records(self, lane: TopicPartition, start: int, end: int) -> Iterator[StoredRecord]:
         yield from self._cluster.read({lane: start}, {lane: end})
@@ -398,44 +430,71 @@ class Instructions(_Applied):
         return OutputRecord(lane.replay.topic, key, value, all_headers, now, lane.partition)
 
     def _restored_instructions(
-        self, lane: PlannedLane, lost: Mapping[bytes, tuple[int, int]]
-    ) -> list[OutputRecord]:
-        """Instructions for messages without a copy, made from the dead letters."""
+        self, lane: PlannedLane, lost: Mapping[bytes, Restorable]
+    ) -> Iterator[list[OutputRecord]]:
+        """Instructions for messages without a copy, made from the dead letters, chunk by chunk."""
+        held = self._held(lane) if lost else {}
+        wanted: dict[TopicPartition, dict[int, bytes]] = {}
+        for origin in lost:
+            place, offset = held.get(origin.decode("ascii").rpartition(":")[0]), _offset_of(origin)
+            if place is not None and place.holds(offset):
+                wanted.setdefault(place.lane, {})[offset] = origin
+        for source, offsets in wanted.items():
+            records = (
+                record
+                for record in self._records(source, min(offsets), max(offsets) + 1)
+                if record.offset in offsets
+            )
+            for chunk in _chunks_of(records):
+                if not held.keys() <= self._held(lane).keys():
+                    return  # the topic was recreated while it was read
+                yield [
+                    self._instruction(
+                        lane,
+                        *_copy_of(record, offsets[record.offset], lost[offsets[record.offset]]),
+                    )
+                    for record in chunk
+                ]
+
+    def _held(self, lane: PlannedLane) -> dict[str, HeldPlace]:
         topic = lane.handler.identity.topic
         entries = read_entries(self._cluster, self._job.control_topic)
-        source, known = TopicPartition(topic, lane.partition), name_in_origins(entries, topic)
-        offsets = {
-            _offset_of(origin): origin
-            for origin in lost
-            if origin.decode("ascii").rsplit(":", 2)[0] == known
-        }
-        if not offsets:
-            return []
-        return [
-            self._instruction(
-                lane, *_copy_of(record, offsets[record.offset], lost[offsets[record.offset]])
-            )
-            for record in self._records(source, min(offsets), max(offsets) + 1)
-            if record.offset in offsets
-        ]
+        # What the control topic does not know is not trusted.
+        is_known = f"topic/{topic}" in entries
+        return held_places(self._cluster, entries, [topic]) if is_known else {}
+
+
+def _chunks_of(records: Iterable[StoredRecord]) -> Iterator[list[StoredRecord]]:
+    """Records in chunks for one transaction."""
+    chunk: list[StoredRecord] = []
+    size = 0
+    for record in records:
+        chunk.append(record)
+        size += len(record.value or b"")
+        if len(chunk) >= _CHUNK_RECORDS or size >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _offset_of(origin: bytes) -> int:
     return int(origin.rpartition(b":")[2])
 
 
-def _copy_of(record: StoredRecord, origin: bytes, asked_until: tuple[int, int]) -> Content:
+def _copy_of(record: StoredRecord, origin: bytes, restorable: Restorable) -> Content:
     """What the remaining copy of a dead letter would be, marked as restored."""
     own_values = own.read_own(record.headers)
     content = cuts.RecordContent(record.key, record.value, own.without_own(record.headers))
     key, value, kept, cut = cuts.fitted(content, MAX_MESSAGE_BYTES)
     headers = [
         *kept,
-        (own.ID, own_values.identity.encode("ascii") or origin),
+        # That of its outcomes: its program may have dropped the header.
+        (own.ID, restorable.message.encode("ascii") or origin),
         (own.ORIGIN, origin),
         (own.TIMESTAMP, own.number(max(0, record.timestamp))),
         (own.HOPS, own.number(own_values.hops)),
-        (own.RESTORED, b"%d:%d" % asked_until),
+        (own.RESTORED, b"%d:%d" % (restorable.partition, restorable.read_until)),
     ]
     if own_values.timestamp is not None:
         headers.append((own.RECORD_TIME, own.number(own_values.timestamp)))

@@ -21,7 +21,6 @@ from redrive.engine.edits import Content, Edit
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.masking import NO_MASK, Mask
 from redrive.messages.json_patch import read_json, write_json
-from redrive.messages.own_headers import name_in_identities
 from redrive.printable import plain_text
 
 _VERSION: Final = 1
@@ -141,6 +140,7 @@ class Plan:
             "keeps_header": replay.keeps_header,
             "rate": replay.rate,
             **({"edit": replay.edit.document()} if replay.edit else {}),
+            **({"is_undo": True} if replay.is_undo else {}),
             "count": self.count,
             "bytes": self.size,
             "seconds": self.seconds,
@@ -208,6 +208,7 @@ class Plan:
                 keeps_header=bool(document["keeps_header"]),
                 rate=None if rate is None else float(rate),
                 edit=Edit.of(document.get("edit", ())),
+                is_undo=bool(document.get("is_undo")),
             ),
             application=str(document["application"]),
             cluster=str(document.get("cluster", "")),
@@ -275,11 +276,6 @@ def places_of(origins: Iterable[str]) -> dict[str, list[int]]:
         place, _, offset = origin.rpartition(":")
         places.setdefault(place, []).append(int(offset))
     return {place: sorted(offsets) for place, offsets in sorted(places.items())}
-
-
-def name_in_origins(entries: Mapping[str, Mapping[str, Any]], topic: str) -> str:
-    """Prefix of the identities of a topic's dead letters; a recreated topic has a number."""
-    return name_in_identities(topic, int(entries.get(f"topic/{topic}", {}).get("incarnation", 1)))
 
 
 def _read_parts(document: Mapping[str, Any], name: str) -> tuple[Part, ...]:

@@ -38,11 +38,11 @@ from redrive.operations.replay.plan import (
     Plan,
     Warned,
     change_of,
-    name_in_origins,
     new_plan_id,
     places_of,
 )
 from redrive.operations.restart import meaning_of
+from redrive.operations.retention import gone_from, held_places, held_until, until_text
 from redrive.operations.tables import deciding_in
 from redrive.outcomes.history import Lost, find_record, find_records
 from redrive.outcomes.inventory import Places
@@ -72,12 +72,16 @@ class MissingCopies:
     """They no longer remain."""
     gone: list[Row] = field(default_factory=list)
     """They are on neither topic."""
+    deleted: Mapping[str, int] = field(default_factory=dict)
+    """By dead-letter topic, the number of discarded messages among those."""
 
     def notes(self) -> Iterator[str]:
         """Why a plan has fewer messages than asked for."""
         if self.taken_away:
             yield f"{left_out(len(self.taken_away))}: they no longer remain"
-        if self.gone:
+        for topic, count in self.deleted.items():
+            yield gone_from(topic, count)
+        if self.gone and not self.deleted:
             yield (
                 f"{left_out(len(self.gone))}: their payload was deleted from both the remaining"
                 " topic and their dead-letter topic"
@@ -108,30 +112,38 @@ class Payloads:
                         missing.taken_away.append(row)
         finally:
             following.close()
-        for row, is_there in zip(lost, self._still_present(lost), strict=True):
-            (missing.lost if is_there else missing.gone).append(row)
-        return missing
+        held = self.without_copies(lost)
+        return replace(missing, lost=held.lost, gone=held.gone)
 
-    def _still_present(self, rows: Sequence[Row]) -> Iterator[bool]:
-        """Whether the dead-letter topic still has each message; a recreated topic has others."""
-        places = [self._source_of(row) for row in rows]
-        there = self._cluster.lanes(sorted({lane.topic for lane, _ in places}))
-        extents = self._cluster.extents(there)
-        for row, (lane, offset) in zip(rows, places, strict=True):
-            yield (
-                row.origin.rsplit(":", 2)[0] == name_in_origins(self._entries, lane.topic)
-                and lane in extents
-                and extents[lane].first <= offset < extents[lane].end
-            )
+    def without_copies(self, rows: Sequence[Row]) -> MissingCopies:
+        """The same of messages that have no copy, as discarded ones: their topic has them or not.
+
+        A recreated topic has others.
+        """
+        missing, deleted = MissingCopies(), Counter[str]()
+        topics = {self._source_of(row)[0].topic for row in rows}
+        held = held_places(self._cluster, self._entries, sorted(topics))
+        for row in rows:
+            place = held.get(row.origin.rpartition(":")[0])
+            lane, offset = self._source_of(row)
+            if place is not None and place.holds(offset):
+                missing.lost.append(row)
+            else:
+                missing.gone.append(row)
+                deleted[lane.topic] += 1
+        return replace(missing, deleted=deleted)
 
     def warnings(self, lost: Sequence[Row]) -> Iterator[Warned]:
         """Warnings about messages only on their dead-letter topic (``MissingCopies.lost``)."""
-        by_topic = defaultdict(list)
+        by_topic, firsts = defaultdict(list), dict[TopicPartition, int]()
         for row in lost:
-            by_topic[self._source_of(row)[0].topic].append(row)
+            lane, offset = self._source_of(row)
+            by_topic[lane.topic].append(row)
+            firsts[lane] = min(offset, firsts.get(lane, offset))
         settings = self._cluster.settings_of(list(by_topic))
+        until = held_until(self._cluster, firsts)
         for topic, rows in by_topic.items():
-            text = f"payload only on {topic}: fetched from there"
+            text = f"payload only on {topic}{until_text(until.get(topic))}: fetched from there"
             yield Warned("restored", text, len(rows))
             kept = int(settings.get(topic, {}).get("retention.ms") or -1) / 1000
             # On a topic that keeps records for a day, every message would be late.
@@ -352,9 +364,10 @@ class Planner:
                 " messages of a queue manager"
             )
         payloads = Payloads(self._cluster, self._handlers, self._entries)
-        missing_copies = (
-            MissingCopies() if replay.to.is_about_parked else payloads.missing(own_rows)
-        )
+        missing_copies = MissingCopies()
+        if not replay.to.is_about_parked:
+            look = payloads.without_copies if replay.is_undo else payloads.missing
+            missing_copies = look(own_rows)
         missing = {row.origin for row in (*missing_copies.taken_away, *missing_copies.gone)}
         own_rows = [row for row in own_rows if row.origin not in missing]
         notes += missing_copies.notes()

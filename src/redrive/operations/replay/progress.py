@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -58,6 +58,16 @@ class ReplayStatus:
         """Messages of the plan that did not remain, or were not parked, when it was applied."""
         replay = self.replay
         return replay.planned - replay.instructed - replay.placed if replay.is_complete else 0
+
+    def left_out(self) -> Iterator[str]:
+        """How many messages of the plan got no instruction, and why."""
+        replay = self.replay
+        if replay.placed:
+            yield f"{replay.placed} already {'brought back' if replay.is_undo else 'placed'}"
+        if self.gone:
+            why = "were not parked" if replay.to.is_about_parked else "did not remain"
+            why = "were not on their dead-letter topic" if replay.is_undo else why
+            yield f"{self.gone} {why} any more when it was applied"
 
     def document(self) -> dict[str, object]:
         """The status as a JSON object."""
