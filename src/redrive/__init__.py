@@ -15,13 +15,13 @@ __all__ = [
 ]  # fmt: skip
 
 _FRAMES = ("RulesTable", "dead_letters", "read_table")
-"""The names in ``streaming.frames``; all others are in ``library``."""
+"""The names in ``frames``; all others are in ``library``."""
 
 
 def __getattr__(name: str) -> object:
     """A public name, whose module is imported when it is first used: ``import redrive`` is fast."""
     if name in __all__:
-        module = "streaming.frames" if name in _FRAMES else "library"
+        module = "frames" if name in _FRAMES else "library"
         # By a name that is put together: both import modules that ask for the version.
         return getattr(import_module(f"{__name__}.{module}"), name)
     message = f"module {__name__!r} has no attribute {name!r}"

@@ -14,6 +14,7 @@ from redrive.settings.rules import RulesSource
 from redrive.settings.settings import (
     LogSettings,
     Settings,
+    SettingsSource,
     WatchedFiles,
     read_settings,
     read_settings_for_lookup,
@@ -25,7 +26,7 @@ from redrive.settings_file import LogFormat, LogLevel
 
 __all__ = [
     "Document", "LogFormat", "LogLevel", "LogSettings", "Option", "RulesSource", "Settings",
-    "WatchedFiles", "connection", "document", "findings", "read_settings",
+    "SettingsSource", "WatchedFiles", "connection", "document", "findings", "read_settings",
     "read_settings_for_lookup", "read_settings_for_topic", "rules", "settings_of", "topology_of",
     "with_environment"
 ]  # fmt: skip
