@@ -212,3 +212,23 @@ def test_spark_submit_runs_a_job_with_the_jars_that_setup_prints(jobs: Jobs) -> 
     done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
     assert "did {'discarded': 1} 3" in done.stdout, done.stderr[-3000:]
     assert done.returncode == 0
+
+
+def test_notebook_of_the_orders_runs(jobs: Jobs) -> None:
+    dlq, example = jobs.topic("dlq"), Path(__file__).parents[2] / "examples" / "orders"
+    for name in ("redrive.toml", "orders.rul", "notebook.ipynb"):
+        text = (example / name).read_text().replace("localhost:9092", jobs.bootstrap_servers)
+        text = text.replace("orders.dlq", dlq).replace('name = "orders"', f'name = "{dlq}"')
+        (jobs.folder / name).write_text(text)
+    jobs.produce(dlq, [letter(OTHER, "orders.replies"), letter(OTHER, "nowhere")])
+    notebook = jobs.folder / "notebook.ipynb"
+    program = Path(sys.executable).with_name("jupyter-execute")
+    words = [str(program), "--inplace", "--startup_timeout=600", str(notebook)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    _, _, decided, handled = json.loads(notebook.read_text())["cells"]
+    table = "".join(decided["outputs"][0]["data"]["text/plain"])
+    assert {"DISCARD", "RETRY"} <= set(table.split())
+    said = "".join(handled["outputs"][0]["text"])
+    assert {"discarded", "parked"} <= set(re.findall(r"\b1 (\w+)", said))
+    assert "".join(handled["outputs"][1]["data"]["text/plain"]).count(dlq) == 2
