@@ -106,9 +106,9 @@ def run_once(spark: SparkSession, settings: SettingsSource) -> Summary:
             not exist or its handler is stopped.
         AlreadyRunningError: Another process works on the same job.
     """
+    own = _settings_on(spark, settings)  # first, as the job cannot be imported on an older Spark
     from redrive.streaming.job import run  # noqa: PLC0415 - Spark is slow to import
 
-    own = _settings_on(spark, settings)
     observer = SummaryObserver()
     control = JobControl(observer)
     with prepared(own, control, takes_signals=False, once=True):

@@ -141,6 +141,7 @@ def test_a_session_without_the_connector_is_refused_with_the_names_of_jars(jobs:
 
         conf = SimpleNamespace(get=lambda _name, default="": default)
         sparkContext = SimpleNamespace(master="spark://far:7077")  # noqa: N815 - Spark's name
+        version = "4.2.0"
 
         @property
         def readStream(self) -> Any:  # noqa: N802 - Spark's name
@@ -152,6 +153,13 @@ def test_a_session_without_the_connector_is_refused_with_the_names_of_jars(jobs:
     for name in ("spark-sql-kafka", "delta-spark", "DeltaCatalog"):
         assert name in refused.value.message
     assert "redrive setup --print-jars" in refused.value.hint
+
+
+def test_session_of_another_version_is_refused_with_the_versions_that_do(jobs: Jobs) -> None:
+    older: Any = SimpleNamespace(version="4.1.4", sparkContext=SimpleNamespace(master="local[2]"))
+    settings = settings_of(jobs, jobs.unique_name("dlq"))
+    with pytest.raises(EnvironmentFault, match=r"not run on Spark 4\.1\.4\nhint: use Spark 4\.2"):
+        redrive.run_once(older, settings)
 
 
 def test_the_examples_of_the_page_run(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
