@@ -18,6 +18,7 @@ PROGRAMS: Final = (
     "hops",
     "dialect",
     "what_if",
+    "frames",
     "replay",
 )
 """Each is also a program of its own: ``python -m benchmarks.matcher --json``."""

@@ -17,7 +17,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """A public name, whose module is imported when it is first used: ``import redrive`` is fast."""
     if name in {"RulesTable", "dead_letters", "read_table"}:
-        from redrive.streaming import frames as module  # noqa: PLC0415 - slow to import
+        from redrive import frames as module  # noqa: PLC0415 - slow to import
     elif name in __all__:
         from redrive import library as module  # noqa: PLC0415 - as above
     else:

@@ -6,16 +6,14 @@ signal is sent or handled, no log is configured, and no session is stopped.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from redrive.configuration import Conflict, JobConfiguration
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
@@ -25,7 +23,7 @@ from redrive.kafka.deadline import PATIENCE, PAUSE, SILENCE
 from redrive.operations.process import PidFile, check_directory
 from redrive.operations.rights import check_start
 from redrive.printable import counted
-from redrive.settings import Settings, read_settings
+from redrive.settings import Settings, SettingsSource, read_settings
 from redrive.streaming.lifecycle import Emitted, JobControl, JobObserver
 
 if TYPE_CHECKING:
@@ -33,10 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from redrive.operations.supervision import SupervisionState
-
-SettingsSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
-"""A settings file, or what TOML would give for it; relative paths in a mapping are relative to the
-working directory."""
 
 _RESTART: Final = 300.0
 """Seconds for the answer to a restart: the job may still be starting on a busy machine."""
@@ -63,7 +57,7 @@ def session(settings: SettingsSource) -> SparkSession:
     """
     from redrive.streaming.session import check_session, current_session, start_session  # noqa: PLC0415 - Spark is slow to import
 
-    job = _read(settings).job
+    job = read_settings(settings).job
     spark = current_session()
     if spark is None:
         return start_session(job, with_delta=job.ledger.enabled)
@@ -112,9 +106,9 @@ def run_once(spark: SparkSession, settings: SettingsSource) -> Summary:
             not exist or its handler is stopped.
         AlreadyRunningError: Another process works on the same job.
     """
+    own = _settings_on(spark, settings)  # first, as the job cannot be imported on an older Spark
     from redrive.streaming.job import run  # noqa: PLC0415 - Spark is slow to import
 
-    own = _settings_on(spark, _read(settings))
     observer = SummaryObserver()
     control = JobControl(observer)
     with prepared(own, control, takes_signals=False, once=True):
@@ -140,7 +134,7 @@ def ledger(spark: SparkSession, settings: SettingsSource) -> DataFrame:
     from redrive.outcomes.ledger import Ledger  # noqa: PLC0415 - the library of Delta is slow to import
     from redrive.streaming.ledger_query import ledger_frame  # noqa: PLC0415 - Spark is slow to import
 
-    job = _read(settings).job
+    job = read_settings(settings).job
     with Cluster.open(job.connection, timeout=SILENCE) as cluster:
         outcomes = Ledger.open(job.ledger.path, cluster, topic=job.outcomes_topic, seconds=PATIENCE)
     return ledger_frame(spark, outcomes)
@@ -203,7 +197,7 @@ class Job:
         """Start the job; arguments and errors as for ``start``."""
         self._spark = spark
         self._source = settings
-        own = _settings_on(spark, _read(settings))
+        own = _settings_on(spark, settings)
         self._configuration = own.job
         self._watch = _Watch()
         self._control = JobControl(self._watch)
@@ -294,7 +288,7 @@ class Job:
         """
         source = self._source if settings is None else settings
         with self._restarting:
-            job = checked_restart(_settings_on(self._spark, _read(source)), self._configuration)
+            job = checked_restart(_settings_on(self._spark, source), self._configuration)
             answers = self._watch.answers = SimpleQueue()
             self._control.request_restart(lambda: job)
             refusal = self._answer(answers, time.monotonic() + timeout)
@@ -434,13 +428,10 @@ def checked_restart(settings: Settings, running: JobConfiguration) -> JobConfigu
     return settings.job
 
 
-def _read(settings: SettingsSource) -> Settings:
-    return read_settings(settings if isinstance(settings, Mapping) else Path(settings))
-
-
-def _settings_on(spark: SparkSession, settings: Settings) -> Settings:
+def _settings_on(spark: SparkSession, source: SettingsSource) -> Settings:
     from redrive.streaming.session import check_session  # noqa: PLC0415 - Spark is slow to import
 
+    settings = read_settings(source)
     job = _on(spark, settings.job)
     check_session(spark, job)
     return replace(settings, job=job)

@@ -10,7 +10,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -36,6 +35,14 @@ from tests.streaming.conftest import Jobs, letter
 
 from redrive.engine.decision import Put, Wait
 from redrive.errors import ConfigurationError, NotFoundError, UsageError
+from redrive.frames import (
+    RulesTable,
+    _where_importable,
+    dead_letters,
+    decide_rows,
+    read_failures,
+    read_table,
+)
 from redrive.messages import (
     Headers,
     Records,
@@ -44,14 +51,7 @@ from redrive.messages import (
     read_view,
 )
 from redrive.messages.own_headers import GROUP_TOPIC, GroupTopic
-from redrive.streaming.frames import (
-    RulesTable,
-    _where_importable,
-    dead_letters,
-    decide_rows,
-    read_failures,
-    read_table,
-)
+from redrive.settings import read_settings
 from redrive.streaming.rows import arrow_batch
 
 if TYPE_CHECKING:
@@ -310,15 +310,24 @@ def test_executor_without_the_package_says_how_to_ship_it() -> None:
 
 
 small_job = outcomes.small_job
+BILLING: Final = """\
+[schemes.billing]
+recognise = "failed-class"
+error.class = "failed-class"
+error.message = "$.text"
+"""
 
 
 def test_frames_of_a_topic_say_what_the_job_says(small_job: SmallJob, spark: SparkSession) -> None:
-    """Batch and streaming, of a topic with three schemes, under a table that matches messages."""
+    """Batch and streaming, of a topic with four schemes, under a table that matches messages."""
     dlq, target = small_job.identity.topic, small_job.target
     rules = (
         "DIALECT(KAFKA)\nKEY('k1*') ACTION(DISCARD)\nSCHEME(connect) ACTION(RETRY) RETRY(3)\n"
-        f"SCHEME(redrive) ACTION(FWD) FWDT({target})\n"
+        f"SCHEME(redrive) ACTION(FWD) FWDT({target})\nSCHEME(billing) ACTION(QUARANTINE)\n"
     )
+    path = Path(small_job.config_file)
+    path.with_name("orders.rul").write_text(rules)
+    path.write_text(path.read_text() + BILLING)
     small_job.produce(
         record | {"key": f"k{number}".encode(), "partition": number % 2}
         for number in range(3, 13)
@@ -326,25 +335,26 @@ def test_frames_of_a_topic_say_what_the_job_says(small_job: SmallJob, spark: Spa
             {"value": b"x", "headers": connect(target)},
             letter(2053, "A"),
             {"value": None, "headers": [("mqdlh.Reason", b"2085"), ("x", b"1")]},
+            {"value": b'{"text": "no money"}', "headers": [("failed-class", b"NotPaid")]},
             {"value": b"no dead letter"},
         )
     )
-    [handler] = small_job.configuration.handlers
-    configuration = replace(small_job.configuration, handlers=(replace(handler, rules=rules),))
+    configuration = read_settings(path).job
     job = SmallJob(configuration, target, "", small_job.kafka)
     job.step(int(time.time() * 1000))
     job.close()
     said = sorted(
         (
             outcome["partition"], outcome["offset"], outcome["form"],
-            outcome.get("error_class") or None, outcome.get("consumer_group") or None,
+            outcome.get("error_class") or None, outcome.get("error_message"),
+            outcome.get("consumer_group") or None,
             outcome.get("rule_line") or None, outcome.get("action") or "REMAINS",
             outcome.get("target_queue") or None, outcome.get("reason") or None,
         )
         for outcome in map(json.loads, job.kafka.values(configuration.outcomes_topic))
     )  # fmt: skip
-    assert Counter(outcome[6] for outcome in said) == {
-        "DISCARD": 9, "RETRY": 7, "FWD": 7, "REMAINS": 17,
+    assert Counter(outcome[7] for outcome in said) == {
+        "DISCARD": 12, "RETRY": 7, "FWD": 7, "QUARANTINE": 7, "REMAINS": 17,
     }  # fmt: skip
 
     def source(reader: Any) -> DataFrame:
@@ -353,13 +363,13 @@ def test_frames_of_a_topic_say_what_the_job_says(small_job: SmallJob, spark: Spa
             "startingOffsets": "earliest", "includeHeaders": "true",
         }  # fmt: skip
         frame: DataFrame = reader.format("kafka").options(**options).load()
-        return read_table(rules).decide(dead_letters(frame))
+        return read_table(rules).decide(dead_letters(frame, path), path)
 
     def check(frame: DataFrame) -> None:
         rows = sorted(
             (
                 row.partition, row.offset, row.scheme or "none",
-                row.error_root_class, row.consumer_group,
+                row.error_root_class, row.error_message, row.consumer_group,
                 row.rule_line, row.action, row.target, row.reason,
             )
             for row in frame.collect()

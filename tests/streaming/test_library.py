@@ -141,6 +141,7 @@ def test_a_session_without_the_connector_is_refused_with_the_names_of_jars(jobs:
 
         conf = SimpleNamespace(get=lambda _name, default="": default)
         sparkContext = SimpleNamespace(master="spark://far:7077")  # noqa: N815 - Spark's name
+        version = "4.2.0"
 
         @property
         def readStream(self) -> Any:  # noqa: N802 - Spark's name
@@ -152,6 +153,13 @@ def test_a_session_without_the_connector_is_refused_with_the_names_of_jars(jobs:
     for name in ("spark-sql-kafka", "delta-spark", "DeltaCatalog"):
         assert name in refused.value.message
     assert "redrive setup --print-jars" in refused.value.hint
+
+
+def test_session_of_another_version_is_refused_with_the_versions_that_do(jobs: Jobs) -> None:
+    older: Any = SimpleNamespace(version="4.1.4", sparkContext=SimpleNamespace(master="local[2]"))
+    settings = settings_of(jobs, jobs.unique_name("dlq"))
+    with pytest.raises(EnvironmentFault, match=r"not run on Spark 4\.1\.4\nhint: use Spark 4\.2"):
+        redrive.run_once(older, settings)
 
 
 def test_the_examples_of_the_page_run(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,3 +220,23 @@ def test_spark_submit_runs_a_job_with_the_jars_that_setup_prints(jobs: Jobs) -> 
     done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
     assert "did {'discarded': 1} 3" in done.stdout, done.stderr[-3000:]
     assert done.returncode == 0
+
+
+def test_notebook_of_the_orders_runs(jobs: Jobs) -> None:
+    dlq, example = jobs.topic("dlq"), Path(__file__).parents[2] / "examples" / "orders"
+    for name in ("redrive.toml", "orders.rul", "notebook.ipynb"):
+        text = (example / name).read_text().replace("localhost:9092", jobs.bootstrap_servers)
+        text = text.replace("orders.dlq", dlq).replace('name = "orders"', f'name = "{dlq}"')
+        (jobs.folder / name).write_text(text)
+    jobs.produce(dlq, [letter(OTHER, "orders.replies"), letter(OTHER, "nowhere")])
+    notebook = jobs.folder / "notebook.ipynb"
+    program = Path(sys.executable).with_name("jupyter-execute")
+    words = [str(program), "--inplace", "--startup_timeout=600", str(notebook)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    _, _, decided, handled = json.loads(notebook.read_text())["cells"]
+    table = "".join(decided["outputs"][0]["data"]["text/plain"])
+    assert {"DISCARD", "RETRY"} <= set(table.split())
+    said = "".join(handled["outputs"][0]["text"])
+    assert {"discarded", "parked"} <= set(re.findall(r"\b1 (\w+)", said))
+    assert "".join(handled["outputs"][1]["data"]["text/plain"]).count(dlq) == 2

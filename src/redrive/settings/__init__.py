@@ -16,6 +16,7 @@ from redrive.settings.settings import (
     DEFAULT_FILE,
     LogSettings,
     Settings,
+    SettingsSource,
     WatchedFiles,
     default_file,
     read_settings,
@@ -28,7 +29,7 @@ from redrive.settings_file import LogFormat, LogLevel
 
 __all__ = [
     "DEFAULT_FILE", "Document", "LogFormat", "LogLevel", "LogSettings", "Option", "RulesSource",
-    "Settings", "WatchedFiles", "connection", "default_file", "document", "findings",
-    "read_settings", "read_settings_for_lookup", "read_settings_for_topic", "rules", "settings_of",
-    "topology_of", "with_environment"
+    "Settings", "SettingsSource", "WatchedFiles", "connection", "default_file", "document",
+    "findings", "read_settings", "read_settings_for_lookup", "read_settings_for_topic", "rules",
+    "settings_of", "topology_of", "with_environment"
 ]  # fmt: skip

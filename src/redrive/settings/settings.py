@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from redrive.checkpoints.instances import AUTO, Share
 from redrive.configuration import (
@@ -69,6 +69,9 @@ _OF_SECRETS: Final = (
     "password", "password_file", "client_secret", "client_secret_file",
 )  # fmt: skip
 """Ends of keys with secrets, or with the files that have them."""
+SettingsSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+"""A settings file, or what TOML would give for it; relative paths in a mapping are relative to the
+working directory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +195,7 @@ _WITHOUT_TOPIC: Final = (
 
 
 def read_settings(
-    path: Path | Mapping[str, Any],
+    path: SettingsSource,
     *,
     options: Sequence[Option] = (),
     environ: Mapping[str, str] = os.environ,
@@ -201,8 +204,7 @@ def read_settings(
     """Read a settings file and the rules tables it names.
 
     Args:
-        path: The file; or its content as TOML gives it, with paths relative to the working
-            directory.
+        path: The file, or its content.
         options: Options of ``redrive run`` that override it.
         environ: Environment variables, for ``${NAME}`` in values, and for settings.
         asks: Whether to ask the cluster for the topics of subscriptions, if there are any. If it
@@ -294,9 +296,9 @@ def _with_topics(settings: Settings) -> Settings:
 
 
 def _document(
-    path: Path | Mapping[str, Any], options: Sequence[Option], environ: Mapping[str, str]
+    path: SettingsSource, options: Sequence[Option], environ: Mapping[str, str]
 ) -> Document:
-    written = Document.of(path) if isinstance(path, Mapping) else Document.from_file(path)
+    written = Document.of(path) if isinstance(path, Mapping) else Document.from_file(Path(path))
     document = with_environment(written, environ)
     if options:
         document = document.with_options(f"redrive run -c {path}", options)

@@ -118,6 +118,11 @@ memory from the machine. Java's second compiler is for code that runs for each o
 compiling the planner took half the time of a start."""
 
 
+_VERSIONS: Final = ("4.2",)
+"""The versions of Spark that run the job, as in docs/versions.md: 4.1 has no admission control for
+sources in Python."""
+
+
 class Spark:
     """A Spark session and the Java process behind it.
 
@@ -284,7 +289,7 @@ def start_session(
     Raises:
         ConfigurationError: Executors on other machines could not sign in to Kafka, or only with a
             secret sent to them unencrypted.
-        EnvironmentFault: Java is missing, or jars are missing or wrong.
+        EnvironmentFault: Java or jars are missing, jars are wrong, or pyspark has another version.
     """
     _check_sign_in(configuration)
     java = find_java()
@@ -294,8 +299,10 @@ def start_session(
         os.environ["PYSPARK_PYTHON"] = str(_python_of_workers(configuration))
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_LOCAL_DIRS", str(configuration.own_directory / "spark"))
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - reads the environment when imported
+    from pyspark import __version__  # noqa: PLC0415 - reads the environment when imported
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
+    _check_version(__version__)
     if java_options is None:
         java_options = spark_archive(java).options()
     options = [_logging_option(configuration), *java_options]
@@ -342,8 +349,9 @@ def check_session(session: SparkSession, configuration: JobConfiguration) -> Non
     """Checks that a session made elsewhere has what the job needs.
 
     Raises:
-        EnvironmentFault: It lacks jars or properties; all are named.
+        EnvironmentFault: It lacks jars or properties, which are named, or is of another version.
     """
+    _check_version(session.version)
     lacks, properties = [], {}
     if not _knows(session, "kafka"):
         lacks.append(_coordinate("spark-sql-kafka"))
@@ -367,6 +375,14 @@ def check_session(session: SparkSession, configuration: JobConfiguration) -> Non
         hint="give it the jars that `redrive setup --print-jars` prints (spark-submit --jars, or"
         " spark.jars), or these by --packages; or use redrive.session(settings)",
     )
+
+
+def _check_version(version: str) -> None:
+    if not version.startswith(tuple(f"{known}." for known in _VERSIONS)):
+        raise EnvironmentFault(
+            f"the job does not run on Spark {version}",
+            hint=f"use Spark {' or '.join(_VERSIONS)}; if SPARK_HOME is set, it decides which",
+        )
 
 
 def _knows(session: SparkSession, source: str) -> bool:

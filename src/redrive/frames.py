@@ -34,7 +34,7 @@ from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterDecoder, DeadLetterProfile, Records, read_view
 from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import valid_time
-from redrive.messages.schemes import Scheme
+from redrive.messages.schemes import OwnScheme, Scheme, SchemeTable
 from redrive.messages.schemes.scheme import valid_partition
 from redrive.printable import counted
 from redrive.rules import decode_source, parse
@@ -43,10 +43,14 @@ from redrive.rules.patterns import RuleInput
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from redrive.settings import SettingsSource
+
 _Batches: TypeAlias = Iterable[pa.RecordBatch]
 _Work: TypeAlias = Callable[[_Batches], Iterator[pa.RecordBatch]]
 _Types: TypeAlias = Mapping[str, pa.DataType]
 """The types of columns, by name."""
+_Schemes: TypeAlias = tuple[OwnScheme, ...]
+"""Those of ``[schemes]`` in settings."""
 
 _TYPES: Final[Mapping[str, str]] = {
     "key": "binary",
@@ -120,7 +124,7 @@ _DECIDERS: Final = 200
 """Maximum topics whose deciders a task keeps."""
 
 
-def dead_letters(frame: DataFrame) -> DataFrame:
+def dead_letters(frame: DataFrame, settings: SettingsSource | None = None) -> DataFrame:
     """Adds what each dead letter says about its failure, in any scheme that the job reads.
 
         letters = redrive.dead_letters(
@@ -137,6 +141,8 @@ def dead_letters(frame: DataFrame) -> DataFrame:
             with other names included: ``key`` and ``value`` (binary), ``topic`` (string),
             ``partition`` (int), ``offset`` (bigint), ``timestamp`` (timestamp) and ``headers``
             (array of structs of a key and a value).
+        settings: A settings file, or a dict as TOML would give, whose ``[schemes]`` are recognised
+            too. Nothing else of it counts, and no broker is asked.
 
     Returns:
         The same rows, with all their columns, and these, each null where the dead letter does not
@@ -148,8 +154,16 @@ def dead_letters(frame: DataFrame) -> DataFrame:
 
     Raises:
         UsageError: A column is missing, has another type, or has the name of an added one.
+        ConfigurationError: There is an error in the settings; every finding is attached.
     """
-    return _with_columns(frame, _FAILURE, read_failures)
+    work = partial(read_failures, schemes=_schemes_of(settings))
+    return _with_columns(frame, _FAILURE, work)
+
+
+def _schemes_of(settings: SettingsSource | None) -> _Schemes:
+    from redrive.settings import read_settings  # noqa: PLC0415 - Spark's workers do without it
+
+    return () if settings is None else read_settings(settings, asks=False).job.schemes
 
 
 def read_table(table: str | os.PathLike[str]) -> RulesTable:
@@ -194,7 +208,7 @@ class RulesTable:
     def __repr__(self) -> str:
         return f"<RulesTable {self._name}: {counted(self._count, 'rule')}>"
 
-    def decide(self, frame: DataFrame) -> DataFrame:
+    def decide(self, frame: DataFrame, settings: SettingsSource | None = None) -> DataFrame:
         """Adds what the table does with each dead letter, as the job would at the first attempt.
 
             redrive.read_table("orders.rul").decide(frame).groupBy("rule_line", "action").count()
@@ -210,6 +224,7 @@ class RulesTable:
 
         Args:
             frame: As for ``redrive.dead_letters``; its result is one too.
+            settings: As for ``redrive.dead_letters``.
 
         Returns:
             The same rows, with all their columns, and these: ``rule_line`` (int; null if no rule
@@ -221,8 +236,10 @@ class RulesTable:
 
         Raises:
             UsageError: A column is missing, has another type, or has the name of an added one.
+            ConfigurationError: There is an error in the settings; every finding is attached.
         """
-        work = partial(decide_rows, text=self._text, name=self._name)
+        schemes = _schemes_of(settings)
+        work = partial(decide_rows, text=self._text, name=self._name, schemes=schemes)
         return _with_columns(frame, _DECISION, work)
 
 
@@ -283,16 +300,19 @@ def _check_columns(frame: DataFrame, added: Iterable[str]) -> None:
 # -- in Spark's Python workers -------------------------------------------------------------------
 
 
-def read_failures(batches: _Batches) -> Iterator[pa.RecordBatch]:
-    """The batches with the columns of ``dead_letters``."""
-    decoder = DeadLetterDecoder()
+def read_failures(batches: _Batches, schemes: _Schemes = ()) -> Iterator[pa.RecordBatch]:
+    """The batches with the columns of ``dead_letters``, by these schemes besides the known ones."""
+    table = SchemeTable(scheme.scheme() for scheme in schemes)
+    decoder = DeadLetterDecoder(schemes=table)
     for batch in batches:
         with collector_paused():
-            columns = _failures(Records.from_arrow(batch), decoder)
+            columns = _failures(Records.from_arrow(batch), decoder, table)
         yield _with_arrays(batch, _FAILURE, columns)
 
 
-def _failures(records: Records, decoder: DeadLetterDecoder) -> dict[str, pa.Array]:
+def _failures(
+    records: Records, decoder: DeadLetterDecoder, table: SchemeTable
+) -> dict[str, pa.Array]:
     codes, profiles = decoder.decode(records)
     distinct, rows = np.unique(codes, return_inverse=True)
     kinds = [profiles[code] for code in distinct.tolist()]
@@ -311,7 +331,7 @@ def _failures(records: Records, decoder: DeadLetterDecoder) -> dict[str, pa.Arra
                 value if _scheme(kind) is scheme else other for value, kind, other in pairs
             ]
     if None in schemes:
-        _read_forms(kind_of, records, columns["failed_at"])
+        _read_forms(kind_of, records, table, columns["failed_at"])
     if any(kind.group_topic for kind in kinds):
         _name_original(kind_of, columns)
     columns["failed_at"] = [
@@ -349,12 +369,14 @@ def _varying(scheme: Scheme, records: Records) -> dict[str, list[Any]]:
     }
 
 
-def _read_forms(kinds: list[DeadLetterProfile], records: Records, failed_at: list[Any]) -> None:
+def _read_forms(
+    kinds: list[DeadLetterProfile], records: Records, table: SchemeTable, failed_at: list[Any]
+) -> None:
     """Fills in the time in MQ's dead-letter headers, which have nothing else that varies."""
     for row, kind in enumerate(kinds):
         if kind.is_dead_letter and _scheme(kind) is None:
-            view = read_view(records.keys[row], records.values[row], records.headers[row])
-            failed_at[row] = view.failed_at
+            record = records.keys[row], records.values[row], records.headers[row]
+            failed_at[row] = read_view(*record, schemes=table).failed_at
 
 
 def _name_original(kinds: list[DeadLetterProfile], columns: Mapping[str, list[Any]]) -> None:
@@ -365,9 +387,11 @@ def _name_original(kinds: list[DeadLetterProfile], columns: Mapping[str, list[An
             columns["origin_offset"][row] = None
 
 
-def decide_rows(batches: _Batches, *, text: str, name: str) -> Iterator[pa.RecordBatch]:
+def decide_rows(
+    batches: _Batches, *, text: str, name: str, schemes: _Schemes = ()
+) -> Iterator[pa.RecordBatch]:
     """The batches with the columns of ``RulesTable.decide``, by a table of this text and name."""
-    decisions = _FrameDecisions(text, name)
+    decisions = _FrameDecisions(text, name, schemes)
     for batch in batches:
         with collector_paused():
             columns = decisions.columns(batch, now=int(time.time() * 1000))
@@ -377,9 +401,10 @@ def decide_rows(batches: _Batches, *, text: str, name: str) -> Iterator[pa.Recor
 class _FrameDecisions:
     """Decides rows by one table: one decider for each topic, and the best case as facts."""
 
-    def __init__(self, text: str, name: str) -> None:
-        self._text, self._name = text, name
-        self._decoder = DeadLetterDecoder()
+    def __init__(self, text: str, name: str, schemes: _Schemes) -> None:
+        self._text, self._name, self._schemes = text, name, schemes
+        table = SchemeTable(scheme.scheme() for scheme in schemes)
+        self._decoder = DeadLetterDecoder(schemes=table)
         self._facts = Facts(time.monotonic)
         self._context = SliceContext(self._facts, "", 0)
         self._deciders: dict[str, RulesDecider] = {}
@@ -443,6 +468,7 @@ class _FrameDecisions:
                 handlers=(handler,),
                 directory=Path(),
                 ledger=LedgerConfiguration(path=Path()),
+                schemes=self._schemes,
             )
             made, _ = DeciderFactory(job, self._facts).deciders()[topic]
             assert isinstance(made, RulesDecider)
