@@ -11,11 +11,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-LINES = {"src": 73920, "tests": 61275, "docs": 6850}
+LINES = {"src": 74700, "tests": 61990, "docs": 6875}
 """Lines of Python, and of pages in docs: 55,000, 46,000 and 6,000 are the goal."""
 FILES = 276
 """Modules of the source: fewer than 300 are the goal."""
-LINES_OF_A_ROOM = 8570
+LINES_OF_A_ROOM = 8700
 """Lines of the largest package of the source: 9,000 are the goal."""
 LINES_OF_A_MODULE = 800
 VAGUE_NAMES = 29
