@@ -33,9 +33,11 @@ from redrive.topology.put import QueueLimits
 NOW = datetime.now(UTC)
 
 
-def job() -> JobConfiguration:
+RULES = "REASON(2053) ACTION(RETRY)\nREASON(2051) ACTION(DISCARD)\n"
+
+
+def job(rules: str = RULES) -> JobConfiguration:
     """A job with one handler of the topic dlq."""
-    rules = "REASON(2053) ACTION(RETRY)\nREASON(2051) ACTION(DISCARD)\n"
     return job_of(handled("dlq", rules, replay_topic="replay"))
 
 
@@ -113,10 +115,13 @@ def planned(
     queues: Queues = OPEN,
     entries: Mapping[str, Mapping[str, Any]] | None = None,
     replays: Mapping[str, int] | None = None,
+    rules: str = RULES,
 ) -> Plan:
     limits = dict.fromkeys(("ORDERS", "BILLS"), queues.limits)
-    handlers = tuple(replace(handler, timestamp=TimestampMode.KEEP) for handler in job().handlers)
-    settings = replace(job(), limits=limits, handlers=handlers)
+    [handler] = job(rules).handlers
+    settings = replace(
+        job(), limits=limits, handlers=(replace(handler, timestamp=TimestampMode.KEEP),)
+    )
     known: Any = cluster()
     entries = {"topic/dlq": {"identity": "id-dlq"}, **(entries or {})}
     planner = Planner(settings, known, queues.answers, entries=entries)
@@ -205,6 +210,18 @@ def test_a_plan_by_the_rules_tells_which_rule_decides() -> None:
         "remains: no rule matches",
     }  # fmt: skip
     assert "same-table" not in codes(plan)
+
+
+def test_a_plan_by_rules_about_exceptions_tells_them_apart() -> None:
+    """Messages that differ in their exception alone are decided each by its own."""
+    rules = "DIALECT(KAFKA)\nROOTCLASS(a.B) ACTION(DISCARD)\nACTION(IGNORE)\n"
+    classes = ["a.A", "a.B", "a.A", "a.B"]
+    rows = [row(offset, form="spring-dlt", error_class=name) for offset, name in enumerate(classes)]
+    plan = planned(rows, Replay(to=To.RULES), rules=rules)
+    assert {part.name: part.count for part in plan.targets} == {
+        "discarded by the rule at line 2": 2,
+        "remains: ignored by the rule at line 3": 2,
+    }
 
 
 def test_a_plan_to_try_parked_messages_tells_where_their_next_attempt_goes(

@@ -437,8 +437,7 @@ class Planner:
         attempts = attempts_of([row], decider.table)
         profile = message.profile or NO_PROFILE
         fields = tuple(profile.fields.items())
-        group = profile.view.consumer_group
-        key = row.handler, profile.scheme, fields, group, attempts, message.hops
+        key = row.handler, profile.scheme, fields, profile.view, attempts, message.hops
         if key not in known:
             if why := self._why_undecidable(replay, decider, attempts):
                 known[key] = f"depends on the rules: {why}"
