@@ -59,8 +59,8 @@ def test_the_unit_calls_what_the_command_line_knows() -> None:
     start, reload = (shlex.split(service[name]) for name in ("ExecStart", "ExecReload"))
     assert (start[1], reload[1]) == ("run", "restart")
     started, reloaded = _parse(redrive, start[1:]), _parse(redrive, reload[1:])
-    for name in ("path", "directory"):
-        assert started[name] == reloaded[name] is not None
+    assert started["path"] == reloaded["config"] is not None
+    assert started["directory"] == reloaded["directory"] is not None
 
 
 def test_the_unit_has_three_sections() -> None:
