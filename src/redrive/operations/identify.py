@@ -471,8 +471,8 @@ def _mq_rules(identification: Identification) -> Iterator[str]:
 
 def _kafka_rules(identification: Identification) -> Iterator[str]:
     """Rules for dead letters whose processing failed: an attempt is put and processing."""
-    yield "* A round is put and processing. Its delay counts from the failure:"
-    yield "* what failed long ago is due at once."
+    yield "* A round is put and processing. Its delay counts from the failure, or"
+    yield "* from when the job first sees it if the message does not say when."
     yield "DIALECT(KAFKA) RETRYINT(60) WAIT(YES)"
     messages: Counter[str] = Counter()
     topics: defaultdict[str, Counter[str]] = defaultdict(Counter)
