@@ -6,7 +6,7 @@ import faulthandler
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -84,9 +84,11 @@ class _Source:
 
 
 def _absolute(named: str) -> str:
-    """A file, or ``QM=FILE``, with its whole path."""
-    manager, equals, name = named.rpartition("=") if not Path(named).exists() else ("", "", named)
-    return f"{manager}{equals}{Path(name).expanduser().absolute()}"
+    """A file, or ``QM=FILE``, with its whole path; as ``named_sources`` reads it."""
+    if "=" not in named or Path(named).exists():
+        return str(Path(named).expanduser().absolute())
+    manager, _, name = named.partition("=")
+    return f"{manager}={Path(name).expanduser().absolute()}"
 
 
 @click.command()
@@ -287,7 +289,9 @@ def run_job(
             faulthandler.enable(_STANDARD_ERROR)  # prints a stack trace when a client crashes
         record.forget()
         if kept:
-            (job.directory / DEFAULT_FILE).write_text(kept, encoding="utf-8")
+            # The job does not need it, and says itself that a disk is full.
+            with suppress(OSError):
+                (job.directory / DEFAULT_FILE).write_text(kept, encoding="utf-8")
         start = {"event": "start", "version": __version__, **settings.describe()}
         _LOGGER.info(
             "redrive %s: application %s, instance %s, brokers %s",

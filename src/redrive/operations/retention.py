@@ -206,7 +206,6 @@ def discarded_messages(
     topics = {handler.identity.name: handler.identity.topic for handler in job.handlers}
     cluster = Cluster(job.connection, timeout=CONNECT)
     with cluster, suppress(TransientFault):
-        cluster.topics()
         places = held_places(cluster, read_control(job, cluster), sorted(topics.values()))
         firsts = {place: held.first for place, held in places.items()}
         rows = inventory.held(selection, firsts)

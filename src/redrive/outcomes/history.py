@@ -272,10 +272,8 @@ class Archive:
                 hint="leave out --body and --body-text, or check the broker",
             )
         selection = replace(selection, body="", body_text="")
-        total, rows = (
-            inventory.count(selection),
-            inventory.places(selection, limit=MOST_BODIES).rows,
-        )
+        total = inventory.count(selection)
+        rows = inventory.places(selection, limit=MOST_BODIES).rows
         matching, read, not_json = set(), 0, 0
         schemes = self._configuration.scheme_table
         for row, record in find_records(self._cluster, self._configuration, rows):
