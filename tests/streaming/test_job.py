@@ -507,3 +507,10 @@ def test_spark_uses_the_archive_of_classes_that_the_set_up_made(jobs: Jobs) -> N
     assert gateway is not None
     maps = Path(f"/proc/{gateway.proc.pid}/maps").read_text()
     assert str(spark_archive(find_java()).path) in maps
+
+
+def test_spark_looks_for_no_sources_of_packages(jobs: Jobs) -> None:
+    jvm = jobs.spark.sparkContext._jvm
+    assert jvm is not None
+    assert jvm.java.lang.System.getenv("PYSPARK_DRIVER_PYTHON") == os.devnull
+    assert os.environ["PYSPARK_DRIVER_PYTHON"] != os.devnull  # a spark-submit of the user's runs it

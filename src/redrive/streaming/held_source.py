@@ -1,7 +1,7 @@
 """A streaming source that can be held: retries, remaining messages, transmission queues.
 
-Spark starts one Python process to register a source, another to create one from its options, and
-one to plan. A start waits for each in turn, so only the last imports what planning needs.
+Spark starts one Python process to create a source from its options, and one to plan. A start waits
+for each in turn, so only the last imports what planning needs.
 """
 
 from __future__ import annotations

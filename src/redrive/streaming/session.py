@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -294,7 +294,7 @@ def start_session(
     _check_sign_in(configuration)
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     if configuration.is_local:
         os.environ["PYSPARK_PYTHON"] = str(_python_of_workers(configuration))
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -327,12 +327,29 @@ def start_session(
     builder = builder.master(configuration.master or f"local[{configuration.cores}]")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with _no_sources_of_packages():
+        session = builder.getOrCreate()
     context: Any = session.sparkContext
     context.setLogLevel("ERROR")
     # ``Spark`` reports a lost Java process in one sentence; this server prints a stack trace.
     context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001 - no public name
     return session
+
+
+@contextmanager
+def _no_sources_of_packages() -> Iterator[None]:
+    """Keeps a session that starts meanwhile from looking for data sources of Python packages.
+
+    Spark would start a Python process for it, by the program that this variable of Java's
+    environment names, and wait about a second. The job registers the only source it needs.
+    """
+    name = "PYSPARK_DRIVER_PYTHON"
+    program = os.environ.get(name, sys.executable)
+    os.environ[name] = os.devnull
+    try:
+        yield
+    finally:
+        os.environ[name] = program
 
 
 def current_session() -> SparkSession | None:

@@ -61,6 +61,8 @@ _RATES_AGE: Final = 10.0
 """Seconds between two reads of Spark's rates: its interval for an idle query."""
 _WARM_AGE: Final = 40.0
 """Seconds between two tasks that keep Spark's Python workers, which end after an idle minute."""
+_FIRST_WARM: Final = 3.0
+"""Seconds until the first such task: until then the first batch needs the processors."""
 
 
 @dataclass(slots=True)
@@ -132,7 +134,7 @@ class Upkeep:
             _Chore(_DYNAMIC_AGE, self._check_dynamic_queues, now + _DYNAMIC_AGE),
             _Chore(_RESUME_AGE, self._report_invalid, now),
             _Chore(_RATES_AGE, self._report_rates, now + _RATES_AGE),
-            _Chore(_WARM_AGE, self._keep_warm, now),
+            _Chore(_WARM_AGE, self._keep_warm, now + _FIRST_WARM),
         ]
 
     def look(self) -> None:
