@@ -387,7 +387,7 @@ _FEWEST: Final = 50
 """Minimum number of messages; with fewer some kinds would be missing."""
 _OF_MQ: Final = 10_000
 _OF_KAFKA: Final = 2_000
-"""Fewer, since many of them wait for half a minute."""
+"""Fewer, since many of them wait for a topic."""
 _KAFKA, _MQ = "kafka", "mq"
 _REMOVED: Final = "mqe"
 """The demo of a network; Redrive 0.1.0 was the last version that had it."""
@@ -446,7 +446,7 @@ def demo(
     """Run the whole job on sample dead letters and an embedded broker.
 
     A generator makes dead letters of Kafka Connect, Spring and Kafka Streams, and the job handles
-    them by one table with back-off. A topic that many return to is missing for half a minute, and
+    them by one table with back-off. A topic that many return to is missing for fifteen seconds, and
     an application fails again, for some messages in every round. At the end kafka-python reads all
     topics, and the demo checks every message. Everything is removed afterwards, except with --keep
     or --directory.

@@ -66,10 +66,10 @@ class KafkaDeadLetters(Script):
 
     def __init__(self, messages: int, seed: int, *, fast: bool = False) -> None:
         self.title = f"with {messages} dead letters in four schemes, seed {seed}"
-        self._first, self._longest = (1, 2) if fast else (2, 16)
+        self._first, self._longest = (1, 2) if fast else (2, 8)
         self.rules = rules_with(self.rules_name, f"BACKOFF({self._first}s,2,{self._longest}s)")
         self.messages = generate(messages, seed)
-        self.late_by = 3 if fast else 30
+        self.late_by = 3 if fast else 15
         places = sorted({kind.place for kind in KINDS if kind.place})
         self.topics = [
             *(NewTopic(topic, _PARTITIONS) for topic in ("orders", _PAYMENTS, "counts")),
