@@ -10,7 +10,7 @@ import pytest
 from tests.commands import redrive
 
 from redrive.messages.reasons import Reason
-from redrive.topology.mq.objects import ATTRIBUTES, OPTIONS, RECORDED
+from redrive.topology.mq.objects import ATTRIBUTES, OPTIONS
 
 DOCS = Path(__file__).parents[3] / "docs"
 TEXT = (DOCS / "resolution.md").read_text(encoding="utf-8")
@@ -51,20 +51,8 @@ def test_every_reason_code_is_told() -> None:
     assert [code for code in Reason if code not in never and str(int(code)) not in TEXT] == []
 
 
-def test_the_readings_name_code_that_exists() -> None:
-    source = "\n".join(
-        path.read_text(encoding="utf-8")
-        for package in ("topology", "engine")
-        for path in (Path(__file__).parents[3] / "src" / "redrive" / package).rglob("*.py")
-    )
-    table = TEXT.split("## Readings")[1].split("## As a library")[0]
-    for place in re.findall(r"\| `([\w.]+)` \|$", table, re.MULTILINE):
-        assert f"def {place.split('.')[-1]}(" in source, place
-
-
-def test_every_attribute_has_a_line() -> None:
+def test_every_attribute_that_resolution_uses_has_a_line() -> None:
     section = TEXT.split("## Attributes")[1].split("\n## ")[0]
     keywords = set(re.findall(r"[A-Z][A-Z0-9]{2,}", section))
     known = {word for words in ATTRIBUTES.values() for word in words}
-    known.update(word for words in RECORDED.values() for word in words)
     assert sorted(known - keywords - OPTIONS) == []
