@@ -35,12 +35,3 @@ def test_the_network_of_the_page_is_a_sound_one() -> None:
     assert [
         diagnostic.render() for diagnostic in result.diagnostics if diagnostic.severity != "note"
     ] == []
-
-
-def test_every_reading_names_a_place_that_exists() -> None:
-    sources = ROOT / "src" / "redrive" / "topology" / "mqe"
-    for row in re.findall(r"^\| O\d+ .*\| (.*) \|$", PAGE, re.MULTILINE):
-        for place in re.findall(r"`([^`]+)`", row):
-            module, *names = place.split(".")
-            source = (sources / f"{module}.py").read_text("utf-8")
-            assert all(re.search(rf"(def|class) {name}\b", source) for name in names), place
