@@ -1,4 +1,4 @@
-"""The results as tables, pictures and sentences in docs/performance.md."""
+"""The results as tables and pictures in docs/performance.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from benchmarks.peers.contestants import CEILING
 from benchmarks.plot import bars
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "performance.md"
@@ -45,6 +44,7 @@ def write_page(results: Path) -> None:
         key=lambda peer_set: (peer_set["form"] != "spring", peer_set["rules"], peer_set["kinds"]),
     ):
         parts += _set(peer_set)
+    parts.append(f"Versions: {', '.join(_versions(peers['sets']))}.")
     parts += ["## Latency", *(_latency(peers["latency"]) or ["Not measured yet."])]
     parts += ["## Matching alone", *_matching(_read(results / "matching.json") or [])]
     text = PAGE.read_text(encoding="utf-8")
@@ -65,26 +65,6 @@ def _picture(name: str, title: str, values: Values) -> str:
     return f"![{title}]({PICTURES.name}/{file.name})"
 
 
-def compared(ours: float, others: Values, better: str, worse: str) -> str:
-    """A sentence that says against whom Redrive wins and loses.
-
-    Args:
-        ours: Redrive's figure.
-        others: Those of the others.
-        better: What a higher figure of Redrive is called, such as ``faster``.
-        worse: What a lower one is called.
-    """
-    ratios = {name: ours / value for name, value in others.items() if value}
-    above = sorted((name for name in ratios if ratios[name] >= 1), key=lambda name: ratios[name])
-    below = sorted((name for name in ratios if ratios[name] < 1), key=lambda name: ratios[name])
-    said = []
-    for word, names in ((better, above), (worse, below)):
-        if names:
-            listed = ", ".join(f"{name} ({ratios[name]:.2f} times)" for name in names)
-            said.append(f"{word} than {listed}")
-    return "; ".join(said)
-
-
 # -- routing -----------------------------------------------------------------------------------
 
 
@@ -97,12 +77,9 @@ def _set(peer_set: Mapping[str, Any]) -> Iterator[str]:
     speeds = _values(rated, _RATE)
     name = f"{peer_set['form']}-{peer_set['rules']}-{peer_set['kinds']}"
     yield _picture(name, f"{about}: records/s", speeds)
-    busy = f" **The machine was busy** (load {peer_set['load before']} before the start)."
-    yield (
-        f"{peer_set['cores']} cores for broker and contestant together, medians with the least and "
-        f"the most of several rounds.{busy if peer_set['busy'] else ''}"
-    )
-    names = ["contestant", "promise, checked", "rounds, records", "records/s", "Redrive's speed"]
+    if peer_set["busy"]:
+        yield f"**The machine was busy**: load {peer_set['load before']} before the start."
+    names = ["contestant", "records", "records/s", "Redrive's speed"]
     lines = [_row([*names, *_COLUMNS.values()]), "|---" * (len(names) + len(_COLUMNS)) + "|"]
     ours = speeds.get(OURS)
     lines += [_row(_cells(contestant, ours)) for contestant in rated]
@@ -112,20 +89,21 @@ def _set(peer_set: Mapping[str, Any]) -> Iterator[str]:
         for contestant in peer_set["contestants"]
         if contestant["failed"]
     )
-    yield "\n".join(_verdicts(rated))
+
+
+def _versions(sets: Sequence[Mapping[str, Any]]) -> list[str]:
+    listed = [peer["versions"].split(", ") for peer_set in sets for peer in peer_set["contestants"]]
+    return sorted({version for versions in listed for version in versions})
 
 
 def _cells(contestant: Mapping[str, Any], ours: float | None) -> Iterator[str]:
-    remark = f"; {contestant['remark']}" if contestant["remark"] else ""
-    name = (
-        f"**{contestant['name']}**" if contestant["name"].startswith(OURS) else contestant["name"]
-    )
-    yield f"{name} ({contestant['versions']}{remark})"
-    moved = (
-        "; headers in another order" if any(run["reordered"] for run in contestant["runs"]) else ""
-    )
-    yield f"{contestant['promise']}{moved}"
-    yield f"{len(contestant['runs'])}, {contestant['records']:,}"
+    name = contestant["name"]
+    cell = f"**{name}**" if name.startswith(OURS) else name
+    promise = "" if contestant["promise"] == "exactly once" else f", {contestant['promise']}"
+    moved = any(run["reordered"] for run in contestant["runs"])
+    yield f"{cell}{promise}{', headers in another order' if moved else ''}"
+    rounds = f"{len(contestant['runs'])} x " if len(contestant["runs"]) > 1 else ""
+    yield f"{rounds}{contestant['records']:,}"
     speed, speeds = (
         contestant["median"][_RATE],
         [run[_RATE] for run in contestant["runs"] if run[_RATE]],
@@ -136,25 +114,6 @@ def _cells(contestant: Mapping[str, Any], ours: float | None) -> Iterator[str]:
     known = ours and speed and not contestant["name"].startswith(OURS)
     yield f"{ours / speed:.2f}{goal}" if known else ""
     yield from (_figure(contestant["median"][name]) for name in _COLUMNS)
-
-
-def _verdicts(rated: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What Redrive wins and loses, a line for each figure."""
-    asked = (
-        (_RATE, "Speed", "faster", "slower"),
-        ("peer_cpu", "Processor time for a record", "more", "less"),
-        ("peak_mb", "Peak memory", "more", "less"),
-    )
-    for name, title, better, worse in asked:
-        values = _values(rated, name)
-        ours = values.pop(OURS, None)
-        ceiling = values.pop(CEILING, None)
-        others = {name: value for name, value in values.items() if not name.startswith(OURS)}
-        if ours and others:
-            yield f"* {title}: {compared(ours, others, better, worse)}."
-        if ours and ceiling and name == _RATE:
-            share = f"{ours / ceiling:.2f}"
-            yield f"* Of the ceiling, a bare transactional produce of the same bytes: {share}."
 
 
 def _values(rated: Sequence[Mapping[str, Any]], name: str) -> dict[str, float]:
@@ -181,7 +140,6 @@ def _latency(measured: Sequence[Mapping[str, Any]]) -> list[str]:
         ]
         late = _late(peer_set["contestants"], _PICTURED_RATE)
         parts.append(_picture("latency", f"p99 at {_PICTURED_RATE:,}/s, milliseconds", late))
-        parts.append("\n".join(_quicker(peer_set["contestants"], rates)))
     return parts
 
 
@@ -189,15 +147,6 @@ def _delay(delay: Mapping[str, Any] | None) -> str:
     if delay is None:
         return ""
     return f"{delay['p50']:,}, {delay['p99']:,}" if "p50" in delay else "does not keep up"
-
-
-def _quicker(peers: Sequence[Mapping[str, Any]], rates: Sequence[int]) -> Iterator[str]:
-    for rate in rates:
-        values = _late(peers, rate)
-        ours = values.pop(OURS, None)
-        others = {name: value for name, value in values.items() if not name.startswith(OURS)}
-        if ours and others:
-            yield f"* p99 at {rate:,}/s: {compared(ours, others, 'later', 'sooner')}."
 
 
 def _late(peers: Sequence[Mapping[str, Any]], rate: int) -> dict[str, float]:
@@ -230,18 +179,10 @@ def _matching(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         most = max(result["rules"] for result in chosen)
         about = f"{most:,} rules, {percent} % with a wildcard: messages/s"
         yield _picture(f"matching-{percent}", about, _speeds(chosen, most))
-        yield "\n".join(_faster(chosen))
 
 
 def _speed(result: Mapping[str, Any]) -> str:
     return f"{result['per_second']:,}" if "per_second" in result else str(result["failed"])
-
-
-def _faster(chosen: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for count in dict.fromkeys(result["rules"] for result in chosen):
-        values = _speeds(chosen, count)
-        if ours := values.pop(OURS, None):
-            yield f"* {count:,} rules: {compared(ours, values, 'faster', 'slower')}."
 
 
 def _speeds(chosen: Sequence[Mapping[str, Any]], count: int) -> dict[str, float]:
