@@ -79,7 +79,7 @@ def _set(peer_set: Mapping[str, Any]) -> Iterator[str]:
     yield _picture(name, f"{about}: records/s", speeds)
     if peer_set["busy"]:
         yield f"**The machine was busy**: load {peer_set['load before']} before the start."
-    names = ["contestant", "records", "records/s", "Redrive's speed"]
+    names = ["contestant", "records/s", "Redrive's speed"]
     lines = [_row([*names, *_COLUMNS.values()]), "|---" * (len(names) + len(_COLUMNS)) + "|"]
     ours = speeds.get(OURS)
     lines += [_row(_cells(contestant, ours)) for contestant in rated]
@@ -102,8 +102,6 @@ def _cells(contestant: Mapping[str, Any], ours: float | None) -> Iterator[str]:
     promise = "" if contestant["promise"] == "exactly once" else f", {contestant['promise']}"
     moved = any(run["reordered"] for run in contestant["runs"])
     yield f"{cell}{promise}{', headers in another order' if moved else ''}"
-    rounds = f"{len(contestant['runs'])} x " if len(contestant["runs"]) > 1 else ""
-    yield f"{rounds}{contestant['records']:,}"
     speed, speeds = (
         contestant["median"][_RATE],
         [run[_RATE] for run in contestant["runs"] if run[_RATE]],
