@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from benchmarks.guard import too_slow
+from benchmarks.peers import report
 from benchmarks.peers.__main__ import Report
 from benchmarks.peers.contestants import contestants
 from benchmarks.peers.dlq_route import (
@@ -25,7 +26,6 @@ from benchmarks.peers.dlq_route import (
 )
 from benchmarks.peers.matchers import expression, loop, messages_of, redrive, rules_of
 from benchmarks.peers.matching import STACK_TRACE, Router
-from benchmarks.peers.report import compared
 
 from redrive.messages import read_view
 from redrive.rules import Dialect, Matcher, parse, select_rule
@@ -153,10 +153,16 @@ class Message(NamedTuple):
         return self.given
 
 
-def test_sentence_names_wins_and_losses_with_their_ratios() -> None:
-    others = {"slow": 10.0, "same": 40.0, "fast": 80.0, "not measured": 0.0}
-    said = compared(40.0, others, "faster", "slower")
-    assert said == "faster than same (1.00 times), slow (4.00 times); slower than fast (0.50 times)"
+def test_page_of_performance_has_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = report.PAGE.read_text("utf-8")
+    (page := tmp_path / "performance.md").write_text(shown, "utf-8")
+    results = report.PAGE.parents[1] / "benchmarks" / "results"
+    monkeypatch.setattr(report, "PAGE", page)
+    monkeypatch.setattr(report, "PICTURES", tmp_path / "performance")
+    report.write_page(results)
+    assert page.read_text("utf-8") == shown
 
 
 def test_ratio_below_the_tolerance_is_named() -> None:
