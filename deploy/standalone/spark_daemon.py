@@ -192,7 +192,7 @@ def main() -> None:
     python spark_daemon.py stop
 
     Whoever reaches a master can let its workers run programs: give it an address that others can
-    reach only together with a secret, as docs/operations.md tells.
+    reach only together with a secret, as docs/running.md tells.
     """  # noqa: D301 - \b keeps click from wrapping the examples
 
 

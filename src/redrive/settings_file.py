@@ -89,14 +89,13 @@ class StartTable(TableForm):
     """The table ``[application]``: what a first start, or another instance, does."""
 
     on_conflict: Conflict = Conflict.REFUSE
-    """What to do if an instance with an overlapping share is running: `"refuse"` to start, or
-    `"take over"`."""
+    """If an instance with an overlapping share runs: `"refuse"` to start, or `"take over"`."""
     take_over: Annotated[str, text("the name of an application", _NAME)] = ""
-    """At its first start, the job continues where the application of this name, which has ended,
-    has stopped ([two applications](#two-applications-on-one-queue)); later it has no effect."""
+    """Name of an application that has ended: at its first start the job [continues where that
+    one stopped](running.md#two-applications-on-one-queue)."""
     beside: Flag = False
-    """Whether a first start on topics that another application handles handles a copy of
-    everything, instead of being refused."""
+    """`true`: a first start on topics of another application handles a copy of everything; else
+    it is refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,16 +111,16 @@ class ApplicationTable(StartTable):
         ),
     ]
     """Letters, digits, dots and hyphens. Consumer group, transactional ids and topics
-    (`redrive-<name>-...`) are named after it: progress is kept under this name."""
+    (`redrive-<name>-...`) have this name: progress is kept under it."""
     instance: Annotated[
         str,
         text('"auto"; or "1/2" for the first of two instances, "2/2" for the second'),
     ] = "1/1"
-    """This instance's share of the partitions, such as `"1/2"`; or `"auto"`: the live instances
-    [share them out](#several-instances)."""
+    """This instance's share of the partitions, such as `"1/2"`; `"auto"`: live instances [share
+    them out](running.md#several-instances)."""
     directory: File = ""
-    """Folder for the pid file, Spark's files of this run and the ledger. Losing it loses no
-    message. By default `.redrive/<name>` beside the file."""
+    """Folder for the pid file, Spark's files and the ledger; losing it loses no message. By
+    default `.redrive/<name>` beside the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,15 +128,13 @@ class HandlerOptions(TableForm):
     """The table ``[[handlers]]``: what holds for each of its queues."""
 
     held_keys: Flag = False
-    """With ORDER(KEY): the keys that wait are written to a topic, so that [consumers keep the
+    """With ORDER(KEY): waiting keys are written to a topic, so that [consumers keep the
     order](kafka.md#order-in-the-consumer) too."""
     on_data_loss: DataLoss | None = None
-    """What the handler does if it [lost its position](#a-handler-that-lost-its-position); by
-    default as in `[job]`."""
+    """What it does if it [lost its position](runbook.md#a-handler-that-lost-its-position); by
+    default as in [job]."""
     timestamp: TimestampMode = TimestampMode.AUTO
-    """Of the records that are put: their own, or the time of the put where the target would soon
-    delete them (`auto`), always their own (`keep`), always the time of the put (`now`); see [a
-    put lives](#a-put-lives)."""
+    """Timestamp of puts: `"auto"`, `"keep"` or `"now"`, see [a put lives](#a-put-lives)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,26 +146,24 @@ class HandlerTable(HandlerOptions):
         BeforeValidator(_as_list, json_schema_input_type=str | tuple[str, ...]),
         Field(title="the name of a queue, or a list of names and /expressions/", min_length=1),
     ] = ()
-    """The dead-letter queue, which is the topic of this name; by default INPUTQ of the table,
-    else `dead_letter_queue` of [topology]. What is said here wins over the table. A list of
-    names, or an expression between slashes, makes [one handler for each
-    topic](#many-dead-letter-topics)."""
+    """The dead-letter queue, which is the topic of this name. By default INPUTQ of the table,
+    else `dead_letter_queue` of [topology]; this setting wins. A list, or an expression between
+    slashes, makes [one handler for each topic](#many-dead-letter-topics)."""
     exclude: Annotated[tuple[QueueName, ...], Field(title="a list of names and /expressions/")] = ()
-    """With an expression: names and expressions of topics that do not belong to it."""
+    """With an expression: names and expressions of topics to leave out."""
     max_topics: Annotated[int, number("topics", 1, 10000)] = 500
-    """With an expression: the topics that are read at most; `redrive status` names what is left
-    out, and a warning at the next run."""
+    """With an expression: the most topics that are read. `redrive status`, and a warning at the
+    next run, name the others."""
     queue_manager: Annotated[str, text("the name of a queue manager")] = ""
-    """Name of its queue manager, for the ledger and for rules that name it; by default INPUTQM of
-    the table."""
+    """Its queue manager, for the ledger and for rules; by default INPUTQM of the table."""
     rules: File = ""
     """File of the rules table; required."""
     name: Annotated[str, text("letters, digits, dots and hyphens", _NAME)] = ""
-    """Part of the names of the handler's own topics, `redrive-<application>-<name>-retry`,
-    `-remaining` and `-replay`: keep it. By default the queue."""
+    """Part of the names of its own topics, `redrive-<application>-<name>-retry`, `-remaining`,
+    `-replay`: keep it. By default the queue."""
     breaker: Annotated[int, number("failures that open a breaker; 0 for no breakers", 0, MOST)] = 0
-    """Failures without a success after which retries wait for their target, see
-    [breakers](#breakers); 0 for never."""
+    """Failures without a success after which retries wait for their target
+    ([breakers](running.md#breakers)); 0 for never."""
     probe_interval: Annotated[float, number("seconds", 0.1, 86400)] = 30.0
     """Seconds from a returned probe to the next one."""
 
@@ -184,8 +179,8 @@ class QueueTable(TableForm):
     max_depth: Annotated[int, number("messages", 0, MOST)] | None = None
     """Messages at which the queue is full; puts fail with MQRC_Q_FULL (2053)."""
     consumer_group: Annotated[str, text("the name of a consumer group")] | None = None
-    """The group that reads the queue: the messages that it has not read are the depth. Without one
-    a queue is never full."""
+    """The group that reads the queue; what it has not read is the depth. Without one a queue is
+    never full."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,22 +208,21 @@ class SchemeEntry(TableForm):
     """The table ``[schemes.NAME]``."""
 
     recognise: Place = ""
-    """The place that every such dead letter has. It comes before all known schemes, whatever other
-    headers the message has. Either this or `assume` is required."""
+    """The place that every such dead letter has; it comes before all known schemes. Either this
+    or `assume` is required."""
     assume: Literal["dead letter"] | None = None
     """`"dead letter"`: every message of no other scheme is a dead letter of this one."""
     drops_headers: Flag = False
-    """`true`: your program leaves out the headers of the record that failed, so that
-    [rounds](kafka.md#a-retry-is-processing-again) are always read from that record, and
-    `origin` needs topic, partition and offset. Otherwise the job finds out."""
+    """`true`: your program leaves out the headers of the failed record.
+    [Rounds](kafka.md#a-retry-is-processing-again) are read from that record, and `origin` needs
+    topic, partition and offset. Otherwise the job finds out."""
     payload: Annotated[
         str,
         text('a path in the value, such as "$.payload" or "$.payload as base64"'),
     ] = ""
-    """Path of the original value in an envelope: a text is the value itself, anything else its
-    JSON; `"$.payload as base64"` for bytes, `"$.payload as json"` for a text that had its
-    quotes. RETRY and `HEADER(NO)` put that value. Where it is not there the original is fetched
-    from `origin`."""
+    """Path of the original value in an envelope, which RETRY and `HEADER(NO)` put: a text as it
+    is, anything else as JSON. `"$.payload as base64"` for bytes, `"$.payload as json"` for a
+    text that had its quotes. If it is missing, the original is fetched from `origin`."""
     origin: Annotated[OriginParts, Field(title="origin")] = OriginParts()
     """Table of places: `topic`, `partition`, `offset`, `timestamp`."""
     error: Annotated[ErrorParts, Field(title="error")] = ErrorParts()
@@ -256,8 +250,8 @@ class TransformTable(TableForm):
     """The table ``[transforms.NAME]``."""
 
     json_patch: Annotated[str, text("a file with a JSON Patch")] = ""
-    """File with a JSON Patch (RFC 6902) for values that are JSON, as for
-    [replays](#change-it-then-send-it). It is read at the start and at a restart."""
+    """File with a JSON Patch (RFC 6902) for JSON values, as for
+    [replays](running.md#change-it-then-send-it). It is read at a start and a restart."""
     python: Function = ""
     """`"package.module:function"`, which gets value and headers and returns both."""
 
@@ -267,10 +261,9 @@ class TopologyTable(TableForm):
     """The table ``[topology]``."""
 
     kind: Literal["kafka", "mq", "mqe"] | None = None
-    """By default the kind of the files. `"kafka"`, without files: every topic of the cluster
-    is a queue of the same name; a name without a topic fails with MQRC_UNKNOWN_OBJECT_NAME
-    (2085). `"mq"`, `"mqe"`: queue managers are defined in files, which have the kind
-    themselves."""
+    """By default that of the files. `"kafka"`, without files: every topic is a queue of its
+    name; a name without a topic fails with MQRC_UNKNOWN_OBJECT_NAME (2085). `"mq"`, `"mqe"`:
+    files define queue managers."""
     files: Annotated[
         tuple[Text, ...],
         Field(
@@ -280,20 +273,20 @@ class TopologyTable(TableForm):
     ] = ()
     """List of definitions, see below."""
     failed_commands: Literal["refuse", "accept"] = "refuse"
-    """`"accept"`: a job starts although commands of scripts failed; what they should have done is
-    missing, as after `runmqsc`. Each is a warning."""
+    """`"accept"`: a job starts although commands of scripts failed, each with a warning; their
+    effect is missing."""
     on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
     """What a channel does with a message that its receiver can put nowhere, not even on a
-    dead-letter queue: it keeps the message and stops, as in IBM MQ, until `redrive channel
-    start`; with `"keep aside"` it keeps the message and goes on."""
+    dead-letter queue. It keeps the message and stops until `redrive channel start`; with `"keep
+    aside"` it goes on."""
     queue_managers: (
         Annotated[tuple[str, ...], Field(title='a list of names, such as ["QM1", "QM2"]')] | None
     ) = None
-    """Without files: list of queue manager names that count as local, by default all; puts to
-    others fail with MQRC_UNKNOWN_REMOTE_Q_MGR (2087)."""
+    """Without files: queue managers that count as local, by default all; puts to others fail
+    with MQRC_UNKNOWN_REMOTE_Q_MGR (2087)."""
     dead_letter_queue: Annotated[str, text("the name of a queue")] = ""
-    """Without files: the queue manager's own dead-letter queue (DEADQ), for handlers that neither
-    name a queue nor have INPUTQ."""
+    """Without files: the dead-letter queue (DEADQ) of handlers that have neither a queue nor
+    INPUTQ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,31 +294,31 @@ class JobTable(TableForm):
     """The table ``[job]``."""
 
     hop_limit: Annotated[int, number("", 1, MOST)] = 25
-    """How often one message is put on a queue before it counts as going in circles; then its
+    """How often a message is put on a queue before it counts as going in circles; then its
     attempts fail, or it is [quarantined](messages.md#where-it-goes-and-what-goes-with-it)."""
     emitter: EmitterChoice = EmitterChoice.AUTO
-    """Who writes: `"driver"` (quick for small batches), `"lanes"` (Spark's Python workers, where
-    the rows lie), `"auto"`: by the number of rows. A batch that may be larger than 16 MB is
-    always written by the workers."""
+    """Who writes: `"driver"` (quick for small batches), `"lanes"` (Spark's Python workers) or
+    `"auto"`, by the number of rows. Workers always write a batch that may be larger than 16
+    MB."""
     max_records_per_batch: Annotated[int, number("records", 1, MOST)] = 200_000
-    """Records that one batch takes at most from all sources of a kind."""
+    """Most records of one batch, from all sources of a kind."""
     reevaluation_rate: Annotated[float, number("messages a second", 1, MOST)] = 5_000
-    """Parked and remaining messages a second that an instance looks at again at most after a table
-    changed; new dead letters share the batches with them and do not wait behind them."""
+    """Most parked and remaining messages a second that an instance looks at again after a table
+    changed; new dead letters do not wait behind them."""
     driver_batch_limit: Annotated[int, number("records", 0, MOST)] = 2_000
     """Records above which `"auto"` chooses lanes; four times as many in the first batch of a
     run."""
     slice_records: Annotated[int, number("records", 1, MOST)] = 20_000
-    """Records of one partition that one transaction commits at most."""
+    """Most records of one partition in one transaction."""
     slice_bytes: Annotated[int, number("bytes", 1, MOST)] = 32 * 1024 * 1024
-    """Bytes of them at most; a single larger record has a transaction of its own."""
+    """Most bytes of them; a larger record has a transaction of its own."""
     slice_seconds: Annotated[float, number("seconds", 0.1, 60)] = 10.0
     """Seconds after which a transaction takes no further record."""
     starting_offsets: Literal["earliest", "latest"] = "earliest"
     """Where a partition begins that was never handled: `"earliest"` or `"latest"`."""
     on_data_loss: DataLoss = DataLoss.STOP
-    """What to do if Kafka has deleted records before they were handled, or a topic was deleted and
-    recreated: `"stop"` its handler, or `"continue"` with the oldest there is."""
+    """If Kafka deleted records before they were handled, or a topic was recreated: `"stop"` its
+    handler, or `"continue"` with the oldest there is."""
     polling_delay: Annotated[float, number("seconds", 0, 60)] = 0.01
     """Seconds from a look that found nothing to the next one, besides the wait for a record."""
     cores: Annotated[int, number("", 1, 1024)] = 2
@@ -349,8 +342,8 @@ class JobTable(TableForm):
     spark_ui: Flag = False
     """`true`: Spark serves its own web page, by default at port 4040."""
     watch: Flag = False
-    """Whether the job [restarts by itself](#files-that-are-watched) when its files change, as with
-    `--watch`."""
+    """`true`: the job [restarts by itself](running.md#files-that-are-watched) when its files
+    change, as with `--watch`."""
     spark_properties: Annotated[
         Mapping[
             Annotated[
@@ -364,8 +357,7 @@ class JobTable(TableForm):
         ],
         Field(title="[job.spark_properties]"),
     ] = field(default_factory=dict, repr=False)
-    """Table of more properties of Spark, names and values in quotes: `"spark.executor.memory" =
-    "4g"`."""
+    """Table of further properties of Spark, in quotes: `"spark.executor.memory" = "4g"`."""
     enrichment: Annotated[
         str,
         text(
@@ -373,8 +365,8 @@ class JobTable(TableForm):
             r"[A-Za-z0-9_.]+:[A-Za-z0-9_]+",
         ),
     ] = ""
-    """`"package.module:function"`, which gets every DataFrame before the decision and returns it
-    enriched, see [enrichment](#enrichment); the package has to be on `PYTHONPATH`."""
+    """`"package.module:function"`, which gets every DataFrame before the decision and returns
+    it [enriched](#enrichment)."""
     allow_context_authority: Flag = False
     """`true`: PUTAUT(CTX) is carried out with the job's own authority, and recorded."""
     lenient_rules: Flag = False
@@ -392,9 +384,9 @@ class RetryTable(TableForm):
             pattern=r"\A[A-Za-z0-9._-]*(\{topic\}[A-Za-z0-9._-]+\{group\}|\{group\}[A-Za-z0-9._-]+\{topic\})[A-Za-z0-9._-]*\Z",
         ),
     ] = GROUP_TOPIC
-    """Name of the topic to which [ACTION(RETRY)
-    TO(GROUP)](kafka.md#a-round-is-for-the-group-that-failed) puts, with `{topic}` and `{group}`
-    once each and something between them. `redrive explain` and `redrive test` without settings
+    """Name of the topic to which [RETRY
+    TO(GROUP)](kafka.md#a-round-is-for-the-group-that-failed) puts: `{topic}` and `{group}` once
+    each, with something between them. `redrive explain` and `redrive test` without settings
     take the default."""
 
 
@@ -405,10 +397,9 @@ class SupervisionTable(TableForm):
     stalled_after: Annotated[float, number("seconds", 1, 86400)] = 60.0
     """Seconds without progress, while there is work, after which the job counts as stalled."""
     exit_after: Annotated[float, number("seconds", 0, 86400)] = 900.0
-    """Seconds stalled after which the process ends with exit code 75, so that its supervisor
-    starts it again; 0 for never."""
+    """Seconds stalled after which the process ends with exit code 75; 0 for never."""
     wait_for_broker: Flag = False
-    """Whether a [start](#starting) without a broker waits for one, as with `--wait`."""
+    """Whether a [start](running.md#starting) waits for a broker, as with `--wait`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -419,10 +410,10 @@ class ObserveTable(TableForm):
         str,
         text('host:port, such as "127.0.0.1:9464"', rf"{_HOST}:{_PORT}"),
     ] = ""
-    """`"127.0.0.1:9464"`: address and port of the pages for [Prometheus and health
-    checks](#watched). Each job of a machine needs its own port."""
+    """Address and port of [metrics and health checks](watching.md#metrics-and-health), such as
+    `"127.0.0.1:9464"`. Each job of a machine needs its own port."""
     retention_alarm: Annotated[float, number("hours", 0, 8760)] = 24.0
-    """Hours before their topic deletes unhandled messages from which to warn; 0 for never."""
+    """Hours before a topic deletes unhandled messages from which to warn; 0 for never."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -438,8 +429,8 @@ class LedgerSettings(TableForm):
     """Folder of the table, or a [place in an object store](#a-ledger-in-an-object-store):
     `"s3://bucket/folder"`. By default `ledger` in the job's folder."""
     interval: Annotated[float, number("seconds", 0.1, 86400)] = 20.0
-    """Seconds between two appends; `redrive status` and `redrive history` read what is not
-    appended yet from the outcomes topic."""
+    """Seconds between two appends; `redrive status` and `redrive history` read the rest from
+    the outcomes topic."""
     endpoint: Annotated[
         str, Field(title="such as https://minio.example:9000", pattern=r"\Ahttps?://[^/@]+/?\Z")
     ] = ""
@@ -459,8 +450,7 @@ class LogTable(TableForm):
     level: LogLevel = LogLevel.INFO
     """The least severe lines: `"debug"`, `"info"`, `"warning"`, `"error"`."""
     file: File = ""
-    """File to append to, which may be moved away at any time (logrotate); by default standard
-    error."""
+    """File to append to, which logrotate may move at any time; by default standard error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -470,15 +460,15 @@ class MaskTable(TableForm):
     patterns: Annotated[
         tuple[Text, ...], Field(title='a list of regular expressions, such as ["[0-9]{16}"]')
     ] = ()
-    """List of regular expressions (RE2): what they find is masked, in keys, headers, bodies, error
-    messages, names of targets, and in each line of the log."""
+    """List of regular expressions (RE2). What they find is masked in keys, headers, bodies,
+    error messages, names of targets and log lines."""
     headers: Annotated[
         tuple[Text, ...],
         Field(title='a list of names of headers, such as ["authorization", "x-*-key"]'),
     ] = ()
-    """List of names of headers whose whole value is masked, in any case of letters; `*` stands for
-    any characters. What such a header says of a failure is also masked in `redrive show` and
-    `redrive identify`, and the exception's message in every outcome."""
+    """List of headers whose value is masked, in any case of letters, `*` for any characters.
+    What such a header says of a failure is masked in `redrive show` and `redrive identify` too,
+    and the exception's message in every outcome."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,9 @@ PAGES = (
     "../README.md",
     "start.md",
     "recipes.md",
+    "running.md",
+    "watching.md",
+    "runbook.md",
     "laptop-to-three-nodes.md",
     "kubernetes.md",
     "installation.md",
@@ -30,7 +33,7 @@ def commands() -> list[tuple[str, list[str]]]:
     """Every command line of the pages, with its page."""
     examples = []
     for page in PAGES:
-        text = (DOCS / page).read_text()
+        text = (DOCS / page).read_text().replace("\\\n", "")
         lines = re.findall(r"^ {4,}(?:kubectl .* -- )?redrive (.*)$", text, re.MULTILINE)
         lines += re.findall(r"`redrive ([^`\n]+)`", text)
         examples += [(page, shlex.split(line, comments=True)) for line in lines]
@@ -45,13 +48,17 @@ def test_every_command_on_the_pages_exists_with_its_options() -> None:
         for page, words in known:
             command: click.Command | None = main
             rest = list(words)
-            while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
-                command = command.get_command(context, rest.pop(0))
+            while isinstance(command, click.Group) and rest and rest[0] not in _options(command):
+                _, command, rest = command.resolve_command(context, rest)
             assert command is not None, f"{page}: redrive {shlex.join(words)}"
-            options = {name for param in command.params for name in param.opts} | {"--help"}
             given = {word for word in rest if word.startswith("-")}
-            assert given <= options | {"--version"}, f"{page}: redrive {shlex.join(words)}"
-    assert {words[0] for _, words in known} <= {*SUBCOMMANDS, "--help", "--version"}
+            assert given <= _options(command), f"{page}: redrive {shlex.join(words)}"
+    assert {words[0] for _, words in known} <= {*SUBCOMMANDS, "--help", "--version", "--debug"}
+
+
+def _options(command: click.Command) -> set[str]:
+    names = {name for param in command.params for name in param.opts}
+    return names | {"--help", "--version"}
 
 
 def test_the_settings_on_the_way_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from redrive.operations.supervision import Activity
 from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "operations.md"
+REFERENCE = Path(__file__).parents[2] / "docs" / "watching.md"
 _ENDINGS = {"counter": "_total", "info": "_info"}
 
 

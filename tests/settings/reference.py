@@ -1,4 +1,4 @@
-"""Writes the tables of ``docs/operations.md`` from the forms of the settings.
+"""Writes the tables of ``docs/settings.md`` from the forms of the settings.
 
 ``python -m tests.settings.reference`` brings the page up to date.
 """
@@ -15,10 +15,11 @@ from functools import cache
 from pathlib import Path
 
 from redrive.forms import Key
+from redrive.kafka.connection import KafkaTable
 from redrive.settings_file import FORM
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
-_SECTION = re.compile(r"^### \[+(\w+).*?(?=^### |^## |\Z)", re.MULTILINE | re.DOTALL)
+PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+_SECTION = re.compile(r"^## \[+(\w+).*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _TABLE = re.compile(r"^\| setting \| default \| meaning \|\n(?:\|.*\n)+", re.MULTILINE)
 
 
@@ -34,10 +35,12 @@ def updated(page: str) -> str:
 
 
 def _rows(table: Key) -> Iterator[str]:
-    meanings = _meanings(table.kind)
+    meanings, of_kafka = _meanings(table.kind), _meanings(KafkaTable)
     yield "| setting | default | meaning |"
     yield "|---|---|---|"
     for name, key in sorted(table.keys.items(), key=lambda item: not item[1].is_required):
+        if table.kind is not KafkaTable and key.attribute in of_kafka:
+            continue  # the page says that they are those of [kafka]
         star, default = " *" if key.is_required else "", _default(key)
         yield f"| `{name}`{star} |{default and f' `{default}`'} | {meanings[key.attribute]} |"
 

@@ -124,4 +124,4 @@ def test_no_setting_has_two_underscores() -> None:
 def test_the_example_in_the_reference_is_what_the_program_says(check: Check) -> None:
     (finding,) = check(GOOD, {"REDRIVE_KAFKA__BOOTSTRAP_SERVER": "a:1"})
     shown = "\n".join(f"    {line}" for line in finding.render().splitlines())
-    assert shown in (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    assert shown in (Path(__file__).parents[2] / "docs" / "settings.md").read_text()

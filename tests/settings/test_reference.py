@@ -18,7 +18,7 @@ INTENDED = {"mq": ["UNDELIVERABLE", "UNDELIVERABLE"], "mqe": ["ATTRIBUTES_DIFFER
 
 def test_reference_has_each_setting_as_its_form_declares_it() -> None:
     """``python -m tests.settings.reference`` writes the tables again."""
-    headings = set(re.findall(r"^### \[+(\w+)", REFERENCE, re.MULTILINE))
+    headings = set(re.findall(r"^## \[+(\w+)", REFERENCE, re.MULTILINE))
     assert headings == FORM.root.keys.keys()
     assert updated(REFERENCE) == REFERENCE
 

@@ -139,7 +139,7 @@ def test_the_example_adds_a_header_from_a_lookup_table(
 
 def test_the_documentation_shows_the_example(example: ModuleType) -> None:
     body = inspect.getsource(example.add_team).rpartition('"""')[2]
-    page = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "settings.md").read_text(encoding="utf-8")
     assert indent(body, " " * 4) in page
 
 

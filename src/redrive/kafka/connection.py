@@ -145,8 +145,7 @@ class Tls(TableForm):
     ssl_certificate_file: File = ""
     """PEM file of this client's certificate, with its chain, for servers that require one."""
     ssl_key_file: File = ""
-    """PEM file of its key, in PKCS #8 (`BEGIN PRIVATE KEY` or `BEGIN ENCRYPTED PRIVATE KEY`);
-    `openssl pkcs8 -topk8` converts others."""
+    """PEM file of its key, in PKCS #8; `openssl pkcs8 -topk8` converts others."""
     ssl_key_password: Secret = field(default="", repr=False)
     """Instead of the file: exactly `"${NAME}"`, an environment variable."""
     ssl_key_password_file: File = ""
@@ -221,18 +220,18 @@ class KafkaTable(Tls, ClientCredentials):
         ]
         | None
     ) = None
-    """With SASL `"SCRAM-SHA-512"` by default; or `"SCRAM-SHA-256"`, `"PLAIN"`, `"OAUTHBEARER"`; not
-    `"GSSAPI"`, see [tokens](#tokens)."""
+    """With SASL: `"SCRAM-SHA-512"` (the default), `"SCRAM-SHA-256"`, `"PLAIN"` or
+    `"OAUTHBEARER"`."""
     sasl_username: Text = ""
     """Required for SASL with a password."""
     sasl_password: Secret = field(default="", repr=False)
-    """Instead of the file: exactly `"${NAME}"`, an environment variable. A password itself does
-    not belong in the settings and is refused."""
+    """Instead of the file: exactly `"${NAME}"`, an environment variable. A password itself is
+    refused."""
     sasl_password_file: File = ""
     """File whose first line is the password."""
     oauth_token_function: Function = ""
-    """Instead of endpoint, client and secret: a Python function that returns tokens,
-    `"package.module:function"`, see [tokens](#tokens). `"OAUTHBEARER"` needs one or the other."""
+    """Instead of endpoint, client and secret: `"package.module:function"`, which [returns
+    tokens](#tokens)."""
     properties: Annotated[Mapping[str, str], Field(title="[kafka.properties]")] = field(
         default_factory=dict, hash=False
     )

@@ -448,7 +448,7 @@ class JobMetrics:
 
     They have a registry of their own. The number of series is bounded: rules and reasons come from
     tables, and values from messages are limited (``MOST_SERIES``, ``MOST_TARGETS``).
-    ``docs/operations.md`` lists them, and a test compares the list with the export.
+    ``docs/watching.md`` lists them, and a test compares the list with the export.
     """
 
     def __init__(self, *, version: str, application: str, instance: str) -> None:

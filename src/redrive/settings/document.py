@@ -193,7 +193,7 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         raise UsageError(
             f"there is no settings file {path}",
-            hint="name one with -c FILE; docs/operations.md describes it",
+            hint="name one with -c FILE; docs/settings.md describes it",
         ) from None
     except IsADirectoryError:
         raise UsageError(f"{path} is a folder, not a settings file") from None
