@@ -146,14 +146,14 @@ class HandlerTable(HandlerOptions):
         BeforeValidator(_as_list, json_schema_input_type=str | tuple[str, ...]),
         Field(title="the name of a queue, or a list of names and /expressions/", min_length=1),
     ] = ()
-    """The dead-letter queue, which is the topic of this name. By default INPUTQ of the table,
-    else `dead_letter_queue` of [topology]; this setting wins. A list, or an expression between
-    slashes, makes [one handler for each topic](#many-dead-letter-topics)."""
+    """The dead-letter queue, which is the topic of this name; by default INPUTQ of the table,
+    else `dead_letter_queue` of [topology]. A list, or an expression between slashes, makes [one
+    handler for each topic](#many-dead-letter-topics)."""
     exclude: Annotated[tuple[QueueName, ...], Field(title="a list of names and /expressions/")] = ()
     """With an expression: names and expressions of topics to leave out."""
     max_topics: Annotated[int, number("topics", 1, 10000)] = 500
-    """With an expression: the most topics that are read. `redrive status`, and a warning at the
-    next run, name the others."""
+    """With an expression: topics that are read at most. `redrive status` and a warning name the
+    others."""
     queue_manager: Annotated[str, text("the name of a queue manager")] = ""
     """Its queue manager, for the ledger and for rules; by default INPUTQM of the table."""
     rules: File = ""
@@ -211,38 +211,38 @@ class SchemeEntry(TableForm):
     """The place that every such dead letter has; it comes before all known schemes. Either this
     or `assume` is required."""
     assume: Literal["dead letter"] | None = None
-    """`"dead letter"`: every message of no other scheme is a dead letter of this one."""
+    """`"dead letter"`: every message of no other scheme has this one."""
     drops_headers: Flag = False
     """`true`: your program leaves out the headers of the failed record.
-    [Rounds](kafka.md#a-retry-is-processing-again) are read from that record, and `origin` needs
-    topic, partition and offset. Otherwise the job finds out."""
+    [Rounds](kafka.md#a-retry-is-processing-again) are then read from that record, by topic,
+    partition and offset of `origin`."""
     payload: Annotated[
         str,
         text('a path in the value, such as "$.payload" or "$.payload as base64"'),
     ] = ""
     """Path of the original value in an envelope, which RETRY and `HEADER(NO)` put: a text as it
     is, anything else as JSON. `"$.payload as base64"` for bytes, `"$.payload as json"` for a
-    text that had its quotes. If it is missing, the original is fetched from `origin`."""
+    text that had its quotes. Without it the record at `origin` is fetched."""
     origin: Annotated[OriginParts, Field(title="origin")] = OriginParts()
-    """Table of places: `topic`, `partition`, `offset`, `timestamp`."""
+    """Table: `topic`, `partition`, `offset`, `timestamp`."""
     error: Annotated[ErrorParts, Field(title="error")] = ErrorParts()
-    """Table of places: `class`, `root_class`, `message`, `stack`."""
+    """Table: `class`, `root_class`, `message`, `stack`."""
     group: Place = ""
-    """Place of the consumer group."""
+    """The consumer group."""
     connector: Place = ""
-    """Place of the connector."""
+    """The connector."""
     task: Place = ""
-    """Place of the task."""
+    """The task."""
     stage: Place = ""
-    """Place of the step that failed."""
+    """The step that failed."""
     attempts: Place = ""
-    """Place of how often the failed program tried."""
+    """How often the failed program tried."""
     first_failed_at: Place = ""
-    """Place of when it failed first."""
+    """When it failed first."""
     failed_at: Place = ""
-    """Place of when it failed last."""
+    """When it failed last."""
     disposition: Place = ""
-    """Place of what the failed program did with it."""
+    """What the failed program did with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,14 +271,13 @@ class TopologyTable(TableForm):
             min_length=1,
         ),
     ] = ()
-    """List of definitions, see below."""
+    """List of definitions."""
     failed_commands: Literal["refuse", "accept"] = "refuse"
     """`"accept"`: a job starts although commands of scripts failed, each with a warning; their
     effect is missing."""
     on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
-    """What a channel does with a message that its receiver can put nowhere, not even on a
-    dead-letter queue. It keeps the message and stops until `redrive channel start`; with `"keep
-    aside"` it goes on."""
+    """If a receiver can put a message nowhere, not even on a dead-letter queue, the channel
+    keeps it and stops until `redrive channel start`; with `"keep aside"` it goes on."""
     queue_managers: (
         Annotated[tuple[str, ...], Field(title='a list of names, such as ["QM1", "QM2"]')] | None
     ) = None
@@ -294,8 +293,8 @@ class JobTable(TableForm):
     """The table ``[job]``."""
 
     hop_limit: Annotated[int, number("", 1, MOST)] = 25
-    """How often a message is put on a queue before it counts as going in circles; then its
-    attempts fail, or it is [quarantined](messages.md#where-it-goes-and-what-goes-with-it)."""
+    """How often a message is put on a queue before it counts as going in circles: attempts
+    fail, or it is [quarantined](messages.md#where-it-goes-and-what-goes-with-it)."""
     emitter: EmitterChoice = EmitterChoice.AUTO
     """Who writes: `"driver"` (quick for small batches), `"lanes"` (Spark's Python workers) or
     `"auto"`, by the number of rows. Workers always write a batch that may be larger than 16
@@ -303,8 +302,8 @@ class JobTable(TableForm):
     max_records_per_batch: Annotated[int, number("records", 1, MOST)] = 200_000
     """Most records of one batch, from all sources of a kind."""
     reevaluation_rate: Annotated[float, number("messages a second", 1, MOST)] = 5_000
-    """Most parked and remaining messages a second that an instance looks at again after a table
-    changed; new dead letters do not wait behind them."""
+    """Messages a second that an instance looks at again at most after a table changed; new dead
+    letters do not wait behind them."""
     driver_batch_limit: Annotated[int, number("records", 0, MOST)] = 2_000
     """Records above which `"auto"` chooses lanes; four times as many in the first batch of a
     run."""
@@ -313,14 +312,14 @@ class JobTable(TableForm):
     slice_bytes: Annotated[int, number("bytes", 1, MOST)] = 32 * 1024 * 1024
     """Most bytes of them; a larger record has a transaction of its own."""
     slice_seconds: Annotated[float, number("seconds", 0.1, 60)] = 10.0
-    """Seconds after which a transaction takes no further record."""
+    """Seconds after which it takes no further record."""
     starting_offsets: Literal["earliest", "latest"] = "earliest"
-    """Where a partition begins that was never handled: `"earliest"` or `"latest"`."""
+    """Where a new partition begins: `"earliest"` or `"latest"`."""
     on_data_loss: DataLoss = DataLoss.STOP
-    """If Kafka deleted records before they were handled, or a topic was recreated: `"stop"` its
+    """If records were deleted before they were handled, or a topic was recreated: `"stop"` its
     handler, or `"continue"` with the oldest there is."""
     polling_delay: Annotated[float, number("seconds", 0, 60)] = 0.01
-    """Seconds from a look that found nothing to the next one, besides the wait for a record."""
+    """Seconds from a look that found nothing to the next one."""
     cores: Annotated[int, number("", 1, 1024)] = 2
     """Threads of the local Spark, and so tasks that write at once."""
     master: Annotated[
@@ -340,10 +339,10 @@ class JobTable(TableForm):
     driver_memory: Annotated[str, text("such as 512m or 2g", r"[1-9][0-9]*[mg]")] = "2g"
     """Heap of the Java process."""
     spark_ui: Flag = False
-    """`true`: Spark serves its own web page, by default at port 4040."""
+    """`true`: Spark serves its web page, by default at port 4040."""
     watch: Flag = False
     """`true`: the job [restarts by itself](running.md#files-that-are-watched) when its files
-    change, as with `--watch`."""
+    change."""
     spark_properties: Annotated[
         Mapping[
             Annotated[
@@ -357,7 +356,7 @@ class JobTable(TableForm):
         ],
         Field(title="[job.spark_properties]"),
     ] = field(default_factory=dict, repr=False)
-    """Table of further properties of Spark, in quotes: `"spark.executor.memory" = "4g"`."""
+    """Table of further properties of Spark: `"spark.executor.memory" = "4g"`."""
     enrichment: Annotated[
         str,
         text(
@@ -365,8 +364,8 @@ class JobTable(TableForm):
             r"[A-Za-z0-9_.]+:[A-Za-z0-9_]+",
         ),
     ] = ""
-    """`"package.module:function"`, which gets every DataFrame before the decision and returns
-    it [enriched](#enrichment)."""
+    """`"package.module:function"`, which [enriches](#enrichment) every DataFrame before the
+    decision."""
     allow_context_authority: Flag = False
     """`true`: PUTAUT(CTX) is carried out with the job's own authority, and recorded."""
     lenient_rules: Flag = False
@@ -395,7 +394,7 @@ class SupervisionTable(TableForm):
     """The table ``[supervision]``."""
 
     stalled_after: Annotated[float, number("seconds", 1, 86400)] = 60.0
-    """Seconds without progress, while there is work, after which the job counts as stalled."""
+    """Seconds without progress, while there is work, after which the job is stalled."""
     exit_after: Annotated[float, number("seconds", 0, 86400)] = 900.0
     """Seconds stalled after which the process ends with exit code 75; 0 for never."""
     wait_for_broker: Flag = False
@@ -426,8 +425,8 @@ class LedgerSettings(TableForm):
         str,
         text("the path of a folder, relative to this one, or s3://bucket/folder"),
     ] = ""
-    """Folder of the table, or a [place in an object store](#a-ledger-in-an-object-store):
-    `"s3://bucket/folder"`. By default `ledger` in the job's folder."""
+    """Folder of the table, or `"s3://bucket/folder"` [in an object
+    store](#a-ledger-in-an-object-store). By default `ledger` in the job's folder."""
     interval: Annotated[float, number("seconds", 0.1, 86400)] = 20.0
     """Seconds between two appends; `redrive status` and `redrive history` read the rest from
     the outcomes topic."""

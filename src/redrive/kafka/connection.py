@@ -143,13 +143,13 @@ class Tls(TableForm):
     ssl_ca_file: File = ""
     """PEM file of the authorities to trust; by default those of the system."""
     ssl_certificate_file: File = ""
-    """PEM file of this client's certificate, with its chain, for servers that require one."""
+    """PEM file of this client's certificate, with its chain."""
     ssl_key_file: File = ""
     """PEM file of its key, in PKCS #8; `openssl pkcs8 -topk8` converts others."""
     ssl_key_password: Secret = field(default="", repr=False)
-    """Instead of the file: exactly `"${NAME}"`, an environment variable."""
+    """As `sasl_password`, for an encrypted key."""
     ssl_key_password_file: File = ""
-    """File whose first line is the password of an encrypted key."""
+    """File whose first line is that password."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,17 +160,17 @@ class ClientCredentials(TableForm):
         str,
         text("http://... or https://..., without a user", r"https?://[^\s/@,?#]+(/[^\s,#]*)?"),
     ] = ""
-    """URL that issues tokens for a client's credentials, see [tokens](#tokens)."""
+    """URL that issues [tokens](#tokens) for a client's credentials."""
     oauth_client_id: Text = ""
     """Required with `oauth_endpoint`."""
     oauth_client_secret: Secret = field(default="", repr=False)
-    """Instead of the file: exactly `"${NAME}"`, an environment variable."""
+    """As `sasl_password`, for the client."""
     oauth_client_secret_file: File = ""
-    """File whose first line is the secret of the client."""
+    """File whose first line is that secret."""
     oauth_scope: Text = ""
     """Scope to ask for; by default the endpoint's."""
     oauth_ca_file: File = ""
-    """PEM file of the authorities to trust about the endpoint; by default those of the system."""
+    """As `ssl_ca_file`, for the endpoint."""
 
     def requested_token(self) -> str:
         """A token from ``oauth_endpoint`` (RFC 6749, 4.4), for clients that request none.
@@ -225,10 +225,9 @@ class KafkaTable(Tls, ClientCredentials):
     sasl_username: Text = ""
     """Required for SASL with a password."""
     sasl_password: Secret = field(default="", repr=False)
-    """Instead of the file: exactly `"${NAME}"`, an environment variable. A password itself is
-    refused."""
+    """Exactly `"${NAME}"`, an environment variable. A password itself is refused."""
     sasl_password_file: File = ""
-    """File whose first line is the password."""
+    """Instead: a file whose first line is the password."""
     oauth_token_function: Function = ""
     """Instead of endpoint, client and secret: `"package.module:function"`, which [returns
     tokens](#tokens)."""
