@@ -119,8 +119,8 @@ class ApplicationTable(StartTable):
     """This instance's share of the partitions, such as `"1/2"`; `"auto"`: live instances [share
     them out](running.md#several-instances)."""
     directory: File = ""
-    """Folder for the pid file, Spark's files and the ledger; losing it loses no message. By
-    default `.redrive/<name>` beside the file."""
+    """Folder for the pid file, Spark's files and the ledger; by default `.redrive/<name>`
+    beside the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +128,8 @@ class HandlerOptions(TableForm):
     """The table ``[[handlers]]``: what holds for each of its queues."""
 
     held_keys: Flag = False
-    """With ORDER(KEY): waiting keys are written to a topic, so that [consumers keep the
-    order](kafka.md#order-in-the-consumer) too."""
+    """With ORDER(KEY): waiting keys are written to a topic, for [consumers that keep the
+    order](kafka.md#order-in-the-consumer)."""
     on_data_loss: DataLoss | None = None
     """What it does if it [lost its position](runbook.md#a-handler-that-lost-its-position); by
     default as in [job]."""
@@ -175,7 +175,7 @@ class QueueTable(TableForm):
     put: Literal["enabled", "disabled"] = "enabled"
     """`"disabled"`: every put fails with MQRC_PUT_INHIBITED (2051)."""
     max_message_length: Annotated[int, number("bytes", 0, 104_857_600)] | None = None
-    """Bytes of the longest body; a longer one fails with MQRC_MSG_TOO_BIG_FOR_Q (2030)."""
+    """Bytes of a body; a longer one fails with MQRC_MSG_TOO_BIG_FOR_Q (2030)."""
     max_depth: Annotated[int, number("messages", 0, MOST)] | None = None
     """Messages at which the queue is full; puts fail with MQRC_Q_FULL (2053)."""
     consumer_group: Annotated[str, text("the name of a consumer group")] | None = None
@@ -250,8 +250,8 @@ class TransformTable(TableForm):
     """The table ``[transforms.NAME]``."""
 
     json_patch: Annotated[str, text("a file with a JSON Patch")] = ""
-    """File with a JSON Patch (RFC 6902) for JSON values, as for
-    [replays](running.md#change-it-then-send-it). It is read at a start and a restart."""
+    """File with a JSON Patch (RFC 6902), as for
+    [replays](running.md#change-it-then-send-it)."""
     python: Function = ""
     """`"package.module:function"`, which gets value and headers and returns both."""
 
@@ -305,8 +305,7 @@ class JobTable(TableForm):
     """Messages a second that an instance looks at again at most after a table changed; new dead
     letters do not wait behind them."""
     driver_batch_limit: Annotated[int, number("records", 0, MOST)] = 2_000
-    """Records above which `"auto"` chooses lanes; four times as many in the first batch of a
-    run."""
+    """Records above which `"auto"` chooses lanes; four times as many in a first batch."""
     slice_records: Annotated[int, number("records", 1, MOST)] = 20_000
     """Most records of one partition in one transaction."""
     slice_bytes: Annotated[int, number("bytes", 1, MOST)] = 32 * 1024 * 1024
@@ -321,7 +320,7 @@ class JobTable(TableForm):
     polling_delay: Annotated[float, number("seconds", 0, 60)] = 0.01
     """Seconds from a look that found nothing to the next one."""
     cores: Annotated[int, number("", 1, 1024)] = 2
-    """Threads of the local Spark, and so tasks that write at once."""
+    """Threads of the local Spark."""
     master: Annotated[
         str,
         Field(
@@ -383,10 +382,9 @@ class RetryTable(TableForm):
             pattern=r"\A[A-Za-z0-9._-]*(\{topic\}[A-Za-z0-9._-]+\{group\}|\{group\}[A-Za-z0-9._-]+\{topic\})[A-Za-z0-9._-]*\Z",
         ),
     ] = GROUP_TOPIC
-    """Name of the topic to which [RETRY
-    TO(GROUP)](kafka.md#a-round-is-for-the-group-that-failed) puts: `{topic}` and `{group}` once
-    each, with something between them. `redrive explain` and `redrive test` without settings
-    take the default."""
+    """Name of the topic of [RETRY TO(GROUP)](kafka.md#a-round-is-for-the-group-that-failed):
+    `{topic}` and `{group}` once each, with something between them. `redrive explain` and
+    `redrive test` without settings take the default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -420,7 +418,7 @@ class LedgerSettings(TableForm):
     """The table ``[ledger]``."""
 
     enabled: Flag = True
-    """Whether outcomes are projected into a Delta table."""
+    """Whether outcomes are written into a Delta table."""
     path: Annotated[
         str,
         text("the path of a folder, relative to this one, or s3://bucket/folder"),
@@ -433,7 +431,7 @@ class LedgerSettings(TableForm):
     endpoint: Annotated[
         str, Field(title="such as https://minio.example:9000", pattern=r"\Ahttps?://[^/@]+/?\Z")
     ] = ""
-    """Where an S3 of your own is: `"https://minio.example:9000"`; by default AWS."""
+    """An S3 of your own: `"https://minio.example:9000"`; by default AWS."""
     region: Text = ""
     """Its region, such as `"eu-central-1"`; by default that of the environment."""
     allow_http: Flag = False
@@ -465,9 +463,9 @@ class MaskTable(TableForm):
         tuple[Text, ...],
         Field(title='a list of names of headers, such as ["authorization", "x-*-key"]'),
     ] = ()
-    """List of headers whose value is masked, in any case of letters, `*` for any characters.
-    What such a header says of a failure is masked in `redrive show` and `redrive identify` too,
-    and the exception's message in every outcome."""
+    """List of headers whose value is masked, in any case, `*` for any characters. So is what it
+    says of a failure in `redrive show` and `redrive identify`, and the exception's message in
+    every outcome."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from redrive.settings_file import FORM
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 _SECTION = re.compile(r"^## \[+(\w+).*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-_TABLE = re.compile(r"^\| setting \| default \| meaning \|\n(?:\|.*\n)+", re.MULTILINE)
+_TABLE = re.compile(r"^\| setting and default \| meaning \|\n(?:\|.*\n)+", re.MULTILINE)
 
 
 def updated(page: str) -> str:
@@ -36,13 +36,13 @@ def updated(page: str) -> str:
 
 def _rows(table: Key) -> Iterator[str]:
     meanings, of_kafka = _meanings(table.kind), _meanings(KafkaTable)
-    yield "| setting | default | meaning |"
-    yield "|---|---|---|"
+    yield "| setting and default | meaning |"
+    yield "|---|---|"
     for name, key in sorted(table.keys.items(), key=lambda item: not item[1].is_required):
         if table.kind is not KafkaTable and key.attribute in of_kafka:
             continue  # the page says that they are those of [kafka]
         star, default = " *" if key.is_required else "", _default(key)
-        yield f"| `{name}`{star} |{default and f' `{default}`'} | {meanings[key.attribute]} |"
+        yield f"| `{name}{default and f' = {default}'}`{star} | {meanings[key.attribute]} |"
 
 
 def _default(key: Key) -> str:

@@ -248,13 +248,12 @@ class RegistryAccess(Tls, ClientCredentials):
             pattern=r"\Ahttps?://[^/@\s]+(/\S*)?\Z",
         ),
     ] = ""
-    """Its address, `https://registry.example.com`; Confluent's, Apicurio's (under
-    `/apis/ccompat/v7`) or Karapace's. Protobuf needs one that returns schemas with
-    `format=serialized`."""
+    """Its address: Confluent's, Apicurio's (under `/apis/ccompat/v7`) or Karapace's. Protobuf
+    needs one that returns schemas with `format=serialized`."""
     username: Text = ""
     """Name to sign in with."""
     password: Secret = field(default="", repr=False)
-    """`"${NAME}"`: the password, in an environment variable."""
+    """Exactly `"${NAME}"`, an environment variable."""
     password_file: File = ""
     """File whose first line is the password."""
 
