@@ -62,7 +62,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:  # noqa: ANN40
         shown = link[1].strip("`")
         return f"`{place}`" if shown in {place, target.name} else f"{link[1]} (`{place}`)"
 
-    return _LINK.sub(page_of, markdown)
+    pictures = re.sub(r"(!\[[^\]\n]*\]\()docs/", r"\1", markdown) if folder == _ROOT else markdown
+    return _LINK.sub(page_of, pictures)
 
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:  # noqa: ANN401 - mkdocs' own

@@ -57,8 +57,7 @@ def test_every_command_on_the_pages_exists_with_its_options() -> None:
 
 
 def _options(command: click.Command) -> set[str]:
-    names = {name for param in command.params for name in param.opts}
-    return names | {"--help", "--version"}
+    return {"--help", "--version", *(name for param in command.params for name in param.opts)}
 
 
 def test_the_settings_on_the_way_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
