@@ -311,7 +311,7 @@ class JobTable(TableForm):
     slice_bytes: Annotated[int, number("bytes", 1, MOST)] = 32 * 1024 * 1024
     """Most bytes of them; a larger record has a transaction of its own."""
     slice_seconds: Annotated[float, number("seconds", 0.1, 60)] = 10.0
-    """Seconds after which it takes no further record."""
+    """Seconds after which a transaction takes no further record."""
     starting_offsets: Literal["earliest", "latest"] = "earliest"
     """Where a new partition begins: `"earliest"` or `"latest"`."""
     on_data_loss: DataLoss = DataLoss.STOP
