@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.configurations import write_settings
 from tests.conformance.rules_driver import HandlerDriver, MemoryTopics
 from tests.conformance.vectors import load, octets
-from tests.engine.failed_processing import LATE, SCHEMES, karafka
+from tests.engine.failed_processing import EVERY, LATE, SCHEMES, karafka
 from tests.engine.test_rounds import Application, waits
 from tests.messages.samples import messages
 
@@ -41,14 +41,12 @@ from redrive.rules.backoff import JITTER
 from redrive.settings import read_settings
 
 VECTORS = Path(__file__).parents[1] / "vectors"
-MORE: dict[str, Headers] = {
-    "smallrye-delayed-retry": [("delayed-retry-topic", b"t"), ("delayed-retry-count", b"1")],
-    "wolverine": [("exception-type", b"a.B"), ("attempts", b"3")],
-    "uforwarder": [("original_cluster", b"a")],
-    "rabbitmq": [("x-death", b"[]")],
-    "azure-service-bus": [("DeadLetterReason", b"MaxDeliveryCountExceeded")],
-    "redrive": [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q")],
-}
+LETTERS = [
+    (letter.key, letter.value, letter.headers or [])
+    for fail in EVERY
+    for letter in [fail(OutputRecord("orders", b"k", b"v", [], 5), 7, 9)]
+]
+"""A dead letter of each known scheme, and of two that are unknown here."""
 
 
 def stored(offset: int, key: bytes | None, value: bytes | None, headers: Headers) -> StoredRecord:
@@ -66,9 +64,7 @@ def test_each_scheme_in_a_mixed_topic_gets_its_name() -> None:
         )
         for vector in load(VECTORS, "schemes")
     ]
-    kinds += [(name, b"k", b"v", headers) for name, headers in MORE.items()]
-    header = new_header([], reason=2085, queue="Q", queue_manager="", timestamp=0)
-    kinds += [("mqdlh", b"k", encode_header(header), []), ("none", b"k", b"v", [])]
+    kinds += [(read_view(*letter).scheme or "none", *letter) for letter in LETTERS]
     assert {name for name, *_ in kinds} == {*SCHEME_NAMES, "none"}
     records = [stored(n, *kinds[n % len(kinds)][1:]) for n in range(10_000)]
     expected: dict[str, int] = {}
@@ -269,11 +265,8 @@ def test_starter_table_of_mq_retries_what_may_pass() -> None:
 
 
 def test_starter_table_of_a_mixed_topic_puts_nothing_that_nobody_knows() -> None:
-    mq = new_header([], reason=2053, queue="Q", queue_manager="", timestamp=0)
-    kinds = [(b"v", headers) for headers in MORE.values()] + [(encode_header(mq), [])]
-    text = first_table(
-        identified("dlq", [stored(n, b"k", *kinds[n % len(kinds)]) for n in range(600)], KNOWN)
-    )
+    records = [stored(n, *LETTERS[n % len(LETTERS)]) for n in range(600)]
+    text = first_table(identified("dlq", records, KNOWN))
     table = parse(text).required()
     assert {rule.action.value for rule in table.rules} == {"IGNORE"}
 
