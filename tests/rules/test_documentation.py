@@ -97,14 +97,23 @@ def test_every_pattern_keyword_is_in_the_table_with_its_field() -> None:
 
 
 def test_every_pattern_keyword_of_the_dialect_is_in_its_table() -> None:
-    units = {"AGE": "seconds, `s` `m` `h` `d`", "SIZE": "bytes, `k` `m` `g` (1,024 each)"}
+    kinds = {
+        "": "number",
+        "smhd": "seconds, `s` `m` `h` `d`",
+        "kmg": "bytes, `k` `m` `g` (1,024 each)",
+    }
     rows = re.findall(
         r"^\| `(\w+)(?:\('[^`]*)?` \| .*? \| ([^|]*) \|$",
         section("### Patterns of the dialect"),
         flags=re.MULTILINE,
     )
     assert rows == [
-        (name, f"text, {keyword.length:,}" if keyword.length else units.get(name, "number"))
+        (
+            name,
+            f"text, {keyword.length:,}"
+            if keyword.length
+            else kinds["".join(letter for letter, _ in keyword.units)],
+        )
         for name, keyword in KAFKA_PATTERNS.items()
         if name not in PATTERN_KEYWORDS
     ]

@@ -53,8 +53,6 @@ _CANDIDATES: Final = 100_000
 
 _INSERTED: Final = tuple(insert[1:] for insert in KAFKA.keywords["FWDT"].references)
 """Fields that names of topics may have."""
-_OF_THE_VIEW: Final = frozenset({"ERRMSG", "AGE", "PARTITION"})
-"""Fields that vary within a profile, so its view omits them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,7 @@ class ProfileMatcher:
         self._varied = FieldReader(asked)
         self.is_varied = self.is_kafka and bool(self._varied.names)
         """Whether messages of one profile must be matched individually."""
-        self._needs_view = not asked.isdisjoint(_OF_THE_VIEW)
+        self._needs_view = any(pattern_keyword(name).needs_failure for name in asked)
         # Each answer keeps its profile alive, so no other object gets the id in its key.
         self._bases: dict[int, tuple[DeadLetterProfile, MatchedProfile]] = {}
         self._matched: dict[tuple[int, int], MatchedProfile] = {}

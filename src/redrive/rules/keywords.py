@@ -98,6 +98,12 @@ class Keyword:
     """Letters that may follow a number, and their factors."""
     source: str = ""
     """DIALECT(KAFKA): the attribute of ``RuleInput`` that a pattern without an argument reads."""
+    needs_failure: bool = False
+    """Whether that comes from the part of the failure that each message has for itself."""
+    is_always_there: bool = False
+    """Whether every message has this number."""
+    grows: bool = False
+    """Whether it is a number of seconds that grows while a message waits."""
 
     @property
     def is_varied(self) -> bool:
@@ -156,6 +162,7 @@ _BYTES: Final = (("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30))
 _name_in_kafka = partial(_pattern, value=Value.TEXTS, length=TOPIC_LENGTH)
 _text_in_kafka = partial(_pattern, value=Value.TEXTS, length=_TEXT_LENGTH)
 _number_in_kafka = partial(_pattern, value=Value.NUMBERS)
+_growing_in_kafka = partial(_number_in_kafka, units=_SECONDS, is_always_there=True, grows=True)
 
 _INSERTS: Final = ("&TOPIC", "&GROUP", "&CONNECTOR")
 _CHANGED: Final = (
@@ -171,16 +178,16 @@ _ADDED: Final = (
     _control("ORDER", value=Value.WORD, words=("KEY",)),
     _name_in_kafka("SCHEME", source="view.scheme"),
     _name_in_kafka("TOPIC", source="view.origin.topic"),
-    _number_in_kafka("PARTITION", source="partition"),
+    _number_in_kafka("PARTITION", source="partition", needs_failure=True),
     _name_in_kafka("GROUP", source="view.group"),
     _name_in_kafka("CONNECTOR", source="view.connector"),
     _name_in_kafka("STAGE", source="view.stage"),
     _text_in_kafka("ERRCLASS", source="view.error_class"),
     _text_in_kafka("ROOTCLASS", source="view.error_root_class"),
-    _text_in_kafka("ERRMSG", source="error_message"),
+    _text_in_kafka("ERRMSG", source="error_message", needs_failure=True),
     _number_in_kafka("ATTEMPTS", source="view.attempts"),
-    _number_in_kafka("AGE", source="age", units=_SECONDS),
-    _number_in_kafka("SIZE", source="size", units=_BYTES),
+    _growing_in_kafka("AGE", source="age", needs_failure=True),
+    _number_in_kafka("SIZE", source="size", units=_BYTES, is_always_there=True),
     _text_in_kafka("KEY", source="key_text"),
     _action("FWDT", value=Value.TOPIC, length=TOPIC_LENGTH, references=_INSERTS),
     _action("TO", value=Value.WORD, words=("TOPIC", "GROUP")),
@@ -225,6 +232,9 @@ KAFKA_PATTERNS: Final = _by_name(
     if keyword.role is KeywordRole.PATTERN
 )
 """The keywords of patterns in DIALECT(KAFKA), including IBM's 13."""
+
+GROWING: Final = frozenset(name for name, keyword in KAFKA_PATTERNS.items() if keyword.grows)
+"""Fields whose patterns may begin or cease to match while a message waits."""
 
 _ORDER: Final = {name: index for index, name in enumerate(KAFKA_PATTERNS)}
 _DIALECT_FIRST: Final = re.compile(r"[ \t,]*DIALECT[ \t]*\(", re.IGNORECASE)

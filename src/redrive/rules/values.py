@@ -237,7 +237,7 @@ class ValueReader:
             message = f"{keyword.name} is a number, {text} is not"
             raise self._wrong(message, expected, hint, alternative.place)
         number = self._in_range(measure[1], alternative.place) * factor
-        if keyword.name == "AGE" and operator in {"", "="}:
+        if keyword.grows and operator in {"", "="}:
             message = "a message has an exact age for one second only"
             expected = f"a comparison: >{text} or <{text}"
             raise self._wrong(message, expected, place=alternative.place)

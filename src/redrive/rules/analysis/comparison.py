@@ -14,7 +14,6 @@ from difflib import SequenceMatcher
 from typing import Final, TypeAlias, TypeVar
 
 from redrive.rules.analysis.decision import (
-    AGE,
     Attempt,
     Message,
     TableDecision,
@@ -25,7 +24,7 @@ from redrive.rules.analysis.decision import (
 )
 from redrive.rules.analysis.search import Search, bits_of
 from redrive.rules.analysis.text_automata import Effort, Undecided
-from redrive.rules.keywords import KAFKA_PATTERNS, Dialect
+from redrive.rules.keywords import GROWING, KAFKA_PATTERNS, Dialect
 from redrive.rules.patterns import Pattern, StringPattern
 from redrive.rules.rule import Action, Rule
 from redrive.rules.table import RulesTable
@@ -162,7 +161,7 @@ class DivergenceSearch:
 
     def __init__(self, old: RulesTable, new: RulesTable, effort: Effort) -> None:
         self._tables = old, new
-        self._has_age = AGE in old.asked | new.asked
+        self._has_age = bool(GROWING & (old.asked | new.asked))
         self._effort = effort
         numbers: dict[frozenset[tuple[str, Pattern]], int] = {}
         rules: list[Rule] = []

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Final, TypeAlias
 
 from redrive.rules.backoff import Backoff
-from redrive.rules.keywords import Dialect
+from redrive.rules.keywords import GROWING, Dialect
 from redrive.rules.patterns import FieldValue
 from redrive.rules.rule import Action, Authority, RetryTo, Rule
 from redrive.rules.selection import FailedAttempts, Matcher, attempts_left, select_rule
@@ -24,7 +24,6 @@ from redrive.rules.targets import inserts, original_target, resolve_target
 Message: TypeAlias = Mapping[str, FieldValue]
 """Match fields by pattern keyword."""
 
-AGE: Final = "AGE"
 _FOLLOWED: Final = 1_000
 """Maximum attempts to follow on an ageing message."""
 
@@ -91,17 +90,18 @@ def decide(
 def decide_while_ageing(
     table: RulesTable, message: Message
 ) -> tuple[list[tuple[int, RulePut]], str]:
-    """The attempts on a message whose AGE grows while all fail, and the last action.
+    """The attempts on a message that ages while all fail, and the last action.
 
-    Attempts have their times in seconds; AGE of the message is its age at the first attempt.
+    Attempts have their times in seconds; the message is as old as at the first attempt.
     """
     matcher = Matcher(table)
-    age = int(message.get(AGE, 0))
+    ages = {name: int(message.get(name, 0)) for name in GROWING}
     failed: Counter[int] = Counter()
     puts: list[tuple[int, RulePut]] = []
     seconds = 0
     for _ in range(_FOLLOWED):
-        candidates = matcher.candidates_of({**message, AGE: age + seconds})
+        now = {name: age + seconds for name, age in ages.items()}
+        candidates = matcher.candidates_of({**message, **now})
         index = select_rule(table, candidates, failed)
         rule = None if index is None else table.rules[index]
         if index is None or rule is None or not rule.action.can_fail:

@@ -12,11 +12,12 @@ from typing import Final
 
 from redrive.diagnostics import Severity
 from redrive.printable import counted
-from redrive.rules.analysis.decision import AGE, Message, bare
+from redrive.rules.analysis.decision import Message, bare
 from redrive.rules.analysis.search import Search, bits_of
 from redrive.rules.analysis.text_automata import Undecided
 from redrive.rules.canonical import write_message
 from redrive.rules.diagnosis import EntryDiagnostic, without_allowed
+from redrive.rules.keywords import GROWING
 from redrive.rules.rule import Action, Control, Rule
 from redrive.rules.selection import harsher_puts, rules_of, sooner
 from redrive.rules.source import physical_lines
@@ -88,13 +89,15 @@ class Analysis:
         """Prepare the search; without control data, rules of a dialect have no findings."""
         self._rules = rules
         self._control = control
-        self._aged = [index for index, rule in enumerate(rules) if AGE in rule.patterns]
+        self._aged = [index for index, rule in enumerate(rules) if GROWING & rule.patterns.keys()]
         """Rules that may begin or cease to match while a message waits."""
         ageless = (
             replace(
                 rules[index],
                 patterns={
-                    name: pattern for name, pattern in rules[index].patterns.items() if name != AGE
+                    name: pattern
+                    for name, pattern in rules[index].patterns.items()
+                    if name not in GROWING
                 },
             )
             for index in self._aged

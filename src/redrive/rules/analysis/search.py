@@ -39,9 +39,6 @@ _USUAL: Final[Mapping[str, Sequence[int]]] = {
 """Familiar numbers, tried before others."""
 _USUAL_QUEUE: Final = "OTHER"
 
-_ALWAYS_THERE: Final = {"AGE", "SIZE"}
-"""Number fields of DIALECT(KAFKA) that every message has."""
-
 _BEGINNINGS: Final = tuple(StringPattern(f"{character}*", 1024) for character in "0123456789-")
 """Texts for any number."""
 
@@ -63,11 +60,12 @@ def usual_value(name: str) -> FieldValue:
     """The default value of a field in a witness, on which nothing depends."""
     if name == "DESTQ":
         return _USUAL_QUEUE
-    match pattern_keyword(name).value:
+    keyword = pattern_keyword(name)
+    match keyword.value:
         case Value.NUMBER:
             return _USUAL[name][0] if name == "REASON" else 0
         case Value.NUMBERS:
-            return 0 if name in _ALWAYS_THERE else ABSENT
+            return 0 if keyword.is_always_there else ABSENT
     return ""
 
 
@@ -130,7 +128,7 @@ def _number(name: str, matching: Sequence[Pattern], avoiding: Sequence[Pattern])
     last: tuple[int, ...] = ()
     if name not in _USUAL:
         numbers.discard(ABSENT)
-        last = () if name in _ALWAYS_THERE else (ABSENT,)
+        last = () if pattern_keyword(name).is_always_there else (ABSENT,)
     demanded = [[pattern] for pattern in matching]
     tried = (*_USUAL.get(name, ()), *sorted(numbers), *last)
     return next((value for value in tried if _fits(value, demanded, avoiding)), None)
