@@ -16,9 +16,9 @@ from tests.outcomes.samples import START, append, outcome
 
 from redrive.engine.facts import ReplayedQuestion
 from redrive.engine.outcome import FINAL, UNTOUCHED, put_members
+from redrive.kafka.facts import FollowedPuts, FollowedReplays
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
-from redrive.outcomes.followed import FollowedPuts, FollowedReplays
 from redrive.outcomes.ledger import LastOutcomes
 from redrive.outcomes.rows import GONE, row_of
 

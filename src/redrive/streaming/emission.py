@@ -30,13 +30,12 @@ from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.compacted import LiveCopies
-from redrive.kafka.facts import ClusterFacts
+from redrive.kafka.facts import ClusterFacts, FollowedPuts, FollowedReplays
 from redrive.kafka.producer import KafkaProducer
 from redrive.kafka.waiting_keys import LiveOrder
 from redrive.messages import Records, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.schemes import SchemeTable
-from redrive.outcomes.followed import FollowedPuts, FollowedReplays
 from redrive.streaming.lifecycle import Emitted
 
 if TYPE_CHECKING:
