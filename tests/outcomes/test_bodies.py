@@ -11,8 +11,9 @@ from tests.outcomes.small_job import SmallJob
 
 from redrive.kafka.records import StoredRecord
 from redrive.messages import DeadLetterHeader, encode_header
-from redrive.outcomes import history
-from redrive.outcomes.history import Archive, History, Lost
+from redrive.outcomes import bodies
+from redrive.outcomes.bodies import Lost
+from redrive.outcomes.history import Archive, History
 
 
 def test_a_message_is_found_where_a_broker_leads_a_partition(
@@ -110,7 +111,7 @@ def test_a_body_whose_copy_is_lost_is_that_of_the_dead_letter(orders: SmallJob) 
 def test_more_bodies_than_the_limit_are_left_out(
     orders: SmallJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "MOST_BODIES", 3)
+    monkeypatch.setattr(bodies, "MOST_BODIES", 3)
     listed = orders.json_of("ls", "--body", "$.order.id == 17")
     assert (listed["total"], listed["bodies"]["looked_at"], listed["complete"]) == (2, 3, False)
     assert listed["notes"][0].startswith("2 messages that failed last were not looked at")

@@ -32,7 +32,8 @@ from redrive.operations.durations import clock, duration
 from redrive.operations.network import open_cluster
 from redrive.operations.record_view import RecordView, read_record, record_place
 from redrive.operations.schema_registry import SchemaRegistry
-from redrive.outcomes.history import Archive, History, Lost, NotFound
+from redrive.outcomes.bodies import Lost
+from redrive.outcomes.history import Archive, History, NotFound
 from redrive.outcomes.rows import Row
 from redrive.outcomes.selection import Criteria
 from redrive.printable import counted, printable

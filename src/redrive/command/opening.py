@@ -15,7 +15,8 @@ from redrive.masking import NO_MASK, Mask
 from redrive.messages import SchemeTable
 from redrive.operations.retention import DiscardedMessages, discarded_messages
 from redrive.operations.states import acknowledgements_in_effect
-from redrive.outcomes.history import Archive, Bodies
+from redrive.outcomes.bodies import Bodies
+from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.printable import counted
 from redrive.rules import GROUP_TOPIC

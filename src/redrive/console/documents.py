@@ -42,7 +42,8 @@ from redrive.operations.put import NewMessage
 from redrive.operations.put_trace import assuming_tracer
 from redrive.operations.replay.progress import statuses
 from redrive.operations.states import read_states
-from redrive.outcomes.history import History, Lost
+from redrive.outcomes.bodies import Lost
+from redrive.outcomes.history import History
 from redrive.outcomes.inventory import Inventory, Selection, State, group_of
 from redrive.outcomes.open_letters import OPEN
 from redrive.outcomes.rows import Values

@@ -1,6 +1,6 @@
 """Outcome records: the ledger made from them, and its queries."""
 
 __all__ = [
-    "acknowledgements", "causes", "conditions", "history", "inventory", "ledger",
+    "acknowledgements", "bodies", "causes", "conditions", "history", "inventory", "ledger",
     "open_letters", "row_messages", "rows", "selection", "status", "storage", "table"
 ]  # fmt: skip

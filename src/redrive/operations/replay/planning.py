@@ -44,7 +44,7 @@ from redrive.operations.replay.plan import (
 from redrive.operations.restart import meaning_of
 from redrive.operations.retention import gone_from, held_places, held_until, until_text
 from redrive.operations.tables import deciding_in
-from redrive.outcomes.history import Lost, find_record, find_records
+from redrive.outcomes.bodies import Lost, find_record, find_records
 from redrive.outcomes.inventory import Places
 from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
 from redrive.outcomes.rows import Row
