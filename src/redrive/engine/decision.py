@@ -216,29 +216,15 @@ def with_own_headers(decision: Put, digest: bytes, headers: Headers) -> Put:
     return replace(decision, members=members)
 
 
+@dataclass(frozen=True, slots=True)
 class DecisionWriter:
     """Makes the decisions of one handler under one table, with the members of their outcomes."""
 
-    def __init__(
-        self,
-        identity: HandlerIdentity,
-        table_id: str,
-        queue_manager: str,
-        *,
-        expects_dead_letters: bool,
-    ) -> None:
-        """Take what all outcomes of the handler have in common.
-
-        Args:
-            identity: The handler's names.
-            table_id: Identifies its table.
-            queue_manager: The queue manager of the handler.
-            expects_dead_letters: Whether a message that is not a dead letter is invalid.
-        """
-        self._identity = identity
-        self._table_id = table_id
-        self._queue_manager = queue_manager
-        self._expects_dead_letters = expects_dead_letters
+    identity: HandlerIdentity
+    table_id: str
+    queue_manager: str
+    expects_dead_letters: bool
+    """Whether a message that is not a dead letter is invalid."""
 
     def write(
         self,
@@ -274,10 +260,10 @@ class DecisionWriter:
         """
         place = destination or target
         outcome = Outcome(
-            handler=self._identity.name,
-            queue_manager=self._queue_manager,
-            queue=self._identity.queue,
-            table=self._table_id,
+            handler=self.identity.name,
+            queue_manager=self.queue_manager,
+            queue=self.identity.queue,
+            table=self.table_id,
             rule_line=rule.line if rule else 0,
             action=action_of(rule, attempts),
             authority=rule.authority.value if rule else "",
@@ -296,7 +282,7 @@ class DecisionWriter:
         if destination is not None:
             of_kind = {**of_kind, "destination": destination}
         decision = kind(
-            handler=self._identity.name,
+            handler=self.identity.name,
             result=result,
             profile=profile,
             attempts=attempts,
@@ -305,7 +291,7 @@ class DecisionWriter:
             target=target,
             reason=reason,
             detail=detail,
-            is_invalid=self._expects_dead_letters and not profile.is_dead_letter,
+            is_invalid=self.expects_dead_letters and not profile.is_dead_letter,
             members=outcome.members,
             **of_kind,
         )

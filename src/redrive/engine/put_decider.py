@@ -7,7 +7,7 @@ happens to a put").
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -104,6 +104,7 @@ _KINDS: Final[dict[Result, type[Decision]]] = {
 }
 
 
+@dataclass(eq=False)
 class PutDecider:
     """One topic, and the queue manager that puts its messages.
 
@@ -113,45 +114,28 @@ class PutDecider:
         - the reports that a message asks for, and the definitions that the put creates.
     """
 
-    def __init__(
-        self,
-        identity: HandlerIdentity,
-        receiver: ReceivingQueueManager,
-        check: Callable[[Destination | Refusal], Destination | Refusal],
-        *,
-        table_id: str,
-        hop_limit: int,
-        channel: tuple[str, str] | None = None,
-        by_priority: bool = False,
-        message_retries: int = 0,
-        message_retry_interval: float = 0.0,
-    ) -> None:
-        """Take the receiver.
+    identity: HandlerIdentity
+    """Names of the source, and of the topic for messages that cannot be put anywhere."""
+    receiver: ReceivingQueueManager
+    check: Callable[[Destination | Refusal], Destination | Refusal]
+    """Refuses destinations that Kafka would refuse now."""
+    _: KW_ONLY
+    table_id: str
+    """16 hex digits that identify the definitions."""
+    hop_limit: int
+    """Redrive's puts of one message before it counts as looping."""
+    channel: tuple[str, str] | None = None
+    """The channel, by queue manager and name, that stops at a message which no queue accepts."""
+    by_priority: bool = False
+    """Whether messages leave the topic by priority, the highest first."""
+    message_retries: int = 0
+    """The number of retries of a put that fails temporarily (MRRTY)."""
+    message_retry_interval: float = 0.0
+    """Seconds between two retries (MRTMR)."""
 
-        Args:
-            identity: Names of the source, and of the topic for messages that cannot be put
-                anywhere.
-            receiver: Puts the messages of the topic.
-            check: Refuses destinations that Kafka would refuse now.
-            table_id: 16 hex digits that identify the definitions.
-            hop_limit: Redrive's puts of one message before it counts as looping.
-            channel: The channel, by queue manager and name, that stops at a message which
-                no queue accepts; None if none does.
-            by_priority: Whether messages leave the topic by priority, the highest first.
-            message_retries: The number of retries of a put that fails temporarily (MRRTY).
-            message_retry_interval: Seconds between two retries (MRTMR).
-        """
-        self.identity = identity
-        self.receiver = receiver
-        self.table_id = table_id
-        self.by_priority = by_priority
-        self.channel = channel
-        self._hop_limit = hop_limit
-        self.message_retries = message_retries
-        self._message_retry_interval = message_retry_interval
-        self._check = check
+    def __post_init__(self) -> None:
         self._decisions = DecisionWriter(
-            identity, table_id, receiver.queue_manager, expects_dead_letters=False
+            self.identity, self.table_id, self.receiver.queue_manager, expects_dead_letters=False
         )
         self._cache = PutCache(None)
         self._answers: dict[tuple[str, str, int], Destination | Refusal] = {}
@@ -180,7 +164,7 @@ class PutDecider:
     def interval(self, lane: TopicPartition) -> float:
         """See ``Decider.interval``."""
         del lane
-        return self._message_retry_interval
+        return self.message_retry_interval
 
     def cache_in(self, facts: SliceContext) -> PutCache:
         """What is cached in a slice, until it is decided again."""
@@ -200,11 +184,11 @@ class PutDecider:
         Returns:
             The decision to put the message, or why it cannot be put.
         """
-        if hops >= self._hop_limit:
+        if hops >= self.hop_limit:
             return Refusal(
-                LOOP, f"put {counted(hops, 'time')} already, the limit is {self._hop_limit}"
+                LOOP, f"put {counted(hops, 'time')} already, the limit is {self.hop_limit}"
             )
-        answer = self._check(self._resolve(names, seed))
+        answer = self.check(self._resolve(names, seed))
         if isinstance(answer, Refusal):
             return answer
         put = self._write(Result.ROUTED, names, _NO_REFUSAL, answer, 1)
@@ -213,7 +197,7 @@ class PutDecider:
 
     def dead_letters(self) -> Destination | Refusal:
         """The dead-letter queue for messages that cannot be put, or why there is none."""
-        return self._check(self.receiver.dead_letters)
+        return self.check(self.receiver.dead_letters)
 
     def end(
         self,

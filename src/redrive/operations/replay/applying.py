@@ -240,41 +240,35 @@ def accept(
     return kind(job, cluster, plan, operator=operator, purpose=purpose, written=written).write()
 
 
+@dataclass
 class _Applied:
-    """A plan of any kind to apply."""
+    """A plan of any kind to apply, with the arguments of ``accept``."""
 
-    def __init__(
-        self,
-        job: JobConfiguration,
-        cluster: Cluster,
-        plan: Plan,
-        *,
-        operator: str,
-        purpose: str,
-        written: Callable[[int], None] = lambda _: None,
-    ) -> None:
-        """Check that the plan is of this job and cluster; ``write`` writes, as ``accept`` says."""
-        self._job = job
-        self._cluster = cluster
-        self._plan = plan
-        self._operator = operator
-        self._purpose = purpose
-        self._written = written
+    job: JobConfiguration
+    cluster: Cluster
+    plan: Plan
+    operator: str
+    purpose: str
+    written: Callable[[int], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        """Check that the plan is of this job and cluster."""
+        plan, cluster = self.plan, self.cluster
         if plan.cluster and plan.cluster != cluster.identity:
             raise UsageError(
                 f"the plan was made on the cluster {plan.cluster}, and this is {cluster.identity}:"
                 " its offsets are of other messages here",
                 hint="name the settings that it was made with, or make another plan",
             )
-        self._lanes = list(_lanes_of(job, plan))
+        self._lanes = list(_lanes_of(self.job, plan))
 
     def _replay(self, spans: Mapping[TopicPartition, Span], **more: Any) -> Replay:  # noqa: ANN401 - members of a replay
         return replace(
-            self._plan.replay,
-            operator=self._operator,
-            purpose=self._purpose,
+            self.plan.replay,
+            operator=self.operator,
+            purpose=self.purpose,
             accepted=time.time(),
-            planned=self._plan.count,
+            planned=self.plan.count,
             spans=spans,
             **more,
         )
@@ -316,11 +310,11 @@ class Instructions(_Applied):
         """Write the missing instructions, and return the replay; raises ``TransientFault``."""
         self._ensure_topics()
         with collector_paused():
-            return write_with_retry(self._job, self._cluster, self._plan.id, self._write_all)
+            return write_with_retry(self.job, self.cluster, self.plan.id, self._write_all)
 
     def _ensure_topics(self) -> None:
-        counts = self._cluster.topics()
-        TopicAdministration(self._job.connection).ensure(
+        counts = self.cluster.topics()
+        TopicAdministration(self.job.connection).ensure(
             waiting_topic(lane.handler.identity.replay_topic, counts[lane.handler.identity.topic])
             for lane in self._lanes
             if lane.handler.identity.topic in counts
@@ -328,14 +322,12 @@ class Instructions(_Applied):
 
     def _write_all(self, states: StatesWriter) -> Replay:
         # Only now, as an earlier writer is fenced and its transaction has ended.
-        accepted = read_accepted(self._job, self._cluster).get(self._plan.id)
+        accepted = read_accepted(self.job, self.cluster).get(self.plan.id)
         replay = accepted or self._new()
-        self._written(replay.instructed)
+        self.written(replay.instructed)
         if replay.is_complete or replay.cancelled_by:
             return replay
-        messages = PlannedMessages(
-            self._job, self._cluster, self._plan.id, self._plan.replay.is_undo
-        )
+        messages = PlannedMessages(self.job, self.cluster, self.plan.id, self.plan.replay.is_undo)
         looks = messages.look(self._lanes, replay.spans, is_new=accepted is None)
         if accepted is None:
             states.write([replay.entry()])  # from here on the plan is accepted
@@ -348,16 +340,16 @@ class Instructions(_Applied):
                 spans={**replay.spans, lane.replay: span},
             )
             states.write([replay.entry()], records)
-            self._written(replay.instructed)
-        ends = self._cluster.ends(replay.spans, committed_only=False)
+            self.written(replay.instructed)
+        ends = self.cluster.ends(replay.spans, committed_only=False)
         closed = {lane: replace(span, end=ends[lane]) for lane, span in replay.spans.items()}
         replay = replace(replay, spans=closed, is_complete=True)
         states.write([replay.entry()])
         return replay
 
     def _new(self) -> Replay:
-        remaining = self._cluster.extents([lane.remaining for lane in self._lanes])
-        ends = self._cluster.ends([lane.replay for lane in self._lanes], committed_only=False)
+        remaining = self.cluster.extents([lane.remaining for lane in self._lanes])
+        ends = self.cluster.ends([lane.replay for lane in self._lanes], committed_only=False)
         spans = {
             lane.replay: Span(
                 first=ends[lane.replay],
@@ -407,7 +399,7 @@ class Instructions(_Applied):
             yield restored, span.until
 
     def _records(self, lane: TopicPartition, start: int, end: int) -> Iterator[StoredRecord]:
-        yield from self._cluster.read({lane: start}, {lane: end})
+        yield from self.cluster.read({lane: start}, {lane: end})
 
     def _instructions_for(
         self, lane: PlannedLane, chunk: Sequence[StoredRecord]
@@ -426,7 +418,7 @@ class Instructions(_Applied):
         headers: Iterable[tuple[str, bytes | None]],
     ) -> OutputRecord:
         now = int(time.time() * 1000)
-        all_headers = [*headers, (own.REPLAY, self._plan.id.encode())]
+        all_headers = [*headers, (own.REPLAY, self.plan.id.encode())]
         return OutputRecord(lane.replay.topic, key, value, all_headers, now, lane.partition)
 
     def _restored_instructions(
@@ -458,10 +450,10 @@ class Instructions(_Applied):
 
     def _held(self, lane: PlannedLane) -> dict[str, HeldPlace]:
         topic = lane.handler.identity.topic
-        entries = read_entries(self._cluster, self._job.control_topic)
+        entries = read_entries(self.cluster, self.job.control_topic)
         # What the control topic does not know is not trusted.
         is_known = f"topic/{topic}" in entries
-        return held_places(self._cluster, entries, [topic]) if is_known else {}
+        return held_places(self.cluster, entries, [topic]) if is_known else {}
 
 
 def _chunks_of(records: Iterable[StoredRecord]) -> Iterator[list[StoredRecord]]:
@@ -517,23 +509,23 @@ class ParkedMessages(_Applied):
 
     def write(self) -> Replay:
         """Accept the plan, unless it was accepted before; raises ``UsageError`` if too large."""
-        if self._plan.count > MOST_PARKED:
+        if self.plan.count > MOST_PARKED:
             raise UsageError(
-                f"{self._plan.count} parked messages are too many for one plan (at"
+                f"{self.plan.count} parked messages are too many for one plan (at"
                 f" most {MOST_PARKED})",
                 hint=f"plan them in parts, with --limit {MOST_PARKED}",
             )
-        return write_with_retry(self._job, self._cluster, self._plan.id, self._write)
+        return write_with_retry(self.job, self.cluster, self.plan.id, self._write)
 
     def _write(self, states: StatesWriter) -> Replay:
-        every = read_accepted(self._job, self._cluster)
-        accepted = every.get(self._plan.id)
+        every = read_accepted(self.job, self.cluster)
+        accepted = every.get(self.plan.id)
         if accepted is not None:
             return accepted
         spans: dict[TopicPartition, Span] = {}
         for lane in self._lanes:
             spans.update(self._spans(lane))
-            self._written(sum(span.count for span in spans.values()))
+            self.written(sum(span.count for span in spans.values()))
         instructed = sum(span.count for span in spans.values())
         replay = self._replay(spans, instructed=instructed, is_complete=True)
         for finished in self._finished_replays(every):
@@ -544,13 +536,13 @@ class ParkedMessages(_Applied):
     def _spans(self, lane: PlannedLane) -> Mapping[TopicPartition, Span]:
         """Where the messages are parked now; those no longer parked are left out."""
         places = self._waiting_places(lane)
-        committed = self._cluster.committed(self._job.application, places, stable=True)
-        extents = self._cluster.extents(places)
+        committed = self.cluster.committed(self.job.application, places, stable=True)
+        extents = self.cluster.extents(places)
         _check_known(committed, extents)
         starts = {place: extents[place].position(committed[place]) for place in places}
         named: dict[TopicPartition, set[int]] = {}
         ends = {place: extent.end for place, extent in extents.items()}
-        for record in self._cluster.read(starts, ends):
+        for record in self.cluster.read(starts, ends):
             if own.read_own(record.headers).origin.encode("ascii") in lane.origins:
                 named.setdefault(record.lane, set()).add(record.offset)
         return {
@@ -564,7 +556,7 @@ class ParkedMessages(_Applied):
         }
 
     def _waiting_places(self, lane: PlannedLane) -> list[TopicPartition]:
-        identity, existing = lane.handler.identity, self._cluster.topics()
+        identity, existing = lane.handler.identity, self.cluster.topics()
         first = lane.partition * PARTITIONS
         places = [
             TopicPartition(identity.retry_topic, lane.partition),
@@ -578,7 +570,7 @@ class ParkedMessages(_Applied):
             replay for replay in every.values() if any(span.named for span in replay.spans.values())
         ]
         lanes = sorted({lane for replay in named for lane in replay.spans})
-        committed = self._cluster.committed(self._job.application, lanes) if lanes else {}
+        committed = self.cluster.committed(self.job.application, lanes) if lanes else {}
         for replay in named:
             if all(
                 (committed[lane] or 0) >= (span.end or 0) for lane, span in replay.spans.items()
