@@ -429,6 +429,7 @@ class Emitter:
                     raise TransientFault(fault.message, hint=fault.hint) from fault
                 self._clock.sleep(self._policy.interval(tries))
             except BaseException:
+                # The transaction may be open: the next producer with the id ends it.
                 self.drop_producer()
                 raise
             else:
@@ -448,6 +449,8 @@ class Emitter:
             return self._producer
         producer = self._make_producer(self._batching)
         try:
+            # A newer run fences the ids that it finds, so the id is registered before it can write.
+            # That run may have looked just before: then it is current afterwards, and not this one.
             if not self._is_registered:
                 self._run.register(producer.transactional_id)
                 self._is_registered = True
@@ -577,6 +580,8 @@ class Emitter:
         outputs = work.outputs
         # Only the broker can say whether a record that must be compressed fits, one by one.
         producer.produce(outputs, with_reports=self._with_reports or work.is_packed)
+        # Each step waits for the answer to the one before: offsets that are sent while a record is
+        # in doubt would let its message be lost.
         verdict = verdict_of(producer.flush())
         if verdict.commit:
             verdict = verdict_of(producer.send_offsets(ends))

@@ -247,6 +247,8 @@ class Lane:
         since = NO_LIMIT if self._part.since is None else self._part.since
         for row, profile in enumerate(self._profiles(source, first), first):
             value, timestamp = records.values[row], records.timestamps[row]
+            # A prepared put keeps its profile alive, so no other one gets the id. Where there is
+            # no put, the id may be used again, and the row is decided by itself.
             try:
                 put = prepared[id(profile)]
             except KeyError:
@@ -510,6 +512,8 @@ class Slice:
         self._check_topics()
         self._context.begin()
         self._outputs = list(self._decide_parts())
+        # A breaker that opens here also holds back the messages of this slice, so they are decided
+        # again. Nothing of the first decisions was written.
         if self._context.breakers.opens(self._breaking, self._context.decisions):
             self._context.begin()
             self._outputs = list(self._decide_parts())

@@ -283,6 +283,7 @@ class BatchProcessor:
         try:
             emit(frame, now, summary)
         finally:
+            # Also after a fault: what was committed before it is not read again.
             self.positions.update(summary.ends)
             self.read_up_to.update(summary.ends)
             self._emitted(summary)

@@ -243,6 +243,7 @@ class Emission:
                     settings = _next_settings(settings, emitted.probed)
                     emitted.size += size
         finally:
+            # Also after a fault, since the slices before it stay committed.
             emitted.figures.add(self.emitter.take_figures())
             emitted.dropping |= self._facts.dropping
 
@@ -254,6 +255,7 @@ class Emission:
             assert isinstance(done, Slice)
             emitted.add(done.summary())
         emitted.rows += len(slice_)
+        # A lane may have several parts, in offset order: the end of the last one counts.
         emitted.ends.update({part.lane: part.records.offsets[-1] + 1 for part in parts})
 
     def close(self) -> None:
@@ -277,6 +279,7 @@ class Emission:
                 or size + piece.nbytes > settings.slice_bytes
                 or time.monotonic() - began > settings.slice_seconds
             )
+            # A single row may exceed the bytes alone: then it is a slice of its own.
             if parts and is_full:
                 yield parts, size
                 parts, rows, size = [], 0, 0
