@@ -1253,7 +1253,7 @@ def _followed_late(original: Any, self: control.TableFollower) -> Any:
 )
 def _ends_early(original: Any, self: start.StartFinder, kept: Any, _: Any) -> Any:
     waiting = [lane for partition in kept for lane in partition.waiting]
-    return original(self, kept, self._cluster.ends(waiting))
+    return original(self, kept, self.cluster.ends(waiting))
 
 
 @replaced(

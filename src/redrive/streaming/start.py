@@ -131,26 +131,23 @@ class Start:
         return {held.lane: held.release for held in self.held if held.release}
 
 
+@dataclass
 class Losses:
     """The lost positions of one start.
 
     This class decides where a lane with a lost position continues, and notes the lanes that cannot.
     """
 
-    def __init__(
-        self,
-        configuration: JobConfiguration,
-        control: JobControl,
-        cluster: Cluster,
-        entries: ControlTopic,
-    ) -> None:
-        self.lost: dict[TopicPartition, LostPosition] = {}
-        """The lanes that cannot continue."""
-        self._configuration = configuration
-        self._control = control
-        self._cluster = cluster
-        self._entries = entries
-        self._known = entries.lost()
+    configuration: JobConfiguration
+    control: JobControl
+    cluster: Cluster
+    entries: ControlTopic
+    """The application's control topic, open for writing."""
+    lost: dict[TopicPartition, LostPosition] = field(default_factory=dict)
+    """The lanes that cannot continue."""
+
+    def __post_init__(self) -> None:
+        self._known = self.entries.lost()
 
     def begin(
         self,
@@ -177,8 +174,7 @@ class Losses:
             assert committed is not None, "what was read before is lost with its topic"
             return committed
         handlers = {
-            handler.identity.topic: handler.identity.name
-            for handler in self._configuration.handlers
+            handler.identity.topic: handler.identity.name for handler in self.configuration.handlers
         }
         lost = LostPosition(
             source=source,
@@ -205,7 +201,7 @@ class Losses:
             committed: How far the job had read it; None if nothing of it.
         """
         problem = _recreated(lane, committed)
-        self._control.warning("what was not read is gone with its partition", because=problem)
+        self.control.warning("what was not read is gone with its partition", because=problem)
 
     def record(self, lanes: Collection[TopicPartition]) -> None:
         """Writes new findings about the lanes to the control topic.
@@ -215,7 +211,7 @@ class Losses:
         """
         now: Mapping[TopicPartition, LostPosition | None]
         now = {**dict.fromkeys(self._known.keys() & set(lanes)), **self.lost}
-        self._entries.set_lost(
+        self.entries.set_lost(
             {lane: position for lane, position in now.items() if position != self._known.get(lane)}
         )
 
@@ -223,7 +219,7 @@ class Losses:
         resume = self._resumes.get(lost.source)
         if resume is not None and resume.answers(lane, lost.found):
             begin = lost.end if resume.begin is ResumeFrom.LATEST else lost.first
-            self._control.warning(
+            self.control.warning(
                 "a stopped handler resumes",
                 lane=str(lane),
                 begin=resume.begin.value,
@@ -233,15 +229,15 @@ class Losses:
                 because=lost.problem,
             )
             return begin
-        if self._configuration.data_loss_on(lost.source) is DataLoss.STOP:
+        if self.configuration.data_loss_on(lost.source) is DataLoss.STOP:
             self.lost[lane] = lost
         else:
-            self._control.warning("continuing with the oldest record", because=lost.problem)
+            self.control.warning("continuing with the oldest record", because=lost.problem)
         return lost.first
 
     @cached_property
     def _resumes(self) -> Mapping[str, Resume]:
-        return read_states(self._configuration, self._cluster).resumes
+        return read_states(self.configuration, self.cluster).resumes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +253,7 @@ class _Positions:
     incarnations: Mapping[str, int]
 
 
+@dataclass
 class StartFinder:
     """Computes the start of a run.
 
@@ -264,19 +261,14 @@ class StartFinder:
     changed tables or definitions.
     """
 
-    def __init__(
-        self,
-        configuration: JobConfiguration,
-        control: JobControl,
-        cluster: Cluster,
-        entries: ControlTopic,
-    ) -> None:
-        """``entries`` is the application's control topic, open for writing."""
-        self._configuration = configuration
-        self._control = control
-        self._cluster = cluster
-        self._entries = entries
-        self._losses = Losses(configuration, control, cluster, entries)
+    configuration: JobConfiguration
+    control: JobControl
+    cluster: Cluster
+    entries: ControlTopic
+    """The application's control topic, open for writing."""
+
+    def __post_init__(self) -> None:
+        self._losses = Losses(self.configuration, self.control, self.cluster, self.entries)
         self._taken: Mapping[TopicPartition, int] = {}
 
     def find(
@@ -297,7 +289,7 @@ class StartFinder:
             ConfigurationError: Records at a committed offset are lost, which the settings do not
                 allow, and there is no other handler.
         """
-        clock = begin_clock(self._entries, self._configuration.share)
+        clock = begin_clock(self.entries, self.configuration.share)
         self._taken = taken or {}
         start = self._find(layout, denied)
         self._losses.record(start.lanes)
@@ -321,7 +313,7 @@ class StartFinder:
         # The actual ends: the markers of the last batch may not be written yet, but everything that
         # the old tables parked or kept is below.
         waiting = [lane for kept_lane in kept for lane in kept_lane.waiting]
-        ends = self._cluster.ends(waiting, committed_only=False)
+        ends = self.cluster.ends(waiting, committed_only=False)
         tables, changed = self._tables_of(kept, ends)
         due = {
             partition.lane: partition
@@ -339,14 +331,14 @@ class StartFinder:
         # Read after planners see the entry: what they planned before has no later instruction, and
         # what they plan from now on has none beside the released messages.
         replays = {kept_lane.replay: kept_lane.remaining for kept_lane in kept if kept_lane.replay}
-        instructed = self._cluster.ends(replays, committed_only=False)
+        instructed = self.cluster.ends(replays, committed_only=False)
         replayed = {remaining for lane, remaining in replays.items() if instructed[lane]}
         return replace(start, held=held, replayed=start.replayed | replayed)
 
     def _find(self, layout: Mapping[str, int], denied: frozenset[str]) -> Start:
-        owned = kept_lanes(self._configuration, layout, self._cluster.topics(), denied)
+        owned = kept_lanes(self.configuration, layout, self.cluster.topics(), denied)
         lanes = frozenset(lane for kept_lane in owned for lane in kept_lane.lanes)
-        leaderless = self._cluster.leaderless(lanes)
+        leaderless = self.cluster.leaderless(lanes)
         kept = [kept_lane for kept_lane in owned if leaderless.isdisjoint(kept_lane.lanes)]
         if owned and not kept:
             raise TransientFault(
@@ -354,7 +346,7 @@ class StartFinder:
             )
         # Asked before positions: if a topic is recreated after this, its batches find another id.
         names = {lane.topic for lane in lanes}
-        identities = self._cluster.topic_ids({*layout, *names})
+        identities = self.cluster.topic_ids({*layout, *names})
         if deleted := names - identities.keys():
             raise TransientFault(f"topic {min(deleted)} was deleted while the run was prepared")
         self._warn_of_vanished(layout, identities, denied)
@@ -362,9 +354,9 @@ class StartFinder:
         led = {kept_lane.source for kept_lane in kept if kept_lane.has_source}
         channels = [
             (lane, source)
-            for source in sources_of(self._configuration).values()
+            for source in sources_of(self.configuration).values()
             if source.role is TopicRole.TRANSMISSION
-            for lane in owned_lanes(self._configuration, source.topic, layout)
+            for lane in owned_lanes(self.configuration, source.topic, layout)
             if lane in led
         ]
         channels += [
@@ -378,7 +370,7 @@ class StartFinder:
             for kept_lane in kept
             if kept_lane.has_source and kept_lane.source not in moving
         ]
-        missing = frozenset(read_topics(self._configuration)) - denied - frozenset(layout)
+        missing = frozenset(read_topics(self.configuration)) - denied - frozenset(layout)
         replayed = frozenset(
             kept_lane.remaining
             for kept_lane in kept
@@ -397,7 +389,7 @@ class StartFinder:
             replayed=replayed,
             lost=self._losses.lost,
         )
-        if self._configuration.only_replays:
+        if self.configuration.only_replays:
             # The next start checks tables again and includes what this one left out.
             return replace(start, held=(*start.held, *held_until_ordered(kept, current.positions)))
         tables, changed = self._tables_of(
@@ -405,7 +397,7 @@ class StartFinder:
         )
         self._record_tables(changed)
         # When a missing topic is created, it is read from its start.
-        awaited = {name: TopicIdentity("") for name in missing if not self._entries.topic_of(name)}
+        awaited = {name: TopicIdentity("") for name in missing if not self.entries.topic_of(name)}
         return replace(
             start,
             positions={lane: current.positions[lane] for lane in free},
@@ -427,7 +419,7 @@ class StartFinder:
 
         The first instance that notices the new topic logs the lost partitions of all instances.
         """
-        known = {name: self._entries.topic_of(name) for name in layout.keys() & identities.keys()}
+        known = {name: self.entries.topic_of(name) for name in layout.keys() & identities.keys()}
         recreated = {
             name: topic.identity
             for name, topic in known.items()
@@ -435,14 +427,14 @@ class StartFinder:
         }
         if not recreated:
             return
-        everything = replace(self._configuration, share=Share(1, 1))
+        everything = replace(self.configuration, share=Share(1, 1))
         vanished = [
             kept_lane.source
-            for kept_lane in kept_lanes(everything, layout, self._cluster.topics(), denied)
+            for kept_lane in kept_lanes(everything, layout, self.cluster.topics(), denied)
             if not kept_lane.has_source
-            and self._entries.topic_id_of(kept_lane.source) == recreated.get(kept_lane.source.topic)
+            and self.entries.topic_id_of(kept_lane.source) == recreated.get(kept_lane.source.topic)
         ]
-        committed = self._cluster.committed(self._configuration.application, vanished, stable=True)
+        committed = self.cluster.committed(self.configuration.application, vanished, stable=True)
         for lane in vanished:
             self._losses.warn_of_vanished(lane, committed[lane])
 
@@ -466,9 +458,9 @@ class StartFinder:
     ) -> _Positions:
         sources = {lane: kept_lane.source.topic for kept_lane in kept for lane in kept_lane.lanes}
         every, own = [*sources], {lane for kept_lane in kept for lane in kept_lane.waiting}
-        committed = self._cluster.committed(self._configuration.application, every, stable=True)
-        extents = self._cluster.extents(every)
-        known = {name: self._entries.topic_of(name) for name in identities}
+        committed = self.cluster.committed(self.configuration.application, every, stable=True)
+        extents = self.cluster.extents(every)
+        known = {name: self.entries.topic_of(name) for name in identities}
         topics = {name: _identified(known[name], identity) for name, identity in identities.items()}
         anew = {
             lane
@@ -528,7 +520,7 @@ class StartFinder:
 
         Another instance may already have noted the new topic for its own lanes.
         """
-        topic_id = self._entries.topic_id_of(lane)
+        topic_id = self.entries.topic_id_of(lane)
         return topic_id != topic.identity if topic_id else topic.is_anew(known)
 
     def _begin(
@@ -540,20 +532,20 @@ class StartFinder:
         is_anew: bool,
     ) -> LaneBegin | None:
         """Where a lane begins; None if that is recorded."""
-        begin, topic_id = self._entries.begin_of(lane), identities.get(lane.topic, "")
+        begin, topic_id = self.entries.begin_of(lane), identities.get(lane.topic, "")
         if begin is None or is_anew:
             return LaneBegin(position, topic_id)
-        is_noted = self._entries.topic_id_of(lane) == topic_id
+        is_noted = self.entries.topic_id_of(lane) == topic_id
         return None if is_noted else LaneBegin(begin, topic_id)
 
     def _first_end(self, lane: TopicPartition, committed: int | None, extent: Extent) -> int:
         """The value of ``Start.since``; 0 if the topic may have been decided about before."""
-        if committed is None and not self._entries.topic_of(lane.topic):
+        if committed is None and not self.entries.topic_of(lane.topic):
             return extent.end
-        return self._entries.first_end_of(lane)
+        return self.entries.first_end_of(lane)
 
     def _is_known(self, lane: TopicPartition) -> bool:
-        entries = self._entries
+        entries = self.entries
         return entries.begin_of(lane) is not None or entries.table_of(lane) is not None
 
     def _recovered_positions(
@@ -566,13 +558,13 @@ class StartFinder:
         """
         if not lanes:
             return {}
-        self._control.warning(
+        self.control.warning(
             "committed offsets are missing; positions are recovered from the outcomes",
             lanes=", ".join(map(str, islice(lanes, _SHOWN)))
             + (", ..." if len(lanes) > _SHOWN else ""),
         )
-        known = positions_from_outcomes(self._configuration, self._cluster, lanes)
-        return {lane: known.get(lane, self._entries.begin_of(lane) or 0) for lane in lanes}
+        known = positions_from_outcomes(self.configuration, self.cluster, lanes)
+        return {lane: known.get(lane, self.entries.begin_of(lane) or 0) for lane in lanes}
 
     def _tables_of(
         self, kept: Collection[KeptLane], ends: Mapping[TopicPartition, int]
@@ -584,7 +576,7 @@ class StartFinder:
         tables: dict[TopicPartition, TableIdentity] = {}
         changed: dict[TopicPartition, TableIdentity] = {}
         for kept_lane in kept:
-            identity = self._entries.table_of(kept_lane.source)
+            identity = self.entries.table_of(kept_lane.source)
             if identity is None or identity.table != kept_lane.table:
                 parked = ends[kept_lane.retry] if kept_lane.retry else 0
                 delayed = [ends[lane] for lane in kept_lane.backoff]
@@ -600,10 +592,10 @@ class StartFinder:
         changed: Mapping[TopicPartition, TableIdentity],
         more: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        is_replaced = any(self._entries.table_of(lane) is not None for lane in changed)
-        self._entries.set_tables(changed, more)
+        is_replaced = any(self.entries.table_of(lane) is not None for lane in changed)
+        self.entries.set_tables(changed, more)
         if is_replaced:
-            self._control.notice(
+            self.control.notice(
                 "new rules or definitions: parked and remaining messages are evaluated again",
                 topics=", ".join(sorted({lane.topic for lane in changed})),
             )
@@ -615,8 +607,8 @@ class StartFinder:
         later and later partitions are read from their beginning.
         """
         is_taken = any(lane.topic == taken.topic for taken in self._taken)
-        is_first_look = not (is_own or is_taken) and self._entries.topic_of(lane.topic) is None
-        latest = is_first_look and self._configuration.starting_offsets == "latest"
+        is_first_look = not (is_own or is_taken) and self.entries.topic_of(lane.topic) is None
+        latest = is_first_look and self.configuration.starting_offsets == "latest"
         return extent.end if latest else extent.first
 
 
