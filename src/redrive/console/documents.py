@@ -50,7 +50,9 @@ from redrive.outcomes.rows import Values
 from redrive.settings import Settings, read_settings
 
 _BARS: Final = 48
-"""Points of a curve."""
+"""Points of a curve, and hours of failures."""
+_CLASSES: Final = 3
+"""Exceptions with a colour of their own."""
 _MOST: Final = 1000
 """Maximum groups to draw routes from."""
 _COMPLETIONS: Final = 20
@@ -97,6 +99,40 @@ class Documents:
             "rates": None
             if rates is None
             else {"hour": _curves(rates, now, _HOUR), "day": _curves(rates, now, _DAY)},
+        }
+
+    def failures(self) -> dict[str, Any]:
+        """How many dead letters of all states failed in each of the last hours, by exception."""
+        settings, now = self.settings(), datetime.now(UTC)
+        until = now.replace(minute=0, second=0, microsecond=0) + _HOUR
+        since = until - _BARS * _HOUR
+        answer = ask_inventory(
+            settings,
+            Selection(state=State.ALL, since=since, before=until),
+            lambda inventory, chosen: [
+                *inventory.arrivals(chosen, since, _HOUR.total_seconds(), column="error_class")
+            ],
+        )
+        hours: list[Counter[str]] = [Counter() for _ in range(_BARS)]
+        for error_class, hour, number in answer.found:
+            hours[hour][settings.mask.text(error_class)] += number
+        total = sum(hours, Counter())
+        shown = [error_class for error_class, _ in total.most_common(_CLASSES)]
+        bars = [
+            {
+                "since": since + hour * _HOUR,
+                "before": since + (hour + 1) * _HOUR,
+                "count": counts.total(),
+                "exceptions": [counts[error_class] for error_class in shown],
+            }
+            for hour, counts in enumerate(hours)
+        ]
+        first = next((hour for hour, counts in enumerate(hours) if counts), _BARS)
+        return {
+            "total": total.total(),
+            "exceptions": [{"name": name, "count": total[name]} for name in shown],
+            "hours": bars[min(first, _BARS // 2) :],
+            **answer.document(),
         }
 
     def groups(self, selection: Selection, limit: int) -> dict[str, Any]:

@@ -141,6 +141,8 @@ class Chosen(BaseModel):
     since: str = ""
     older_than: str = ""
     looked_since: str = ""
+    body: str = ""
+    body_text: str = ""
     where: str = ""
     limit: Annotated[int, Field(ge=1, le=1000)] = 50
 
@@ -152,12 +154,23 @@ class Chosen(BaseModel):
             if text and not _LINE.fullmatch(text):
                 raise UsageError(f"{text!r} is no number of a {what}", hint="give a whole number")
         names = signature(parse_selection).parameters
-        # Pages read no bodies, so they have no conditions on them.
-        options: dict[str, Any] = {name: getattr(self, name, None) or None for name in names}
+        options: dict[str, Any] = {name: getattr(self, name) or None for name in names}
         numbers = {"rule": self.rule, "partition": self.partition}
         options |= {name: int(text) for name, text in numbers.items() if text}
         options["where"] = self.where
         return parse_selection(**options)
+
+    def problems(self) -> dict[str, str]:
+        """What is wrong with options, by their names."""
+        problems = {}
+        for name, text in self.parameters().items():
+            try:
+                Chosen.model_construct(**{name: text}).selection()
+            except UsageError as error:
+                message = error.message.removeprefix(f"--{name.replace('_', '-')} ")
+                hint = "" if "--" in error.hint else error.hint  # pages have no options
+                problems[name] = ": ".join(filter(None, (message, hint)))
+        return problems
 
     def parameters(self) -> dict[str, Any]:
         """Options that differ from the defaults, for links of a list."""
@@ -280,7 +293,8 @@ def _add_document(
 
     # The state before the document is made: events report later changes.
     def page(request: Request, seen: Annotated[str, Depends(seen)], content: Shown) -> HTMLResponse:
-        return console.page(request, template, content, seen=seen)
+        status = HTTPStatus.BAD_REQUEST if content.get("problems") else HTTPStatus.OK
+        return console.page(request, template, content, status, seen)
 
     def script(content: Content) -> Response:
         return as_json(content)
@@ -298,16 +312,9 @@ def _add_pages(app: FastAPI, console: Console) -> None:
         """What ``redrive status --json`` prints, with the rates of the last hour and day."""
         return await live.status(scope)
 
-    def groups(chosen: Annotated[Chosen, Query()], scope: Seen) -> dict[str, Any]:
-        """What ``redrive groups --json`` prints, with the trend of each group."""
-        groups = within(scope).groups(chosen.selection(), chosen.limit)
-        return {**groups, "chosen": chosen.parameters()}
-
-    def messages(chosen: Annotated[ListedPage, Query()], scope: Seen) -> dict[str, Any]:
-        """What ``redrive ls --json`` prints."""
-        messages = within(scope).messages(chosen.selection(), chosen.limit, chosen.page)
-        before = (chosen.page - 1) * chosen.limit
-        return {**messages, "page": chosen.page, "before": before, "chosen": chosen.parameters()}
+    def failures(scope: Seen) -> dict[str, Any]:
+        """How many dead letters of all states failed in each of the last hours, by exception."""
+        return within(scope).failures()
 
     def acknowledgements(scope: Seen) -> dict[str, Any]:
         """What ``redrive ack --list --json`` prints."""
@@ -315,12 +322,42 @@ def _add_pages(app: FastAPI, console: Console) -> None:
 
     def completions(chosen: Annotated[Chosen, Query()], scope: Seen) -> dict[str, Any]:
         """Completions of a condition in SQL."""
-        others = chosen.model_copy(update={"where": ""})
+        others = chosen.model_copy(update=dict.fromkeys(("where", "body", "body_text"), ""))
         return within(scope).completions(chosen.where, others.selection())
 
     def message(identity: str, scope: Seen) -> dict[str, Any]:
         """What ``redrive show --json`` prints, with each rule's verdict."""
         return within(scope).message(identity)
+
+    add("/status", "now.html", status)
+    add("/failures", "failures.html", failures)
+    add("/acknowledgements", "acknowledgements.html", acknowledgements)
+    add("/completions", "completions.html", completions)
+    add("/messages/{identity}", "message.html", message, audited="look at a message")
+
+
+def _add_lists(app: FastAPI, console: Console) -> None:
+    within, add = console.documents.within, partial(_add_document, app, console)
+
+    def record(request: Request, chosen: Chosen) -> None:
+        if chosen.body or chosen.body_text:
+            about = " ".join(filter(None, (chosen.body, chosen.body_text)))
+            console.audit.write(current_user(request), "search bodies", about)
+
+    def groups(chosen: Annotated[Chosen, Query()], scope: Seen, request: Request) -> dict[str, Any]:
+        """What ``redrive groups --json`` prints, with the trend of each group."""
+        record(request, chosen)
+        groups = within(scope).groups(chosen.selection(), chosen.limit)
+        return {**groups, "chosen": chosen.parameters()}
+
+    def messages(
+        chosen: Annotated[ListedPage, Query()], scope: Seen, request: Request
+    ) -> dict[str, Any]:
+        """What ``redrive ls --json`` prints."""
+        record(request, chosen)
+        messages = within(scope).messages(chosen.selection(), chosen.limit, chosen.page)
+        before = (chosen.page - 1) * chosen.limit
+        return {**messages, "page": chosen.page, "before": before, "chosen": chosen.parameters()}
 
     def list_on_page(document: Callable[..., Any], options: type[Chosen]) -> Callable[..., Any]:
         """A list that may take seconds: its page comes first, and then loads the rows."""
@@ -328,19 +365,18 @@ def _add_pages(app: FastAPI, console: Console) -> None:
         def outline_or_list(
             chosen: Annotated[Chosen, Depends(options)], scope: Seen, request: Request
         ) -> dict[str, Any]:
-            if "HX-Request" in request.headers or "whole" in request.query_params:
-                content: dict[str, Any] = document(chosen, scope)
+            is_script = "HX-Request" in request.headers
+            problems = {} if is_script else chosen.problems()
+            if is_script or ("whole" in request.query_params and not problems):
+                content: dict[str, Any] = document(chosen, scope, request)
                 return content
-            return {**within(scope).outline(), "chosen": chosen.parameters()}
+            outline = within(scope).outline()
+            return {**outline, "chosen": chosen.parameters(), "problems": problems}
 
         return outline_or_list
 
-    add("/status", "now.html", status)
     add("/groups", "groups.html", groups, on_page=list_on_page(groups, Chosen))
     add("/messages", "messages.html", messages, on_page=list_on_page(messages, ListedPage))
-    add("/acknowledgements", "acknowledgements.html", acknowledgements)
-    add("/completions", "completions.html", completions)
-    add("/messages/{identity}", "message.html", message, audited="look at a message")
 
 
 def _add_pages_of_network(app: FastAPI, console: Console) -> None:
@@ -555,7 +591,7 @@ def _add_table_actions(app: FastAPI, console: Console) -> None:
 def add_routes(app: FastAPI, console: Console) -> None:
     """Adds all pages and actions to an application."""
     for add in (
-        _add_pages, _add_pages_of_network, _add_pages_of_work, _add_others,
+        _add_pages, _add_lists, _add_pages_of_network, _add_pages_of_work, _add_others,
         _add_plan_actions, _add_acknowledgement_actions, _add_network_actions, _add_table_actions,
     ):  # fmt: skip
         add(app, console)

@@ -380,7 +380,7 @@ class Inventory:
         )
 
     def arrivals(
-        self, selection: Selection, since: datetime, seconds: float
+        self, selection: Selection, since: datetime, seconds: float, *, column: str = ""
     ) -> Iterator[tuple[str, int, int]]:
         """When the dead letters of each group failed; errors as for ``letters``.
 
@@ -388,17 +388,21 @@ class Inventory:
         first.
 
         Yields:
-            The condition of a group, a part (from 0), and the number of dead letters.
+            The condition of a group, or the text in ``column``, which is then what they are grouped
+            by; a part (from 0); and the number of dead letters.
         """
         part = f"floor((date_part('epoch', {FAILED}) - {since.timestamp()}) / {seconds})"
+        columns = column or f"handler, {_REASON} cause, {', '.join(_CAUSES)}"
         for row in self._answer(
             selection,
             lambda where: (
-                f"SELECT handler, {_REASON} cause,"
-                f" {', '.join(_CAUSES)}, greatest(0, CAST({part} AS BIGINT)) part, count(*) n"
-                f" FROM letters {where} GROUP BY {', '.join(_GROUPED)}, part"
+                f"SELECT {columns}, greatest(0, CAST({part} AS BIGINT)) part, count(*) n"
+                f" FROM letters {where} GROUP BY {column or ', '.join(_GROUPED)}, part"
             ),
         ):
+            if column:
+                yield row[column] or "", row["part"], row["n"]
+                continue
             causes = (row[name] or "" for name in _CAUSES)
             yield _in_group(row["handler"] or "", row["cause"], *causes), row["part"], row["n"]
 

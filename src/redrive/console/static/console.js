@@ -5,12 +5,14 @@ const SETTLED = 100; // milliseconds, some more than htmx takes
 // Times in the reader's zone. The server writes UTC, which stays in the title.
 function localTimes(root) {
   const format = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium" });
+  const hour = { weekday: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+  const shortFormat = new Intl.DateTimeFormat("en", hour);
   const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
-  for (const element of root.querySelectorAll("time")) {
-    const time = new Date(element.dateTime);
+  for (const element of root.querySelectorAll("[datetime]")) {
+    const time = new Date(element.getAttribute("datetime"));
     if (isNaN(time)) continue;
     if (!("relative" in element.dataset)) {
-      element.textContent = format.format(time);
+      element.textContent = ("hour" in element.dataset ? shortFormat : format).format(time);
       continue;
     }
     const seconds = (time - Date.now()) / 1000;
@@ -64,9 +66,10 @@ function answered(event) {
 // there shows its error; others stay as they were.
 function takeAnswer(event) {
   const answer = event.detail;
-  if (answer.target.id !== "live") return;
+  const { id } = answer.target;
+  if (id !== "live" && id !== "failures") return;
   const page = new DOMParser().parseFromString(answer.xhr.responseText, "text/html");
-  const fresh = page.getElementById("live")?.innerHTML;
+  const fresh = page.getElementById(id)?.innerHTML;
   const withoutTimes = (text) => text.replace(/<time[^>]*>[^<]*<\/time>/g, "");
   if (answer.isError) {
     if (!answer.target.ariaBusy) return;
@@ -79,8 +82,8 @@ function takeAnswer(event) {
   } else if (fresh === undefined) {
     answer.shouldSwap = false;
     location.reload(); // the session ended
-  } else if (withoutTimes(fresh) === withoutTimes(shown)) answer.shouldSwap = false;
-  else shown = fresh;
+  } else if (withoutTimes(fresh) === withoutTimes(shown[id])) answer.shouldSwap = false;
+  else shown[id] = fresh;
   opened = [...answer.target.querySelectorAll("details[open]")].map((details) => details.id);
 }
 
@@ -102,6 +105,7 @@ function keys(event) {
     const search = document.getElementById("search");
     if (search) {
       event.preventDefault();
+      search.closest("details").open = true;
       search.focus();
     }
     return;
@@ -120,7 +124,7 @@ function otherTheme() {
 }
 
 const live = () => document.getElementById("live");
-let shown = live()?.innerHTML;
+const shown = { live: live()?.innerHTML ?? "", failures: "" };
 let isLate = live()?.ariaBusy === "true";
 let isBehind = false;
 let askedAt = 0; // 0: no question is under way
