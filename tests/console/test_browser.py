@@ -15,7 +15,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,8 @@ from redrive.operations.process import this_user
 PATIENCE = 120.0
 """Seconds for what takes two on a quiet machine."""
 PAGES = {
-    "now": "/", "groups": "/groups?status=quarantined", "messages": "/messages?status=all",
+    "now": "/", "groups": "/groups?status=all",
+    "messages": "/messages?status=all&handler=payments-dlt",
     "plans": "/plans", "tables": "/tables", "table": "/tables/counts.dlq",
     "network": "/network", "acknowledgements": "/acknowledgements",
 }  # fmt: skip
@@ -218,7 +221,7 @@ class Reader:
     def _settle(self) -> None:
         """Waits for the page, and for a list that it asks for."""
         self.until(lambda: self.browser.execute_script("return document.readyState") == "complete")
-        self.until(lambda: not self.all("[aria-busy]"))
+        self.until(lambda: not self.all("[aria-busy=true]"))
 
     def text(self, selector: str = "main") -> str:
         return str(self.browser.find_element(By.CSS_SELECTOR, selector).text)
@@ -258,6 +261,39 @@ def test_why_one_message_died_is_three_clicks_away(reader: Reader) -> None:
     assert "quarantined by the rule at line" in shown
     assert "What each rule of the present table of payments-dlt says" in shown
     assert '"amount":' in shown
+
+
+def test_a_bar_leads_to_the_failures_of_its_hour(reader: Reader, settings: Path) -> None:
+    now, hour = int(1000 * time.time()), 3_600_000
+    ages = [age for age in range(1, 40) for _ in range(1 + age % 7 * (1 + age % 5))]
+    records = [{"value": b"x", "timestamp_ms": now - age * hour} for age in ages]
+    send_records(servers_of(settings), "counts.dlq", records)
+    bar = f"#at-{datetime.fromtimestamp((now - 33 * hour) / 1000, UTC):%d-%H}"
+    count = ages.count(33)
+
+    def is_counted() -> bool:
+        reader.open("/")
+        bars = reader.all(bar)
+        return bool(bars) and f": {count} dead letters" in bars[0].get_attribute("aria-label")
+
+    reader.until(is_counted)
+    reader.browser.execute_script("arguments[0].focus()", reader.all(bar)[0])
+    assert reader.browser.switch_to.active_element == reader.all(bar)[0]
+    reader.click(bar)
+    assert f"1 to {count} of {count}, the newest failure first" in reader.text("#live p")
+    assert not reader.all("#live [rel=next]")
+
+
+def test_a_wrong_filter_is_corrected_in_its_field(reader: Reader) -> None:
+    reader.open("/messages?status=all&since=tomorrow")
+    assert "tomorrow is not a time" in reader.text("#wrong-since")
+    assert not reader.all("#back")[0].is_displayed()
+    field = reader.all("input[name=since]")[0]
+    field.clear()
+    field.send_keys("2d")
+    reader.click(".filters button")
+    assert reader.all("#live tbody tr")
+    assert not reader.all("[aria-invalid]")
 
 
 def test_what_comes_is_shown_without_loading_the_page_again(reader: Reader, settings: Path) -> None:
@@ -303,7 +339,7 @@ def test_all_of_one_cause_are_sent_back(reader: Reader) -> None:
     assert "ticket 4711" in reader.text()
     reader.until(lambda: f"{count} of {count} done" in reader.text())
     reader.click("dl.facts dd a")
-    assert f"of {count}, the newest first" in reader.text()
+    assert f"of {count}, the newest failure first" in reader.text()
 
 
 def test_a_list_comes_after_its_page_and_moves_nothing(reader: Reader) -> None:
@@ -353,7 +389,7 @@ def test_a_group_is_acknowledged_with_a_note(reader: Reader, settings: Path) -> 
     assert "ticket 12" in reader.text()
     count = int(reader.text("tbody td.n"))
     reader.click("tbody td.value a")
-    assert f"of {count}, the newest first" in reader.text("#live p")
+    assert f"of {count}, the newest failure first" in reader.text("#live p")
 
 
 def test_a_plan_takes_the_eyes_of_two(

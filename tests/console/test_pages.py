@@ -29,7 +29,7 @@ from tests.command.test_terminal import EVIL
 from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.conftest import PATIENCE, KafkaClient, eventually, send_records
-from tests.console.conftest import CONFIG, TABLE, answers, console
+from tests.console.conftest import CONFIG, TABLE, answers, audited, console
 from tests.outcomes.samples import append, remaining, rows
 
 from redrive.broker.configuration import free_port
@@ -184,6 +184,22 @@ def test_curves_are_those_of_the_last_hour_and_day(browser: TestClient, topic: s
     assert handler["results"]["last_hour"] == {"remains": 1}
 
 
+def test_each_hour_leads_to_the_failures_that_it_counts(browser: TestClient, topic: str) -> None:
+    now = int(1000 * time.time())
+    for number, hours in enumerate((0, 5, 5, 47, 49), start=3):
+        append_letter(number, topic, "com.secret", time=now, failed_at=now - hours * 3_600_000)
+    failures = api(browser, "/failures")
+    assert (failures["total"], failures["exceptions"]) == (4, [{"name": "com.***", "count": 4}])
+    assert [hour["count"] for hour in failures["hours"] if hour["count"]] == [1, 2, 1]
+    svg = browser.get("/failures").text.partition("</svg>\n<details")[0]
+    links = map(html.unescape, re.findall(r'<a id="at-.*?" href="(.*?)"', svg))
+    assert [browser.get(f"/api{link}").json()["total"] for link in links] == [1, 2, 1]
+
+
+def test_without_failures_the_chart_is_a_sentence(browser: TestClient) -> None:
+    assert "No dead letter failed in the last 48 hours." in browser.get("/failures").text
+
+
 @pytest.mark.usefixtures("away")
 def test_what_happened_is_not_nothing_if_nobody_knows_it(user: SomeUser) -> None:
     with console(user, headers={"Accept": "text/html"}) as client:
@@ -276,6 +292,32 @@ def test_a_list_that_fails_says_why_in_its_place(browser: TestClient) -> None:
     response = browser.get("/groups?where=no_column", headers=BY_SCRIPT)
     assert response.status_code == 400
     assert re.search(r'<div id="live">\s*<p class="bad" role="alert">[^<]*no_column', response.text)
+
+
+def test_bodies_are_searched_as_by_the_command_and_once(browser: TestClient) -> None:
+    shown = api(browser, "/messages", body_text="ALERT(1)", key=HOSTILE)
+    printed = command("ls", "--body-text", "ALERT(1)", "--key", HOSTILE)
+    assert printed == {name: shown[name] for name in printed}
+    page = browser.get("/messages?body_text=ALERT(1)", headers=BY_SCRIPT).text
+    assert "3 bodies looked at: 3 match." in page
+    assert 'hx-trigger="never"' in page
+    assert [(line["action"], line["about"]) for line in audited()] == [
+        ("search bodies", "ALERT(1)")
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    "choice", ["since=tomorrow", "older_than=9w9", "key=0xz", "rule=x", "reason=no", "body=17"]
+)
+def test_a_wrong_filter_is_marked_in_its_field(browser: TestClient, choice: str) -> None:
+    name, _, value = choice.partition("=")
+    page = browser.get(f"/groups?{choice}&topic=orders*")
+    assert page.status_code == 400
+    assert "busy" not in page.text
+    [(marked, said)] = re.findall(
+        '<input name="([^"]+)"[^>]* aria-inv.*?<span.*?>(.*?)<', page.text
+    )
+    assert (marked, value in said) == (name, True)
 
 
 def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(browser: TestClient) -> None:

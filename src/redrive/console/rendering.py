@@ -95,13 +95,9 @@ def _finalize(value: object) -> object:
 
 
 def _time(value: datetime | str | float) -> datetime:
-    match value:
-        case datetime():
-            return value.astimezone(UTC)
-        case str():
-            return datetime.fromisoformat(value).astimezone(UTC)
-        case _:
-            return datetime.fromtimestamp(value, UTC)
+    if isinstance(value, float | int):
+        return datetime.fromtimestamp(value, UTC)
+    return (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
 
 
 def moment(value: datetime | str | float | None) -> Markup:

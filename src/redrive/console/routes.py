@@ -340,8 +340,7 @@ def _add_lists(app: FastAPI, console: Console) -> None:
     within, add = console.documents.within, partial(_add_document, app, console)
 
     def record(request: Request, chosen: Chosen) -> None:
-        if chosen.body or chosen.body_text:
-            about = " ".join(filter(None, (chosen.body, chosen.body_text)))
+        if about := f"{chosen.body} {chosen.body_text}".strip():
             console.audit.write(current_user(request), "search bodies", about)
 
     def groups(chosen: Annotated[Chosen, Query()], scope: Seen, request: Request) -> dict[str, Any]:
