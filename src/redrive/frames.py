@@ -306,7 +306,7 @@ def read_failures(batches: _Batches, schemes: _Schemes = ()) -> Iterator[pa.Reco
     decoder = DeadLetterDecoder(schemes=table)
     for batch in batches:
         with collector_paused():
-            columns = _failures(Records.from_arrow(batch), decoder, table)
+            columns = _failures(Records.from_arrow(batch, reads_few=True), decoder, table)
         yield _with_arrays(batch, _FAILURE, columns)
 
 
@@ -418,7 +418,8 @@ class _FrameDecisions:
             self._deciders.clear()
         topics = batch.column("topic").fill_null("").dictionary_encode()
         deciders = [self._decider(topic) for topic in topics.dictionary.to_pylist()]
-        records, places = Records.from_arrow(batch), topics.indices.to_numpy().astype(np.int64)
+        records = Records.from_arrow(batch, reads_few=True)
+        places = topics.indices.to_numpy().astype(np.int64)
         codes, profiles = self._decoder.decode(records)
         decided: dict[int, Decision] = {}
         if any(decider.profiles.is_varied for decider in deciders):

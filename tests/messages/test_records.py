@@ -25,6 +25,9 @@ def test_batch_to_records(
     assert records.values == [value for value, _ in part]
     assert records.headers == [headers or [] for _, headers in part]
     assert records.offsets == list(range(len(rows)))[start : start + length]
+    later = Records.from_arrow(batch.slice(start, length), reads_few=True)
+    assert [*later.headers] == records.headers
+    assert (later.grid is None) == (records.grid is None)
 
 
 @pytest.mark.parametrize(
@@ -53,16 +56,17 @@ def test_missing_column() -> None:
 def test_grid_is_the_headers_by_name(headers: list[Headers], *, repeat: bool) -> None:
     headers = headers[:1] * 3 if repeat else headers
     layouts = {tuple(name for name, _ in pairs) for pairs in headers}
-    records = Records([], [], headers, [], [])
-    grid = records.grid
-    assert (grid is None) == (len(layouts) > 1)
-    if grid is not None:
-        assert {grid.layout} == layouts
-        columns = [grid.column(index) for index in range(len(grid.layout))]
-        assert columns == [
-            tuple(pairs[index][1] for pairs in headers) for index in range(len(grid.layout))
-        ]
-        assert records.grid is grid
+    batch = record_batch([b"x"] * len(headers), [*headers])
+    for records in (Records.from_arrow(batch), Records.from_arrow(batch, reads_few=True)):
+        grid = records.grid
+        assert (grid is None) == (len(layouts) > 1)
+        if grid is not None:
+            assert {grid.layout} == layouts
+            columns = [[*grid.column(index)] for index in range(len(grid.layout))]
+            assert columns == [
+                [pairs[index][1] for pairs in headers] for index in range(len(grid.layout))
+            ]
+            assert records.grid is grid
 
 
 def test_null_header_name() -> None:

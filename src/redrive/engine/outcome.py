@@ -615,15 +615,13 @@ def column_of(scheme: Scheme, name: str, records: Records) -> PartColumn | None:
     return [scheme.read(name, *row) for row in rows], None
 
 
-def _named(
-    name: str, grid: HeaderGrid, *, is_first: bool = False
-) -> tuple[bytes | None, ...] | None:
+def _named(name: str, grid: HeaderGrid, *, is_first: bool = False) -> Sequence[bytes | None] | None:
     """A header in each record, the last or the first of repeated ones; None if none has it."""
     names = grid.layout
     if name not in names:
         return None
     index = names.index(name) if is_first else len(names) - 1 - names[::-1].index(name)
-    return grid.values[index :: len(names)]
+    return grid.column(index)
 
 
 def _last(name: str, records: Records) -> Sequence[bytes | None] | None:

@@ -73,7 +73,7 @@ class HeaderGrid:
 
     layout: tuple[str, ...]
     """The header names of every record."""
-    values: tuple[bytes | None, ...]
+    values: tuple[bytes | None, ...] | pa.BinaryArray
     """The values of all records, record after record."""
 
     @classmethod
@@ -88,9 +88,42 @@ class HeaderGrid:
         layout = names[:width]
         return cls(layout, values) if names == layout * len(headers) else None
 
-    def column(self, index: int) -> tuple[bytes | None, ...]:
+    @classmethod
+    def of_arrow(cls, column: pa.ListArray) -> Self | None:
+        """The same of a column as ``Records.from_arrow`` has it, whose values stay in Arrow."""
+        lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        pairs, width = column.flatten(), int(lengths[0]) if len(lengths) else 0
+        if (lengths != width).any():
+            return None
+        if not width:
+            return cls((), ())
+        names = pairs.field(0).fill_null("")
+        codes = names.dictionary_encode().indices.to_numpy().reshape(-1, width)
+        if (codes != codes[0]).any():
+            return None
+        return cls(tuple(names[:width].to_pylist()), pairs.field(1))
+
+    def column(self, index: int) -> Sequence[bytes | None]:
         """The value of one header of ``layout`` in every record."""
-        return self.values[index :: len(self.layout)]
+        values = self.values[index :: len(self.layout)]
+        return values if isinstance(values, tuple) else _objects(values)
+
+
+class _HeadersOnDemand(Sequence[Headers]):
+    """The headers of records, made once they are asked for."""
+
+    def __init__(self, column: pa.ListArray) -> None:
+        self.column = column
+
+    @cached_property
+    def _rows(self) -> list[Headers]:
+        return _headers(self.column)
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - a row, or several by a slice
+        return self._rows[index]
 
 
 @dataclass
@@ -99,7 +132,7 @@ class Records:
 
     keys: list[bytes | None]
     values: list[bytes | None]
-    headers: list[Headers]
+    headers: Sequence[Headers]
     timestamps: list[int]
     """Milliseconds since 1970."""
     offsets: list[int]
@@ -119,11 +152,11 @@ class Records:
         return self._select(lambda column: [column[row] for row in rows])
 
     def _select(self, rows: Callable[[list[Any]], list[Any]]) -> Records:
-        columns: list[list[Any]] = [self.keys, self.values, self.headers]
+        columns: list[Any] = [self.keys, self.values, self.headers]
         return Records(*map(rows, [*columns, self.timestamps, self.offsets]))
 
     @classmethod
-    def from_arrow(cls, batch: pa.RecordBatch) -> Self:
+    def from_arrow(cls, batch: pa.RecordBatch, *, reads_few: bool = False) -> Self:
         """Read a batch with the columns of Spark's Kafka source.
 
         Args:
@@ -131,14 +164,16 @@ class Records:
                 (``list<struct<key: string, value: binary>>``, null for none), ``timestamp`` (a
                 timestamp, or an integer of milliseconds) and ``offset`` (integer); others are
                 ignored.
+            reads_few: Whether most headers stay unread: each is made when it is asked for.
 
         Raises:
             KeyError: If a column is missing.
         """
+        headers = batch.column("headers")
         return cls(
             keys=_objects(batch.column("key")),
             values=_objects(batch.column("value")),
-            headers=_headers(batch.column("headers")),
+            headers=_HeadersOnDemand(headers) if reads_few else _headers(headers),
             timestamps=_milliseconds(batch.column("timestamp")).to_pylist(),
             offsets=batch.column("offset").to_pylist(),
         )
@@ -146,6 +181,8 @@ class Records:
     @cached_property
     def grid(self) -> HeaderGrid | None:
         """The headers as columns; None if the records' header names or their order differ."""
+        if isinstance(self.headers, _HeadersOnDemand):
+            return HeaderGrid.of_arrow(self.headers.column)
         return HeaderGrid.of(self.headers)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
@@ -51,7 +52,7 @@ def arrow_batch(lane: TopicPartition, records: Records) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
-def _header_column(headers: list[Headers]) -> pa.ListArray:
+def _header_column(headers: Sequence[Headers]) -> pa.ListArray:
     """The headers of each record, built from one array of all names and one of all values."""
     pairs = [*chain.from_iterable(headers)]
     names = pa.array([name for name, _ in pairs], pa.string())
