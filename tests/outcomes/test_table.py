@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from benchmarks.plot import bars
 from deltalake import ColumnProperties, WriterProperties, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,8 @@ from redrive.outcomes.rows import moment
 from redrive.outcomes.storage import locked
 from redrive.outcomes.table import SCHEMA, LedgerTable, arrow_of, remove
 
-PAGE = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text()
+LEDGER_PAGE = Path(__file__).parents[2] / "docs" / "ledger.md"
+PAGE = LEDGER_PAGE.read_text()
 BY_HOUR = PAGE.split("### Failures by hour")[1].split("### Less to read")[0]
 [QUERY] = re.findall(r"```sql\n(.*?)```", BY_HOUR, re.DOTALL)
 [PROGRAM] = re.findall(r"```python\n(.*?)```", BY_HOUR, re.DOTALL)
@@ -205,6 +207,31 @@ def test_failures_by_hour_are_a_query_of_duckdb(failures: LedgerTable) -> None:
     connection.execute("SET TimeZone = 'UTC'")
     hours = dict(connection.execute(QUERY).fetchall())
     assert hours == BY_HOURS
+
+
+def test_the_picture_shows_the_failures_of_a_ledger(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """A consumer had no database from 5 to 8 o'clock; all was decided in a minute at noon."""
+    counts = [3, 2, 4, 3, 2, 38, 61, 44, 6, 3, 2, 3]
+    midnight = START // (24 * HOUR) * 24 * HOUR
+    times = [
+        midnight + hour * HOUR + row for hour, count in enumerate(counts) for row in range(count)
+    ]
+    letters = (
+        outcome(0, outcome=(at := f"d:0:{number}"), origin=at, failed_at=time, **MEMBERS)
+        for number, time in enumerate(times)
+    )
+    append(tmp_path / "ledger", rows(letters, partitions=1))
+    hours = {
+        f"{row['hour']:%H:%M}": row["failures"] for row in _open(tmp_path / "ledger").answer(QUERY)
+    }
+    assert [*hours.values()] == counts
+    picture = LEDGER_PAGE.with_name("failures.svg")
+    drawn = bars("Failures by hour", hours, "")
+    if pytestconfig.getoption("--write-transcripts"):
+        picture.write_text(drawn)
+    assert picture.read_text() == drawn
 
 
 def test_page_names_the_jars_that_setup_fetches() -> None:
