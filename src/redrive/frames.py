@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -29,7 +30,7 @@ from redrive.engine.message import NO_ATTEMPTS
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import column_of
 from redrive.engine.rules_decider import RulesDecider
-from redrive.errors import NotFoundError, UsageError
+from redrive.errors import EnvironmentFault, NotFoundError, UsageError
 from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterDecoder, DeadLetterProfile, Records, read_view
 from redrive.messages import own_headers as own
@@ -41,7 +42,7 @@ from redrive.rules import decode_source, parse
 from redrive.rules.patterns import RuleInput
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from redrive.settings import SettingsSource
 
@@ -112,9 +113,9 @@ _OF_A_DECISION: Final[Mapping[str, Callable[[Decision], object]]] = {
     "reason": lambda decision: decision.reason or None,
     "detail": lambda decision: decision.detail or None,
 }
-_NOT_IMPORTABLE: Final = (
-    "redrive cannot be imported by Spark's Python worker: {error}\n"
-    "hint: make the driver's version of the package importable on every executor: by an image or an"
+_NOT_IMPORTABLE: Final = "redrive cannot be imported by Spark's Python worker"
+_SHIPPED: Final = (
+    "make the driver's version of the package importable on every executor: by an image or an"
     " environment that has it, by --archives (spark.archives) with a packed environment, or by"
     " --py-files with its wheel renamed to .zip, where the executors have what docs/spark.md names"
 )
@@ -259,16 +260,48 @@ def _where_importable(work: bytes) -> _Work:
 
     Spark pickles this function as code, not by its name, so that it runs without the package.
     """
-    explanation = _NOT_IMPORTABLE
+    problem, hint = _NOT_IMPORTABLE, _SHIPPED
 
     def run(batches: _Batches) -> Iterator[pa.RecordBatch]:
         try:
             own: _Work = pickle.loads(work)  # noqa: S301 - made by the driver
         except ImportError as error:
-            raise ImportError(explanation.format(error=error)) from error
+            raise ImportError(f"{problem}: {error}\nhint: {hint}") from error
         yield from own(batches)
 
     return run
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Checks that Spark's Python can import redrive, here and on an executor.
+
+    Spark plans the job's own sources here, without what ``--py-files`` and ``--archives`` bring.
+
+    Raises:
+        EnvironmentFault: It cannot; the job would wait for the package without an end.
+    """
+    from pyspark.errors import PythonException  # noqa: PLC0415 - slow to import
+
+    context: Any = spark.sparkContext
+    program, of_java = context.pythonExec, context._jvm.System.getenv("PYTHONPATH")  # noqa: SLF001 - no public name
+    command = [program, "-c", "import redrive"]
+    environ = os.environ | {"PYTHONPATH": of_java or ""}
+    try:
+        subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        raise EnvironmentFault(
+            f"Spark's Python on this machine cannot import redrive: {said.splitlines()[-1]}",
+            hint=f"PYSPARK_PYTHON is {program}: the job needs it on this machine as on executors."
+            " Unpack an archive here too; give what --py-files has in PYTHONPATH too",
+        ) from error
+    casts = [f"CAST(NULL AS {type_}) AS {name}" for name, type_ in _TYPES.items()]
+    try:
+        dead_letters(spark.range(1).where("id < 0").selectExpr(*casts)).collect()
+    except PythonException as error:
+        if _NOT_IMPORTABLE not in str(error):
+            raise
+        raise EnvironmentFault(_NOT_IMPORTABLE, hint=_SHIPPED) from error
 
 
 def _check_columns(frame: DataFrame, added: Iterable[str]) -> None:

@@ -79,8 +79,8 @@ def start(spark: SparkSession, settings: SettingsSource) -> Job:
 
     Raises:
         ConfigurationError: There is an error in the settings; every finding is attached.
-        EnvironmentFault: No broker answers, or it refuses the job; the session lacks jars; or the
-            job's folder cannot be written.
+        EnvironmentFault: No broker answers, or it refuses the job; the session lacks jars, or its
+            Python on a cluster lacks redrive; or the job's folder cannot be written.
         AlreadyRunningError: Another process, or another job of this one, has the job's folder.
     """
     return Job(spark, settings)
@@ -434,6 +434,10 @@ def _settings_on(spark: SparkSession, source: SettingsSource) -> Settings:
     settings = read_settings(source)
     job = _on(spark, settings.job)
     check_session(spark, job)
+    if not job.is_local:
+        from redrive.frames import check_workers  # noqa: PLC0415 - slow to import
+
+        check_workers(spark)
     return replace(settings, job=job)
 
 

@@ -5,16 +5,38 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from tests.configurations import write_settings
+from tests.conftest import KafkaClient
+from tests.streaming.conftest import letter
+
+from redrive.java import cache_directory, find_java
 
 ROOT = Path(__file__).parents[2]
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+Submit = Callable[..., subprocess.CompletedProcess[str]]
+
+JOB = """\
+import sys, redrive
+settings, servers, topic = sys.argv[1:]
+spark = redrive.session(settings)
+print("did", redrive.run_once(spark, settings).results)
+options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "includeHeaders": "true"}
+frame = spark.read.format("kafka").options(**options).load()
+(letter,) = redrive.dead_letters(frame).collect()
+print("read", letter.offset, letter.scheme)
+print("ledger", redrive.ledger(spark, settings).count())
+spark.stop()
+"""
+DONE = ["did {'discarded': 1}", "read 0 mqdlh", "ledger 1"]
+"""What the job prints."""
 
 _PIP = [sys.executable, "-m", "pip"]
 
@@ -31,34 +53,40 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel and, by links, exactly what it requires.
+    """A virtual environment with the wheel and exactly what it requires."""
+    folder = environment_without_redrive(tmp_path_factory.mktemp("environment"))
+    install = ["install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    python = str(folder / "bin" / "python")
+    subprocess.run([*_PIP, "--python", python, *install], check=True)
+    return folder
+
+
+def environment_without_redrive(folder: Path) -> Path:
+    """Makes a virtual environment with what redrive requires, and nothing else."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    link(packages, distribution("redrive").requires or [])
+    return folder
+
+
+def link(packages: Path, requirements: Iterable[str]) -> None:
+    """Links in a folder what requirements name, and what that requires, without its extras.
 
     The links lead to the packages of the environment that runs this test, which come from the
     lock: so nothing is downloaded, and nothing that only development needs is there.
     """
-    folder = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    (packages,) = folder.glob("lib/python*/site-packages")
-    install = ["install", "--quiet", "--no-deps", "--no-index", str(wheel)]
-    python = str(folder / "bin" / "python")
-    subprocess.run([*_PIP, "--python", python, *install], check=True)
-    for required in _closure(distribution("redrive")):
-        for name in _top_level_files(required):
-            (packages / name).symlink_to(str(required.locate_file(name)))
-    return folder
-
-
-def _closure(root: Distribution) -> list[Distribution]:
-    """Every distribution that one requires, directly or not, without its extras."""
     distributions: dict[str, Distribution] = {}
-    waiting = [root]
+    waiting = [*map(Requirement, requirements)]
     while waiting:
-        for requirement in map(Requirement, waiting.pop().requires or ()):
-            wanted = not requirement.marker or requirement.marker.evaluate({"extra": ""})
-            if wanted and requirement.name not in distributions:
-                distributions[requirement.name] = distribution(requirement.name)
-                waiting.append(distributions[requirement.name])
-    return list({required.name: required for required in distributions.values()}.values())
+        requirement = waiting.pop()
+        wanted = not requirement.marker or requirement.marker.evaluate({"extra": ""})
+        name = canonicalize_name(requirement.name)
+        if wanted and name not in distributions:
+            required = distributions[name] = distribution(name)
+            waiting += map(Requirement, required.requires or ())
+    for required in distributions.values():
+        for file in _top_level_files(required):
+            (packages / file).symlink_to(str(required.locate_file(file)))
 
 
 def _top_level_files(required: Distribution) -> Iterator[str]:
@@ -85,3 +113,33 @@ def run(environment: Path, tmp_path: Path) -> Run:
         )
 
     return run
+
+
+@pytest.fixture
+def where() -> dict[str, str]:
+    """The jars and the Java of this machine, which the environment does not have."""
+    return {"REDRIVE_CACHE": str(cache_directory()), "JAVA_HOME": str(find_java().home)}
+
+
+@pytest.fixture
+def submit(
+    kafka: KafkaClient, environment: Path, run: Run, where: dict[str, str], tmp_path: Path
+) -> Submit:
+    """Gives the job to ``spark-submit`` with these options, in the environment of the wheel.
+
+    Keyword arguments are further environment variables.
+    """
+
+    def submit(*options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        dlq, servers = kafka.topic("dlq"), kafka.bootstrap_servers
+        kafka.produce(dlq, [letter(2085, "nowhere")])
+        write_settings(tmp_path, dlq, rules="ACTION(DISCARD)\n", servers=servers)
+        (tmp_path / "job.py").write_text(JOB)
+        jars = run("redrive", "setup", "--print-jars", **where).stdout.strip()
+        assert all(Path(jar).exists() for jar in jars.split(","))
+        (program,) = environment.glob("lib/python*/site-packages/pyspark/bin/spark-submit")
+        job = ("job.py", "redrive.toml", servers, dlq)
+        variables = {"PYSPARK_PYTHON": str(environment / "bin" / "python"), **where, **variables}
+        return run(str(program), "--jars", jars, *options, *job, **variables)
+
+    return submit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -16,14 +15,12 @@ from typing import Any, cast
 
 import pytest
 from pyspark.errors import AnalysisException
-from tests.commands import redrive as redrive_command
 from tests.configurations import write_settings
 from tests.conftest import eventually
 from tests.streaming.conftest import Jobs, letter
 
 import redrive
 from redrive.errors import AlreadyRunningError, ConfigurationError, EnvironmentFault
-from redrive.java import find_java
 from redrive.operations.restart import running_process
 from redrive.settings import read_settings
 
@@ -76,13 +73,13 @@ def test_one_run_handles_what_is_due_and_the_next_only_what_is_new(jobs: Jobs) -
 
 def test_a_job_in_a_session_of_ours_starts_restarts_and_leaves_the_session(jobs: Jobs) -> None:
     """Two jobs of two applications run in it, with the words of Spark's own queries."""
-    first, second = jobs.topic("dlq"), jobs.topic("dlq")
+    first, second, spark = jobs.topic("dlq"), jobs.topic("dlq"), jobs.spark
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     settings = settings_of(jobs, first)
-    job = redrive.start(jobs.spark, settings)
-    other = redrive.start(jobs.spark, settings_of(jobs, second))
+    job = redrive.start(spark, settings)
+    other = redrive.start(spark, settings_of(jobs, second))
     with pytest.raises(AlreadyRunningError, match="already runs this job"):
-        redrive.start(jobs.spark, settings)
+        redrive.start(spark, settings)
     with pytest.raises(EnvironmentFault, match="takes no signals"):
         running_process(read_settings(settings).job)
     jobs.produce(first, [letter(OTHER, "nowhere") for _ in range(30)])
@@ -108,7 +105,7 @@ def test_a_job_in_a_session_of_ours_starts_restarts_and_leaves_the_session(jobs:
     assert job.status["message"] == "stopped"
     with pytest.raises(EnvironmentFault, match="the job has ended"):
         job.restart()
-    assert jobs.spark.range(3).count() == 3
+    assert spark.range(3).count() == 3
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
     assert "redrive-warm-up" not in {thread.name for thread in threading.enumerate()}
 
@@ -193,50 +190,3 @@ def test_the_command_ends_when_what_is_due_is_handled(jobs: Jobs) -> None:
     assert counts["records"] == sum(of_handler.values()) == 2
     assert "Traceback" not in done.stderr
     assert "redrive-warm-up" not in done.stderr
-
-
-JOB = """\
-import sys, redrive
-spark = redrive.session(sys.argv[1])
-print("did", redrive.run_once(spark, sys.argv[1]).results, spark.range(3).count())
-spark.stop()
-"""
-
-
-def test_spark_submit_runs_a_job_with_the_jars_that_setup_prints(jobs: Jobs) -> None:
-    dlq = jobs.topic("dlq")
-    path = write_settings(
-        jobs.folder, dlq, rules="ACTION(DISCARD)\n", application=dlq,
-        servers=jobs.bootstrap_servers,
-    )  # fmt: skip
-    jobs.produce(dlq, [letter(OTHER, "nowhere")])
-    program = jobs.folder / "job.py"
-    program.write_text(JOB)
-    jars = redrive_command("setup", "--print-jars", code=0).stdout.strip()
-    assert all(Path(jar).exists() for jar in jars.split(","))
-    submit = Path(sys.executable).with_name("spark-submit")
-    words = [str(submit), "--master", "local[2]", "--jars", jars, str(program), str(path)]
-    environ = {**os.environ, "JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
-    assert "did {'discarded': 1} 3" in done.stdout, done.stderr[-3000:]
-    assert done.returncode == 0
-
-
-def test_notebook_of_the_orders_runs(jobs: Jobs) -> None:
-    dlq, example = jobs.topic("dlq"), Path(__file__).parents[2] / "examples" / "orders"
-    for name in ("redrive.toml", "orders.rul", "notebook.ipynb"):
-        text = (example / name).read_text().replace("localhost:9092", jobs.bootstrap_servers)
-        text = text.replace("orders.dlq", dlq).replace('name = "orders"', f'name = "{dlq}"')
-        (jobs.folder / name).write_text(text)
-    jobs.produce(dlq, [letter(OTHER, "orders.replies"), letter(OTHER, "nowhere")])
-    notebook = jobs.folder / "notebook.ipynb"
-    program = Path(sys.executable).with_name("jupyter-execute")
-    words = [str(program), "--inplace", "--startup_timeout=600", str(notebook)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    _, _, decided, handled = json.loads(notebook.read_text())["cells"]
-    table = "".join(decided["outputs"][0]["data"]["text/plain"])
-    assert {"DISCARD", "RETRY"} <= set(table.split())
-    said = "".join(handled["outputs"][0]["text"])
-    assert {"discarded", "parked"} <= set(re.findall(r"\b1 (\w+)", said))
-    assert "".join(handled["outputs"][1]["data"]["text/plain"]).count(dlq) == 2
