@@ -114,6 +114,8 @@ _OF_A_DECISION: Final[Mapping[str, Callable[[Decision], object]]] = {
     "detail": lambda decision: decision.detail or None,
 }
 _NOT_IMPORTABLE: Final = "redrive cannot be imported by Spark's Python worker"
+_START: Final = 120.0
+"""Seconds for a Python process to import redrive."""
 _SHIPPED: Final = (
     "make the driver's version of the package importable on every executor: by an image or an"
     " environment that has it, by --archives (spark.archives) with a packed environment, or by"
@@ -287,9 +289,11 @@ def check_workers(spark: SparkSession) -> None:
     command = [program, "-c", "import redrive"]
     environ = os.environ | {"PYTHONPATH": of_java or ""}
     try:
-        subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
+        subprocess.run(
+            command, env=environ, capture_output=True, text=True, check=True, timeout=_START
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (isinstance(error, subprocess.CalledProcessError) and error.stderr) or str(error)
         raise EnvironmentFault(
             f"Spark's Python on this machine cannot import redrive: {said.splitlines()[-1]}",
             hint=f"PYSPARK_PYTHON is {program}: the job needs it on this machine as on executors."
