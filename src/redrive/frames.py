@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from redrive.collector import collector_paused
 from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
@@ -35,7 +36,7 @@ from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterDecoder, DeadLetterProfile, Records, read_view
 from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import valid_time
-from redrive.messages.schemes import OwnScheme, Scheme, SchemeTable
+from redrive.messages.schemes import KNOWN, OwnScheme, Scheme, SchemeTable
 from redrive.messages.schemes.scheme import valid_partition
 from redrive.printable import counted
 from redrive.rules import decode_source, parse
@@ -51,6 +52,7 @@ _Work: TypeAlias = Callable[[_Batches], Iterator[pa.RecordBatch]]
 _Types: TypeAlias = Mapping[str, pa.DataType]
 """The types of columns, by name."""
 _Schemes: TypeAlias = tuple[OwnScheme, ...]
+_Origins: TypeAlias = tuple[tuple[str, str], ...]
 """Those of ``[schemes]`` in settings."""
 
 _TYPES: Final[Mapping[str, str]] = {
@@ -145,7 +147,8 @@ def dead_letters(frame: DataFrame, settings: SettingsSource | None = None) -> Da
             ``partition`` (int), ``offset`` (bigint), ``timestamp`` (timestamp) and ``headers``
             (array of structs of a key and a value).
         settings: A settings file, or a dict as TOML would give, whose ``[schemes]`` are recognised
-            too. Nothing else of it counts, and no broker is asked.
+            too, with the ``origin_topic`` of each handler. Nothing else of it counts, and no broker
+            is asked.
 
     Returns:
         The same rows, with all their columns, and these, each null where the dead letter does not
@@ -159,14 +162,18 @@ def dead_letters(frame: DataFrame, settings: SettingsSource | None = None) -> Da
         UsageError: A column is missing, has another type, or has the name of an added one.
         ConfigurationError: There is an error in the settings; every finding is attached.
     """
-    work = partial(read_failures, schemes=_schemes_of(settings))
+    schemes, origins = _reading_of(settings)
+    work = partial(read_failures, schemes=schemes, origins=origins)
     return _with_columns(frame, _FAILURE, work)
 
 
-def _schemes_of(settings: SettingsSource | None) -> _Schemes:
+def _reading_of(settings: SettingsSource | None) -> tuple[_Schemes, _Origins]:
     from redrive.settings import read_settings  # noqa: PLC0415 - Spark's workers do without it
 
-    return () if settings is None else read_settings(settings, asks=False).job.schemes
+    if settings is None:
+        return (), ()
+    job = read_settings(settings, asks=False).job
+    return job.schemes, job.origins
 
 
 def read_table(table: str | os.PathLike[str]) -> RulesTable:
@@ -241,8 +248,10 @@ class RulesTable:
             UsageError: A column is missing, has another type, or has the name of an added one.
             ConfigurationError: There is an error in the settings; every finding is attached.
         """
-        schemes = _schemes_of(settings)
-        work = partial(decide_rows, text=self._text, name=self._name, schemes=schemes)
+        schemes, origins = _reading_of(settings)
+        work = partial(
+            decide_rows, text=self._text, name=self._name, schemes=schemes, origins=origins
+        )
         return _with_columns(frame, _DECISION, work)
 
 
@@ -337,20 +346,32 @@ def _check_columns(frame: DataFrame, added: Iterable[str]) -> None:
 # -- in Spark's Python workers -------------------------------------------------------------------
 
 
-def read_failures(batches: _Batches, schemes: _Schemes = ()) -> Iterator[pa.RecordBatch]:
-    """The batches with the columns of ``dead_letters``, by these schemes besides the known ones."""
-    table = SchemeTable(scheme.scheme() for scheme in schemes)
-    decoder = DeadLetterDecoder(schemes=table)
+def _by_topic(batches: _Batches, origins: _Origins) -> Iterator[tuple[pa.RecordBatch, str]]:
+    """The batches, each of the topic beside it where topics have an ``origin_topic``."""
     for batch in batches:
+        topics = batch.column("topic").fill_null("")
+        for topic in pc.unique(topics).to_pylist() if origins else []:
+            yield batch.filter(pc.equal(topics, topic)), topic
+        if not origins:
+            yield batch, ""
+
+
+def read_failures(
+    batches: _Batches, schemes: _Schemes = (), origins: _Origins = ()
+) -> Iterator[pa.RecordBatch]:
+    """The batches with the columns of ``dead_letters``, by these schemes besides the known ones."""
+    table = SchemeTable((scheme.scheme() for scheme in schemes), origins)
+    decoder = DeadLetterDecoder()
+    for batch, topic in _by_topic(batches, origins):
         with collector_paused():
-            columns = _failures(Records.from_arrow(batch, reads_few=True), decoder, table)
+            columns = _failures(Records.from_arrow(batch, reads_few=True), decoder, table.at(topic))
         yield _with_arrays(batch, _FAILURE, columns)
 
 
 def _failures(
     records: Records, decoder: DeadLetterDecoder, table: SchemeTable
 ) -> dict[str, pa.Array]:
-    codes, profiles = decoder.decode(records)
+    codes, profiles = decoder.decode(records, table)
     distinct, rows = np.unique(codes, return_inverse=True)
     kinds = [profiles[code] for code in distinct.tolist()]
     kind_of = [kinds[row] for row in rows.tolist()]
@@ -425,11 +446,11 @@ def _name_original(kinds: list[DeadLetterProfile], columns: Mapping[str, list[An
 
 
 def decide_rows(
-    batches: _Batches, *, text: str, name: str, schemes: _Schemes = ()
+    batches: _Batches, *, text: str, name: str, schemes: _Schemes = (), origins: _Origins = ()
 ) -> Iterator[pa.RecordBatch]:
     """The batches with the columns of ``RulesTable.decide``, by a table of this text and name."""
-    decisions = _FrameDecisions(text, name, schemes)
-    for batch in batches:
+    decisions = _FrameDecisions(text, name, schemes, origins)
+    for batch, _ in _by_topic(batches, origins):
         with collector_paused():
             columns = decisions.columns(batch, now=int(time.time() * 1000))
         yield _with_arrays(batch, _DECISION, columns)
@@ -438,10 +459,9 @@ def decide_rows(
 class _FrameDecisions:
     """Decides rows by one table: one decider for each topic, and the best case as facts."""
 
-    def __init__(self, text: str, name: str, schemes: _Schemes) -> None:
+    def __init__(self, text: str, name: str, schemes: _Schemes, origins: _Origins) -> None:
         self._text, self._name, self._schemes = text, name, schemes
-        table = SchemeTable(scheme.scheme() for scheme in schemes)
-        self._decoder = DeadLetterDecoder(schemes=table)
+        self._origins, self._decoder = dict(origins), DeadLetterDecoder()
         self._facts = Facts(time.monotonic)
         self._context = SliceContext(self._facts, "", 0)
         self._deciders: dict[str, RulesDecider] = {}
@@ -457,7 +477,8 @@ class _FrameDecisions:
         deciders = [self._decider(topic) for topic in topics.dictionary.to_pylist()]
         records = Records.from_arrow(batch, reads_few=True)
         places = topics.indices.to_numpy().astype(np.int64)
-        codes, profiles = self._decoder.decode(records)
+        schemes = deciders[0].schemes if deciders else KNOWN  # those of all topics here
+        codes, profiles = self._decoder.decode(records, schemes)
         decided: dict[int, Decision] = {}
         if any(decider.profiles.is_varied for decider in deciders):
             keys = np.empty(len(records), np.int64)
@@ -496,6 +517,7 @@ class _FrameDecisions:
                 identity=HandlerIdentity.of(_APPLICATION, topic),
                 rules=self._text,
                 rules_name=self._name,
+                origin_topic=self._origins.get(topic, ""),
             )
             nowhere = Connection(bootstrap_servers="")
             named = {rule.forward_cluster for rule in table_of(handler).rules}

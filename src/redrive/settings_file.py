@@ -135,6 +135,9 @@ class HandlerOptions(TableForm):
     default as in [job]."""
     timestamp: TimestampMode = TimestampMode.AUTO
     """Timestamp of puts: `"auto"`, `"keep"` or `"now"`, see [a put lives](#a-put-lives)."""
+    origin_topic: Annotated[str, text("the name of a topic", "[A-Za-z0-9._-]{1,249}")] = ""
+    """The topic where messages failed whose headers do not name it. A message of no scheme is then
+    a dead letter too, of the scheme `bare`, so that its rounds are counted and it can return."""
 
 
 @dataclass(frozen=True, kw_only=True)

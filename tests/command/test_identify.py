@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
 from tests.commands import json_of, redrive
 from tests.configurations import write_settings
-from tests.conftest import KafkaClient
+from tests.conftest import KafkaClient, eventually
+from tests.security.test_secrets import running
 
 CONNECT = [
     ("__connect.errors.topic", b"orders"),
@@ -135,3 +138,46 @@ def test_init_guesses_a_scheme_where_none_is_known(
     settings = (folder / "redrive.toml").read_text()
     assert f"# Guessed from {topic}:0:0" in settings
     assert 'error.class = "$.error_class"' in settings
+
+
+ROUNDS = """DIALECT(KAFKA) RETRYINT(1)
+TOPIC({topic}) ACTION(RETRY) RETRY(2) BACKOFF(1s,1,1s)
+ACTION(IGNORE)
+"""
+
+
+def test_dead_letters_without_headers_have_their_rounds_and_return(
+    kafka: KafkaClient, bootstrap_servers: str, folder: Path
+) -> None:
+    """A service fails at each delivery, and writes only key and value to its dead-letter topic."""
+    topic = kafka.unique_name("orders")
+    queue, keys = f"{topic}.dlq", [b"a", b"b", b"c"]
+    kafka.create(topic, queue, partitions=1)
+    kafka.produce(queue, [{"key": key, "value": b"body of " + key} for key in keys])
+    answer = redrive("init", queue, "--bootstrap-server", bootstrap_servers, "--yes", code=0)
+    assert f"  topics   {topic} (3)" in answer.stdout
+    assert "SCHEME(bare)" in Path(f"{topic}.rul").read_text()
+    settings = (folder / "redrive.toml").read_text()
+    assert f'3 messages without a topic.\norigin_topic = "{topic}"' in settings
+    (folder / "redrive.toml").write_text(f"{settings}\n[ledger]\ninterval = 1\n")
+    Path(f"{topic}.rul").write_text(ROUNDS.format(topic=topic))
+
+    def last_puts(number: int) -> list[Any]:
+        """Waits until each message was put so many times."""
+        count = number * len(keys)
+        eventually(lambda: len(kafka.read(topic)) >= count, f"put {number}", every=0.5)
+        return kafka.read(topic)[count - len(keys) :]
+
+    with running(folder, "run"):
+        for number in (1, 2):
+            failed = last_puts(number)
+            kafka.produce(queue, [{"key": put.key, "value": put.value} for put in failed])
+        eventually(lambda: len(json_of("ls")["dead_letters"]) == len(keys), "they remain")
+        assert Counter(put.key for put in kafka.read(topic)) == dict.fromkeys(keys, 2)
+        [group] = json_of("groups")["groups"]
+        assert (group["count"], group["destination"]) == (len(keys), topic)
+        assert json_of("identify", queue)["schemes"][0]["topics"] == {topic: 9}
+        assert json_of("browse", queue, "-c", "redrive.toml", "--from", "latest")[0]["dead_letter"]
+        redrive("replay", "now", "--topic", topic, typed="y\n", code=0)
+        replayed = {put.key: put.value for put in last_puts(3)}
+    assert replayed == {key: b"body of " + key for key in keys}

@@ -224,13 +224,17 @@ def test_a_plan_shows_what_other_schemes_alone_do(small_job: SmallJob) -> None:
     small_job.produce(whys)
     small_job.step(now=_milliseconds())
     ran(small_job, text)
-    settings.write_text(f'{bare}[schemes.mine]\nrecognise = "x-why"\n')
     plan = ("restart", "--plan")
-    with running(small_job):
-        shown = small_job.run(*plan, typed="n\n").stdout
-        assert "[schemes.mine] of the settings differs" in shown
-        assert "the tables mean the same" not in shown
-        assert "NEWLY DISCARDED: 5 messages: REMAINS becomes DISCARD" in shown
+    for setting, changed in (
+        ("origin_topic", bare.replace("[[handlers]]", '[[handlers]]\norigin_topic = "shop"')),
+        ("[schemes.mine]", f'{bare}[schemes.mine]\nrecognise = "x-why"\n'),
+    ):
+        settings.write_text(changed)
+        with running(small_job):
+            shown = small_job.run(*plan, typed="n\n").stdout
+            assert f"{setting} of the settings differs" in shown
+            assert "the tables mean the same" not in shown
+            assert "NEWLY DISCARDED: 5 messages: REMAINS becomes DISCARD" in shown
     schemes = (OwnScheme(name="mine", recognise="x-why"),)
     ran(small_job, text, schemes=schemes)
     with running(small_job):

@@ -145,7 +145,7 @@ class HandlerDriver:
             return None
         settings = SliceSettings(outcomes_topic=OUTCOMES, now=int(now * 1000))
         self.cluster = replace(self.cluster, puts=self._puts())
-        decoder = DeadLetterDecoder(schemes=self._schemes)
+        decoder = DeadLetterDecoder()
         work = Slice(parts, decoder, self._facts, settings)
         work.resume({})
         asked: set[int] = {INTERNAL}

@@ -181,7 +181,7 @@ def test_outcome_names_the_record_that_failed(fail: Fail, *, is_prepared: bool) 
     outputs = outputs_of(
         Records(keys, values, headers, [NOW, NOW], [3, 4]),
         handler_of("DIALECT(KAFKA)\nACTION(RETRY)", schemes=table),
-        decoder=DeadLetterDecoder(schemes=table),
+        decoder=DeadLetterDecoder(),
     )
     named = [outcome.get("failed_record") for outcome in outcomes_in(outputs)]
     assert named == ([None, None] if fail in NAMING_NONE else ["orders:0:7", "orders:0:8"])
@@ -222,7 +222,7 @@ def test_outcome_has_the_time_of_the_failure(fail: Fail, rule: str, *, is_prepar
     outputs = outputs_of(
         Records([letter.key] * 2, [letter.value] * 2, headers, [letter.timestamp] * 2, [3, 4]),
         handler_of(f"DIALECT(KAFKA)\n{rule}", schemes=table),
-        decoder=DeadLetterDecoder(schemes=table),
+        decoder=DeadLetterDecoder(),
     )
     expected = failed if fail in NAMING_FAILURE else letter.timestamp
     outcomes = outcomes_in(outputs)

@@ -40,7 +40,7 @@ BACK = "ACTION(RETRY) RETRY(2)"
 
 def pointing(handler: RulesDecider, headers: Headers = TOLD, value: bytes | None = None) -> Slice:
     """One attempt on one dead letter that points at its payload."""
-    decoder = DeadLetterDecoder(schemes=handler.schemes)
+    decoder = DeadLetterDecoder()
     return slice_of(record(value, headers, key=None), handler, partition=0, decoder=decoder)
 
 

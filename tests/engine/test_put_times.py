@@ -75,7 +75,7 @@ def decided(
     """What the job writes for one record at a time in milliseconds."""
     handler = handler_of(table, schemes=SCHEMES, timestamps=mode)
     records = Records([read.key], [read.value], [read.headers or []], [read.timestamp], [0])
-    decoder = DeadLetterDecoder(schemes=SCHEMES)
+    decoder = DeadLetterDecoder()
     outputs = cluster.decided(slice_of(records, handler, kind=kind, now=now, decoder=decoder))
     details = [outcome["detail"] for outcome in outcomes_in(outputs)]
     return Life(written(outputs, "orders"), written(outputs, "RETRY"), details)
@@ -187,7 +187,7 @@ def test_a_waiting_copy_keeps_the_timestamp_of_the_record_that_came_back() -> No
     again = envelope(put, 1, NOW + 4000)
     kept = handler_of("DIALECT(KAFKA)\nACTION(IGNORE)\n", schemes=SCHEMES)
     records = Records([again.key], [again.value], [again.headers or []], [again.timestamp], [1])
-    decoder = DeadLetterDecoder(schemes=SCHEMES)
+    decoder = DeadLetterDecoder()
     outputs = cluster.decided(slice_of(records, kept, now=NOW + 5000, decoder=decoder))
     (copy,) = written(outputs, "REMAINING")
     released = decided(copy, SourceKind.REMAINING, NOW + 60_000, cluster)

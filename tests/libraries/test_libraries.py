@@ -44,7 +44,7 @@ def decided(
     origin = vector["expect"]["origin"]
     place = RecordQuestion(origin["topic"], origin["partition"], origin["offset"])
     dead_letter = record(octets(vector["value"]), headers_of(vector), key=octets(vector["key"]))
-    work = slice_of(dead_letter, handler, decoder=DeadLetterDecoder(schemes=handler.schemes))
+    work = slice_of(dead_letter, handler, decoder=DeadLetterDecoder())
     outputs = KnownCluster(records={place: original}).decided(work)
     (outcome,) = outcomes_in(outputs)
     return outputs, outcome

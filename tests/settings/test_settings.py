@@ -80,6 +80,7 @@ name = "first"
 breaker = 20
 probe_interval = 5.5
 held_keys = false
+origin_topic = "ORDERS"
 on_data_loss = "stop"
 timestamp = "keep"
 [queues."OTHER"]
@@ -448,10 +449,17 @@ def test_own_scheme_has_a_setting_for_each_part_of_a_failure(folder: Path) -> No
 
 
 def test_changed_schemes_stand_for_another_table(folder: Path) -> None:
-    first = read(GOOD + '[schemes.a]\nrecognise = "x"\n').job.schemes_id
-    two = read(GOOD + '[schemes.a]\nassume = "dead letter"\n').job.schemes_id
-    assert read(GOOD).job.schemes_id == ""
-    assert first != two
+    def id_of(text: str) -> str:
+        job = read(text).job
+        return job.schemes_id(job.handlers[0])
+
+    assert id_of(GOOD) == ""
+    texts = (
+        GOOD + '[schemes.a]\nrecognise = "x"\n',
+        GOOD + '[schemes.a]\nassume = "dead letter"\n',
+        GOOD.replace("[[handlers]]", '[[handlers]]\norigin_topic = "orders"'),
+    )
+    assert len({*map(id_of, texts)}) == len(texts)
 
 
 def test_held_keys_are_written_if_a_table_holds_any(folder: Path) -> None:

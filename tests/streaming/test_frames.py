@@ -149,6 +149,22 @@ def test_failures_on_the_topic_of_a_group_name_the_original() -> None:
     )  # fmt: skip
 
 
+def test_topics_of_a_batch_have_their_own_origins() -> None:
+    topics = pa.array(["a.dlq", "b.dlq", "a.dlq", None])
+    batch = batch_of([[]] * 4)
+    batch = batch.set_column(batch.schema.get_field_index("topic"), "topic", topics)
+    origins = (("a.dlq", "a"),)
+    rows = pa.Table.from_batches(read_failures([batch], origins=origins)).to_pylist()
+    assert {(row["topic"], row["scheme"], row["origin_topic"]) for row in rows} == {
+        ("a.dlq", "bare", "a"),
+        ("b.dlq", None, None),
+        (None, None, None),
+    }
+    decided = decide_rows([batch], text="ACTION(RETRY)\n", name="t", origins=origins)
+    targets = pa.Table.from_batches(decided).to_pylist()
+    assert sorted(row["target"] or "" for row in targets) == ["", "", "a", "a"]
+
+
 def test_empty_batches_get_the_columns_too() -> None:
     [read] = read_failures([batch_of([])])
     [decided] = decide_rows([read], text="ACTION(DISCARD)\n", name="t")

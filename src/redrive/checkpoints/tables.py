@@ -43,6 +43,8 @@ class RunningTable:
     """The line of each rule."""
     schemes: tuple[OwnScheme, ...] = ()
     """Dead-letter schemes in the settings."""
+    origin_topic: str = ""
+    """The handler's ``origin_topic`` in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class KeptTable:
     """Lines of its rules, oldest first."""
     schemes: tuple[OwnScheme, ...] = ()
     """Dead-letter schemes in the settings when a run with it last began."""
+    origin_topic: str = ""
+    """The handler's ``origin_topic`` then."""
 
     @property
     def key(self) -> str:
@@ -172,6 +176,7 @@ def _with_run(known: KeptTable | None, table: RunningTable, *, now: float, by: s
         last_by=by,
         layouts=layouts,
         schemes=table.schemes,
+        origin_topic=table.origin_topic,
     )
 
 

@@ -177,7 +177,7 @@ def _read_message(
         else:
             record = find_by_key(cluster, message, parse_key(key or ""))
     written = WrittenRecord(record.key, record.value, record.headers, record.timestamp)
-    return written, schemes, mask, form
+    return written, schemes.at(record.lane.topic), mask, form
 
 
 def _lines(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import click
@@ -42,7 +43,8 @@ from redrive.settings import (
 
 _SAMPLE: Final = 10_000
 """How many of the newest messages of a topic are looked at."""
-_STEM: Final = re.compile(r"(.+?)[._-]?(dlq|dlt|dead[._-]?letters?|errors?|failed)", re.IGNORECASE)
+_DEAD: Final = "(?:dlq|dlt|dead[._-]?letters?|errors?|failed)"
+_STEM: Final = re.compile(rf"(.+?)[._-]?{_DEAD}|{_DEAD}[._-](.+)", re.IGNORECASE)
 """Names of dead-letter topics, and of what failed."""
 _LISTED: Final = 5
 """Names of one kind that are shown."""
@@ -145,7 +147,8 @@ def init(
     Writes redrive.toml and a rules table for each topic into this folder, once you agree, and shows
     what the rules would do with the messages that are there. Nothing is written to the broker.
     Messages of no known scheme get a guessed [schemes.NAME] in the settings, if their headers or
-    members say what failed.
+    members say what failed. If they do not name their topic, that of orders.dlq is orders, if such
+    a topic exists.
 
     Exit codes: 0 done, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -153,17 +156,25 @@ def init(
     rules = _rules_files(topics)
     name = application or _stem(topics[0])
     text = _settings_text(name, bootstrap_server, rules)
-    settings = _settings_without_tables(text)
-    identifications = _look_at(settings, topics)
+    identifications, existing = _look_at(text, topics)
     drafts = [
         (scheme.example, scheme.draft)
         for identification in identifications
         for scheme in identification.by_share()
         if scheme.draft
     ]
-    if drafts:
-        text += "".join(map(_draft_text, drafts))
-        identifications = _look_at(_settings_without_tables(text), topics)
+    more = "".join(map(_draft_text, drafts))
+    if more:
+        identifications, _ = _look_at(text + more, topics)
+    origins = {
+        identification.topic: (_stem(identification.topic), identification.unnamed)
+        for identification in identifications
+        if identification.unnamed
+        and identification.topic != _stem(identification.topic) in existing
+    }
+    text = _settings_text(name, bootstrap_server, rules, origins) + more
+    if origins:
+        identifications, _ = _look_at(text, topics)
     for identification in identifications:
         print_lines([*_lines(identification), ""])
     tables = map(first_table, identifications)
@@ -180,7 +191,7 @@ def init(
 def _stem(topic: str) -> str:
     """What a dead-letter topic is for, by its name: ``orders`` of ``orders.dlq``."""
     stem = _STEM.fullmatch(topic)
-    return stem[1] if stem is not None else topic
+    return topic if stem is None else stem[1] or stem[2]
 
 
 def _rules_files(topics: Iterable[str]) -> Mapping[str, Path]:
@@ -192,14 +203,27 @@ def _rules_files(topics: Iterable[str]) -> Mapping[str, Path]:
     }
 
 
-def _settings_text(application: str, servers: str, rules: Mapping[str, Path]) -> str:
+def _settings_text(
+    application: str,
+    servers: str,
+    rules: Mapping[str, Path],
+    origins: Mapping[str, tuple[str, int]] = MappingProxyType({}),
+) -> str:
     handlers = "".join(
         f"\n[[handlers]]\nqueue = {_quoted(topic)}\nrules = {_quoted(str(file))}\n"
+        + (_origin_text(*origins[topic]) if topic in origins else "")
         for topic, file in rules.items()
     )
     return (
         f"[application]\nname = {_quoted(application)}\n\n"
         f"[kafka]\nbootstrap_servers = {_quoted(servers)}\n{handlers}"
+    )
+
+
+def _origin_text(origin_topic: str, count: int) -> str:
+    return (
+        f"# Guessed from the name of the queue: {counted(count, 'message')} without a topic.\n"
+        f"origin_topic = {_quoted(origin_topic)}\n"
     )
 
 
@@ -220,9 +244,9 @@ def _settings_without_tables(text: str) -> Settings:
     return settings_of(with_environment(document, os.environ), without_tables=True)
 
 
-def _look_at(settings: Settings, topics: Iterable[str]) -> list[Identification]:
-    """What is on each topic, by the schemes of the settings."""
-    identifications = []
+def _look_at(text: str, topics: Iterable[str]) -> tuple[list[Identification], Collection[str]]:
+    """What is on each topic, by the schemes of settings, and the names of all topics."""
+    settings, identifications = _settings_without_tables(text), []
     with open_cluster(settings.job.connection) as cluster:
         for topic in topics:
             records, silent = sample(cluster, topic, _SAMPLE)
@@ -230,7 +254,7 @@ def _look_at(settings: Settings, topics: Iterable[str]) -> list[Identification]:
                 identified(topic, records, settings.job.scheme_table, settings.mask)
             )
             print_notes(without_leader(silent))
-    return identifications
+        return identifications, cluster.topics().keys()
 
 
 def _write_files(files: Mapping[Path, str], *, yes: bool) -> None:

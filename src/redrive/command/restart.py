@@ -243,7 +243,7 @@ def _show_plan(settings: Settings, ran: Tables, over: Sequence[Over]) -> None:
 def _kept_of(ran: Tables, handler: str, meaning: str) -> KeptTable:
     for kept in ran.tables:
         if kept.handler == handler and meaning.startswith(kept.hash):
-            if meaning != kept.hash + schemes_id(kept.schemes):
+            if meaning != kept.hash + schemes_id(kept.schemes, kept.origin_topic):
                 raise ConfigurationError(
                     f"the current [schemes] of {handler} are not kept",
                     hint="an earlier version started the job: restart it without --plan, and they"
@@ -262,7 +262,12 @@ def _with_deciding_table(job: JobConfiguration, kept: KeptTable) -> JobConfigura
     def changed(handler: HandlerConfiguration) -> HandlerConfiguration:
         if handler.identity.name != kept.handler:
             return handler
-        return replace(handler, rules=text, rules_name="the current table")
+        return replace(
+            handler,
+            rules=text,
+            rules_name="the current table",
+            origin_topic=kept.origin_topic,
+        )
 
     return replace(job, handlers=tuple(map(changed, job.handlers)), schemes=kept.schemes)
 

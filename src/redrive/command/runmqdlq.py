@@ -175,7 +175,7 @@ def open_queue(job: JobConfiguration) -> None:
         if not cluster.partitions([job.control_topic]) or not cluster.members(job.application):
             return
         entries = read_entries(cluster, job.control_topic)
-    own = table_of(handler).hash + job.schemes_id
+    own = table_of(handler).hash + job.schemes_id(handler)
     tables = {entry.get("table") for key, entry in entries.items() if is_table_of(key, topic)}
     if tables and own not in tables:
         # Several handlers may share a queue if they have one table (D-PROC, note 7).

@@ -259,13 +259,22 @@ class JobConfiguration(StartTable, JobTable, RetryTable, SupervisionTable, Obser
 
     @property
     def scheme_table(self) -> SchemeTable:
-        """The built-in schemes of dead letters, and those of the settings."""
-        return SchemeTable(scheme.scheme() for scheme in self.schemes)
+        """The built-in schemes of dead letters, those of the settings, and handlers' origins."""
+        return _scheme_table(self.schemes, self.origins)
 
     @property
-    def schemes_id(self) -> str:
-        """An id of the settings' schemes; empty if there are none."""
-        return schemes_id(self.schemes)
+    def origins(self) -> tuple[tuple[str, str], ...]:
+        """The topics of handlers with an ``origin_topic``, each with that topic."""
+        return tuple(
+            (topic, handler.origin_topic)
+            for handler in self.handlers
+            if handler.origin_topic
+            for topic in (handler.identity.topic, *handler.identity.own_topics)
+        )
+
+    def schemes_id(self, handler: HandlerConfiguration) -> str:
+        """An id of how a handler's dead letters are read; empty if by built-in schemes only."""
+        return schemes_id(self.schemes, handler.origin_topic)
 
     @property
     def own_directory(self) -> Path:
@@ -292,6 +301,13 @@ class JobConfiguration(StartTable, JobTable, RetryTable, SupervisionTable, Obser
     def tables_topic(self) -> str:
         """Compacted topic with every rules table that has run."""
         return tables_topic(self.application)
+
+
+@lru_cache(maxsize=16)
+def _scheme_table(
+    schemes: tuple[OwnScheme, ...], origins: tuple[tuple[str, str], ...]
+) -> SchemeTable:
+    return SchemeTable((scheme.scheme() for scheme in schemes), origins)
 
 
 def expression_of(written: str) -> str | None:

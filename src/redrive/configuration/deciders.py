@@ -240,7 +240,7 @@ class DeciderFactory:
             table,
             resolvers,
             hop_limit=self._configuration.hop_limit,
-            schemes=self._configuration.scheme_table,
+            schemes=self._configuration.scheme_table.at(settings.identity.topic),
             transforms={
                 transform.name: transform.applied for transform in self._configuration.transforms
             },

@@ -357,7 +357,7 @@ def _why(
         return None
     rules = table_of(handler)
     record = WrittenRecord(stored.key, stored.value, stored.headers, stored.timestamp)
-    fields, problem = message_fields(record, job.scheme_table, rules)
+    fields, problem = message_fields(record, job.scheme_table.at(stored.lane.topic), rules)
     if problem:
         return {"problem": problem, "rules": [], "turns": []}
     document = explanation_document(rules, fields, settings.mask, job.group_topic)

@@ -193,7 +193,7 @@ class DeadLetterSource:
         """See ``Source.load``."""
         del first
         self._part, self._prefix = part, part.prefix
-        codes, profiles = self._decoder.decode(part.records)
+        codes, profiles = self._decoder.decode(part.records, self.decider.schemes)
         self.profiles = [profiles[code] for code in codes.tolist()]
         grid = part.records.grid
         names = None if grid is None else grid.layout

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -376,7 +377,7 @@ class _Layout(NamedTuple):
             {*(DecisiveHeader(index, None) for index in last.values()), *reading.columns()},
             key=itemgetter(0),
         )
-        signature = tuple(names[index] for index, _ in columns), reading.signature
+        signature = schemes, tuple(names[index] for index, _ in columns), reading.signature
         return cls(reading, columns, signature, {})
 
     def key(self, key: bytes | None, value: bytes | None, headers: Headers) -> Hashable:
@@ -408,15 +409,16 @@ class DeadLetterDecoder:
     its own batch, the next call starts a new list.
     """
 
-    def __init__(self, limit: int = 20_000, schemes: SchemeTable = KNOWN) -> None:
+    def __init__(self, limit: int = 20_000) -> None:
         self._limit = limit
-        self._schemes = schemes
         self._codes: dict[object, int] = {}
-        self._layouts: dict[tuple[str, ...], _Layout] = {}
+        self._layouts: dict[tuple[SchemeTable, tuple[str, ...]], _Layout] = {}
         self._profiles: list[DeadLetterProfile] = []
 
-    def decode(self, records: Records) -> tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]:
-        """Find the profile of each record.
+    def decode(
+        self, records: Records, schemes: SchemeTable = KNOWN
+    ) -> tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]:
+        """Find the profile of each record, by these schemes.
 
         Returns:
             For each record an index into the profiles, and the profiles. The list grows with later
@@ -428,14 +430,15 @@ class DeadLetterDecoder:
             self._layouts.clear()
         grid = records.grid
         if grid is None:
-            codes = list(map(self._code, records.keys, records.values, records.headers))
+            code = partial(self._code, schemes)
+            codes = list(map(code, records.keys, records.values, records.headers))
         else:
-            codes = self._codes_of(records, grid)
+            codes = self._codes_of(records, grid, schemes)
         return np.array(codes, dtype=np.int32), self._profiles
 
-    def _codes_of(self, records: Records, grid: HeaderGrid) -> list[int]:
+    def _codes_of(self, records: Records, grid: HeaderGrid, schemes: SchemeTable) -> list[int]:
         """The fast way: with one layout, only the headers that matter are read."""
-        layout = self._layout(grid.layout)
+        layout = self._layout(grid.layout, schemes)
         known, codes = layout.codes, []
         for row, decisive in enumerate(layout.keys(records, grid)):
             code = known.get(decisive)
@@ -445,8 +448,10 @@ class DeadLetterDecoder:
             codes.append(code)
         return codes
 
-    def _code(self, key: bytes | None, value: bytes | None, headers: Headers) -> int:
-        layout = self._layout(tuple([name for name, _ in headers]))
+    def _code(
+        self, schemes: SchemeTable, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> int:
+        layout = self._layout(tuple([name for name, _ in headers]), schemes)
         decisive = layout.key(key, value, headers)
         code = layout.codes.get(decisive)
         return self._learn(layout, decisive, key, value, headers) if code is None else code
@@ -467,12 +472,12 @@ class DeadLetterDecoder:
         layout.codes[decisive] = code
         return code
 
-    def _layout(self, names: tuple[str, ...]) -> _Layout:
-        layout = self._layouts.get(names)
+    def _layout(self, names: tuple[str, ...], schemes: SchemeTable) -> _Layout:
+        layout = self._layouts.get((schemes, names))
         if layout is None:
             if len(self._layouts) >= _LAYOUTS:
                 self._layouts.clear()
-            layout = self._layouts[names] = _Layout.of(names, self._schemes)
+            layout = self._layouts[schemes, names] = _Layout.of(names, schemes)
         return layout
 
 

@@ -73,6 +73,7 @@ class BrowsedMessage:
     @classmethod
     def of(cls, record: StoredRecord, schemes: SchemeTable = KNOWN) -> Self:
         """The message that a record holds."""
+        schemes = schemes.at(record.lane.topic)
         profile = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
         body, _ = remove_header(profile, record.value, record.headers)
         put_at = own.read_own(record.headers).timestamp

@@ -33,6 +33,7 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
+from redrive.messages.schemes.reading import BARE
 from redrive.messages.schemes.scheme import decimal, time
 from redrive.operations.record_view import existing_topic, masked_sentence, masked_view
 from redrive.printable import counted
@@ -100,6 +101,8 @@ class Identification:
     topic: str
     count: int = 0
     """Messages in the sample."""
+    unnamed: int = 0
+    """Those that do not name the topic where they failed."""
     schemes: dict[str, SchemeFound] = field(default_factory=dict)
     cases: dict[Case, Counter[str]] = field(default_factory=dict)
     """How often each exception was seen in each case."""
@@ -137,7 +140,7 @@ def identified(
 
     ``cases`` have unmasked names, which a table needs.
     """
-    identification = Identification(topic)
+    identification, schemes = Identification(topic), schemes.at(topic)
     for record in records:
         identification.count += 1
         _count(identification, record, schemes, mask)
@@ -150,6 +153,7 @@ def _count(
     profile = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
     scheme = identification.schemes.setdefault(profile.scheme, SchemeFound(profile.scheme))
     scheme.count += 1
+    identification.unnamed += profile.view.origin.topic is None
     if not scheme.example:
         scheme.example = own.identity(*record.lane, record.offset)
         view = read_view(record.key, record.value, record.headers, schemes=schemes)
@@ -498,7 +502,9 @@ def _kafka_rules(identification: Identification) -> Iterator[str]:
             yield from _comment(f"{about} {_STAYS}")
             yield f"{pattern} {_KEEP}"
         else:
-            yield from _undecided(about, f"TOPIC(?*) {pattern or 'ERRMSG(...)'} +", _RETRY_ROUNDS)
+            is_bare = BARE.name in identification.schemes
+            unnamed = f"SCHEME({BARE.name})" if is_bare else "ERRMSG(...)"
+            yield from _undecided(about, f"TOPIC(?*) {pattern or unnamed} +", _RETRY_ROUNDS)
 
 
 def _undecided(about: str, *rule: str) -> Iterator[str]:

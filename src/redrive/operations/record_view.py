@@ -82,6 +82,7 @@ class RecordView:
         Numbers in binary headers are shown, unless the mask hides the header.
         """
         key, value, headers = record.key, record.value, record.headers
+        schemes = schemes.at(record.lane.topic)
         profile = decode_dead_letter(value, headers, key=key, schemes=schemes)
         reading = schemes.reading([name for name, _ in headers])
         body, _ = remove_header(profile, value, headers)

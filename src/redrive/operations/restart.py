@@ -133,7 +133,7 @@ def meaning_of(handler: HandlerConfiguration, job: JobConfiguration) -> str:
     Raises:
         ConfigurationError: The table has errors.
     """
-    return table_of(handler).hash + job.schemes_id
+    return table_of(handler).hash + job.schemes_id(handler)
 
 
 def running_process(job: JobConfiguration) -> int:

@@ -321,13 +321,14 @@ def invalid_remaining(configuration: JobConfiguration, cluster: Cluster) -> dict
     queues = {
         handler.identity.remaining_topic: handler.identity.queue
         for handler in configuration.handlers
+        if not handler.origin_topic  # with it every message is a dead letter
     }
     cluster.topics()
     lanes, _ = cluster.led(queues)
     extents = cluster.extents(lanes)
     starts = {lane: extent.first for lane, extent in extents.items()}
     ends = {lane: extent.end for lane, extent in extents.items()}
-    decoder = DeadLetterDecoder(schemes=configuration.scheme_table)
+    decoder, schemes = DeadLetterDecoder(), configuration.scheme_table
     invalid: set[tuple[TopicPartition, bytes | None]] = set()
     remaining = cluster.read(starts, ends)
     while records := list(islice(remaining, _AT_ONCE)):
@@ -338,7 +339,8 @@ def invalid_remaining(configuration: JobConfiguration, cluster: Cluster) -> dict
                 [record.headers for record in records],
                 [record.timestamp for record in records],
                 [record.offset for record in records],
-            )
+            ),
+            schemes,
         )
         for record, code in zip(records, codes, strict=True):
             copy = record.lane, record.key

@@ -18,6 +18,7 @@ from redrive.diagnostics import did_you_mean
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.names import HandlerIdentity, retry_topic
 from redrive.forms import KeyPath, keys_of
+from redrive.messages.schemes.reading import BARE
 from redrive.rules import Control, input_queue, input_queue_manager
 from redrive.settings.findings import Section
 from redrive.settings.rules import RulesSource, check_rules
@@ -116,7 +117,8 @@ class HandlersReader:
         """The handler of one of the queues as written; empty if the table names none."""
         file, table = self.root.value, section.value
         source = self._source(section)
-        result = source.parsed(written, file.schemes) if source else None
+        schemes = [*file.schemes, *([BARE.name] if table.origin_topic else [])]
+        result = source.parsed(written, schemes) if source else None
         control = result.table.control if result and result.table else Control()
         manager = self._manager(section, control)
         queue = written or input_queue([], control, self.topology.own_dead_letter_queue(manager))
@@ -141,6 +143,14 @@ class HandlersReader:
             )
             section.findings.extend(findings)
         _check_held_keys(section, control)
+        if table.origin_topic and (subscription or table.origin_topic == queue):
+            section.bad_value(
+                "origin_topic",
+                "topics of an expression have no common origin"
+                if subscription
+                else f"{queue} is the dead-letter queue itself",
+                expected="the topic whose messages failed, for queues with names",
+            )
         return HandlerConfiguration(
             **{name: getattr(table, name) for name in keys_of(HandlerOptions)},
             identity=HandlerIdentity.of("", "", name=subscription, manager=manager)

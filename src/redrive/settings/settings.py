@@ -38,6 +38,7 @@ from redrive.messages.json_patch import JsonPatch, read_json
 from redrive.messages.schemes import SCHEME_NAMES, OwnScheme, PartPlace, PlaceError, Scheme
 from redrive.messages.schemes.known import SCHEMES
 from redrive.messages.schemes.own import payload_reader
+from redrive.messages.schemes.reading import BARE
 from redrive.messages.schemes.scheme import SchemePart
 from redrive.settings.connection import read_clusters, read_connection, read_registry
 from redrive.settings.document import Document, Option, unknown_variables, with_environment
@@ -179,7 +180,7 @@ _ALMOST_URL: Final = re.compile(
 _SIGN_IN: Final = "credentials come from the environment or from the files of the store's own tools"
 
 _SCHEME_NAME: Final = re.compile(r"[A-Za-z0-9.-]+")
-_TAKEN: Final = frozenset({*SCHEME_NAMES, NO_VALID_SCHEME})
+_TAKEN: Final = frozenset({*SCHEME_NAMES, NO_VALID_SCHEME, BARE.name})
 _NO_PARTS: Final = frozenset({"recognise", "assume", "payload", "drops_headers"})
 _PLACE_OF_RECORD: Final = frozenset({"origin.topic", "origin.partition", "origin.offset"})
 

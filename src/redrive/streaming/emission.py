@@ -35,7 +35,6 @@ from redrive.kafka.producer import KafkaProducer
 from redrive.kafka.waiting_keys import LiveOrder
 from redrive.messages import Records, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
-from redrive.messages.schemes import SchemeTable
 from redrive.streaming.lifecycle import Emitted
 
 if TYPE_CHECKING:
@@ -171,8 +170,7 @@ class Emission:
         )
         self._states = NO_STATES
         self.change_tables(order)
-        own = SchemeTable(scheme.scheme() for scheme in configuration.schemes)
-        self._decoder = DeadLetterDecoder(schemes=own)
+        self._decoder = DeadLetterDecoder()
         self.transactional_id = order.run.new_transactional_id()
         self._group = GroupCluster(self._cluster, configuration)
         self.emitter = Emitter(

@@ -137,7 +137,7 @@ def _kept_by_handlers(
         for lane in owned_lanes(configuration, identity.topic, {identity.topic: count}):
             yield KeptLane(
                 lane,
-                table.hash + configuration.schemes_id,
+                table.hash + configuration.schemes_id(handler),
                 TopicPartition(identity.remaining_topic, lane.partition),
                 TopicPartition(identity.retry_topic, lane.partition),
                 float(table.control.retry_interval),

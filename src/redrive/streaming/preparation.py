@@ -557,7 +557,9 @@ def _running_table(handler: HandlerConfiguration, job: JobConfiguration) -> Runn
     table = table_of(handler)
     lines = tuple(rule.line for rule in table.rules)
     name, source = handler.identity.name, handler.rules_name
-    return RunningTable(name, table.hash, handler.rules, source, lines, job.schemes)
+    return RunningTable(
+        name, table.hash, handler.rules, source, lines, job.schemes, handler.origin_topic
+    )
 
 
 def _differ_in_tables_only(before: JobConfiguration, after: JobConfiguration) -> bool:

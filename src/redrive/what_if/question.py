@@ -41,6 +41,8 @@ from redrive.messages import (
     Records,
 )
 from redrive.messages.constants import reason_name
+from redrive.messages.schemes import KNOWN, SchemeTable
+from redrive.messages.schemes.reading import BARE
 from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Engine, Inventory
@@ -86,13 +88,16 @@ _ChangeKey: TypeAlias = tuple[Loss, NextAction, NextAction]
 class OnceDecoder(DeadLetterDecoder):
     """A decoder for several tables, which decodes the same records once."""
 
-    _last: tuple[Records, tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]] | None = None
+    _last: tuple[Records, SchemeTable] | None = None
+    _decoded: tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]
 
-    def decode(self, records: Records) -> tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]:
-        """Decode records, unless they were decoded last."""
-        if self._last is None or self._last[0] is not records:
-            self._last = records, super().decode(records)
-        return self._last[1]
+    def decode(
+        self, records: Records, schemes: SchemeTable = KNOWN
+    ) -> tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]:
+        """Decode records, unless they were decoded last by the same schemes."""
+        if self._last is None or self._last[0] is not records or self._last[1] is not schemes:
+            self._last, self._decoded = (records, schemes), super().decode(records, schemes)
+        return self._decoded
 
 
 class _Shared(NamedTuple):
@@ -236,10 +241,9 @@ class Tally:
             schemes: Names of the dead-letter schemes that the two read differently.
             mask: What to hide in the answer.
         """
-        decoder = OnceDecoder(schemes=old.schemes)
-        other = OnceDecoder(schemes=new.schemes) if schemes else decoder
+        decoder = OnceDecoder()
         self._old = Trial(old, decoder, SliceContext(facts, "", now))
-        self._new = Trial(new, other, SliceContext(facts, "", now))
+        self._new = Trial(new, decoder, SliceContext(facts, "", now))
         self._trials = self._old, self._new
         self._facts, self._answers = facts, answers
         self._schemes, self._mask = tuple(schemes), mask
@@ -590,4 +594,8 @@ def _other_schemes(question: Question) -> tuple[str, ...]:
     differing = [scheme for scheme in (*old, *new) if scheme not in old or scheme not in new]
     if old != new and not differing:
         differing = [*new]  # another order: the first that recognises a dead letter reads it
-    return tuple(sorted({scheme.name for scheme in differing}))
+    names = {scheme.name for scheme in differing}
+    handlers = question.configuration(question.old), question.configuration(question.new)
+    if handlers[0].origin_topic != handlers[1].origin_topic:
+        names.add(BARE.name)
+    return tuple(sorted(names))

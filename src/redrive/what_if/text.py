@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from redrive.messages.schemes.reading import BARE
 from redrive.printable import counted
 from redrive.what_if.answer import ChangedMessages, NextAction, WhatIf
 from redrive.what_if.verdict import Disposition
@@ -92,7 +93,8 @@ def _head(answer: WhatIf) -> Iterator[str]:
     for change in answer.control:
         yield f"{change.keyword}: {change.old!r} becomes {change.new!r}"
     for name in answer.schemes:
-        yield f"[schemes.{name}] of the settings differs: dead letters are read otherwise"
+        setting = "origin_topic" if name == BARE.name else f"[schemes.{name}]"
+        yield f"{setting} of the settings differs: dead letters are read otherwise"
     if answer.old.hash == answer.new.hash and not answer.schemes:
         yield "the tables mean the same: parked and remaining messages would not be evaluated again"
     if not answer.changed:

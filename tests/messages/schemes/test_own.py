@@ -188,9 +188,34 @@ def test_any_value_is_read_alone_as_in_a_batch(values: list[bytes]) -> None:
     keys: list[bytes | None] = [b"k"] * len(values)
     headers: list[Headers] = [[] for _ in values]
     records = Records(keys, [*values], headers, [0] * len(values), [*range(len(values))])
-    codes, profiles = DeadLetterDecoder(schemes=TABLE).decode(records)
+    codes, profiles = DeadLetterDecoder().decode(records, TABLE)
     for code, value in zip(codes, values, strict=True):
         assert profiles[code] == profile(value, [])
+
+
+def test_a_topic_stands_for_the_origin_that_its_dead_letters_do_not_name() -> None:
+    schemes = SchemeTable([BY_HEADERS.scheme()], [("orders.dlq", "orders")])
+    kinds: dict[str, Headers] = {
+        "bare": [("x", b"y")],
+        "legacy": [("x-error", b"a.B"), ("x-partition", bytes([0, 0, 0, 3]))],
+        "connect": [("__connect.errors.topic", b"bills"), ("__connect.errors.stage", b"S")],
+    }
+    count, headers = len(kinds), [*kinds.values()]
+    records = Records([None] * count, [None] * count, headers, [0] * count, [*range(count)])
+    decoder = DeadLetterDecoder()
+    for topic, expected in (
+        ("orders.dlq", [("bare", "orders"), ("legacy", "orders"), ("connect", "bills")]),
+        ("else.dlq", [("none", None), ("legacy", None), ("connect", "bills")]),
+    ):
+        codes, profiles = decoder.decode(records, schemes.at(topic))
+        read = [(profiles[code].scheme, profiles[code].view.origin.topic) for code in codes]
+        assert read == expected
+        assert [profiles[code] for code in codes] == [
+            decode_dead_letter(None, pairs, schemes=schemes.at(topic)) for pairs in headers
+        ]
+    bare = decode_dead_letter(b"v", kinds["bare"], schemes=schemes.at("orders.dlq"))
+    assert bare.fields["DESTQ"] == "orders"
+    assert remove_header(bare, b"v", kinds["bare"]) == (b"v", kinds["bare"])
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ class OwnScheme:
     """Whether every message of no other scheme is a dead letter of this one."""
     payload: str = ""
     """Path of the original value in the value; empty if the value is the original."""
-    parts: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, str] = field(default_factory=dict, hash=False)
     """The places of the parts, by their names."""
     # Affects how rounds are counted but not remaining messages: ``schemes_id`` stays.
     drops_headers: bool = field(default=False, repr=False)
@@ -137,9 +137,16 @@ class OwnScheme:
         )
 
 
-def schemes_id(schemes: Sequence[OwnScheme]) -> str:
-    """An id of user-defined schemes, in order; empty if there are none."""
-    return sha256(repr(tuple(schemes)).encode()).hexdigest() if schemes else ""
+def schemes_id(schemes: Sequence[OwnScheme], origin_topic: str = "") -> str:
+    """An id of how dead letters are read; empty if only built-in schemes count.
+
+    Args:
+        schemes: The user-defined schemes, in order.
+        origin_topic: The topic where messages failed that do not name it; empty if unknown.
+    """
+    if not schemes and not origin_topic:
+        return ""
+    return sha256((repr(tuple(schemes)) + origin_topic).encode()).hexdigest()
 
 
 def payload_reader(words: str) -> Callable[[bytes], bytes | None]:

@@ -11,6 +11,7 @@ our own headers ``mqdlh.<Field>``, which have the fields of an MQDLH as text.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -190,6 +191,9 @@ GROUP_SCHEMES: Final = frozenset(
 )
 """The names of schemes whose dead letters can name the consumer group that failed."""
 
+BARE: Final = Scheme(name="bare", parts={}, is_assumed=True)
+"""A message of no other scheme on a topic whose dead letters have a known origin."""
+
 _LAYOUTS: Final = 256
 """Maximum layouts of header names to cache."""
 
@@ -215,6 +219,7 @@ class Reading:
         schemes: Sequence[Scheme],
         in_value: Sequence[Scheme] = (),
         fallbacks: Sequence[Scheme] = (),
+        origin_topic: str = "",
     ) -> None:
         """Find the schemes of a layout.
 
@@ -224,6 +229,7 @@ class Reading:
                 besides them, Redrive's own headers are searched.
             in_value: Schemes of settings that a value identifies, to try first, in order.
             fallbacks: Schemes to try on a message without others, in order.
+            origin_topic: The topic where messages failed that do not name it; empty if unknown.
         """
         places: dict[str, list[int]] = {}
         for index, name in enumerate(layout):
@@ -264,6 +270,7 @@ class Reading:
         }
         self._in_value = tuple(in_value)
         self._fallbacks = tuple(fallbacks)
+        self._origin_topic = origin_topic
         self._deep = [lines for lines in self._lines.values() if lines.looks_into_records]
         begins = [lines.scheme.begins for lines in self._deep]
         # A quick check is enough for most values, unless a scheme needs more.
@@ -356,6 +363,8 @@ class Reading:
     ) -> DeadLetterView:
         attributes = self._lines[id(scheme)].attributes_of(key, value, headers, shared=shared)
         origin = pop_origin(attributes)
+        if origin.topic is None and self._origin_topic:
+            origin = replace(origin, topic=self._origin_topic)
         first_topic = attributes.pop("first_origin_topic", None)
         first = None if first_topic is None else Origin(first_topic)
         if "error_class" in attributes:
@@ -402,10 +411,24 @@ def _in_front(first: int, appended: int) -> int:
 
 
 class SchemeTable:
-    """The schemes to look for: the built-in ones and ``own``."""
+    """The schemes to look for: the built-in ones and ``own``.
 
-    def __init__(self, own: Iterable[Scheme] = ()) -> None:
-        own = tuple(own)
+    Args:
+        own: The schemes of settings.
+        origins: Topics of dead letters, each with the topic where those failed that do not name it.
+        origin_topic: The latter for all dead letters of this table; empty if unknown.
+    """
+
+    def __init__(
+        self,
+        own: Iterable[Scheme] = (),
+        origins: Iterable[tuple[str, str]] = (),
+        origin_topic: str = "",
+    ) -> None:
+        self._own = own = tuple(own)
+        self._origins = dict(origins)
+        self._origin_topic = origin_topic
+        self._by_origin = {origin_topic: self}
         self._by_header = {
             name: scheme
             for scheme in (*SCHEMES, *(own_scheme for own_scheme in own if own_scheme.leading))
@@ -416,8 +439,18 @@ class SchemeTable:
         self._fallbacks = (
             SPRING_CLOUD_STREAM_EMBEDDED,
             *(scheme for scheme in in_values if scheme.is_assumed),
+            *((BARE,) if origin_topic else ()),
         )
         self._readings: dict[tuple[str, ...], Reading] = {}
+
+    def at(self, topic: str) -> SchemeTable:
+        """The same schemes for the dead letters on a topic, which may have an origin of its own."""
+        origin_topic = self._origins.get(topic, "")
+        table = self._by_origin.get(origin_topic)
+        if table is None:
+            table = SchemeTable(self._own, self._origins.items(), origin_topic)
+            self._by_origin[origin_topic] = table
+        return table
 
     def reading(self, layout: Sequence[str]) -> Reading:
         """How to read the messages of a layout: header names, in their order."""
@@ -432,7 +465,9 @@ class SchemeTable:
                 if scheme is not None and scheme.is_in(set(layout))
             }
             fallbacks = () if led else self._fallbacks  # schemes recognised by headers come first
-            reading = Reading(layout, [*led.values()], self._in_value, fallbacks)
+            reading = Reading(
+                layout, [*led.values()], self._in_value, fallbacks, self._origin_topic
+            )
             self._readings[layout] = reading
         return reading
 

@@ -294,7 +294,7 @@ class Preview:
             [record.key], [record.value], [record.headers], [record.timestamp], [record.offset]
         )
         part = PartitionRecords(record.lane, decider, kind, records)
-        source = DeadLetterSource(decider, DeadLetterDecoder(schemes=decider.schemes))
+        source = DeadLetterSource(decider, DeadLetterDecoder())
         source.load(part, 0)
         message, attempts, _ = source.read(0)
 
