@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
+from tests.cases import cases_beside
 from tests.commands import json_of, redrive
 from tests.configurations import write_settings
 from tests.conftest import KafkaClient, eventually
@@ -140,6 +143,8 @@ def test_init_guesses_a_scheme_where_none_is_known(
     assert 'error.class = "$.error_class"' in settings
 
 
+MOST_LINES = 2
+"""Lines of a guess that a person has to change, at most."""
 ROUNDS = """DIALECT(KAFKA) RETRYINT(1)
 TOPIC({topic}) ACTION(RETRY) RETRY(2) BACKOFF(1s,1,1s)
 ACTION(IGNORE)
@@ -181,3 +186,54 @@ def test_dead_letters_without_headers_have_their_rounds_and_return(
         redrive("replay", "now", "--topic", topic, typed="y\n", code=0)
         replayed = {put.key: put.value for put in last_puts(3)}
     assert replayed == {key: b"body of " + key for key in keys}
+
+
+@cases_beside(__file__)
+def test_init_is_right_up_to_two_lines(
+    kafka: KafkaClient,
+    bootstrap_servers: str,
+    folder: Path,
+    *,
+    shop: str,
+    headers: dict[str, str],
+    value: object,
+    origin_topic: bool,
+    right: str | dict[str, Any],
+) -> None:
+    """Its guess about one message of a shop, beside what a person would write into the settings."""
+    topic = kafka.unique_name(shop)
+    kafka.create(topic, f"{topic}.dlq")
+    body = value if isinstance(value, bytes) else _in_bytes(value, topic)
+    pairs = [(name, _in_bytes(text, topic)) for name, text in headers.items()]
+    kafka.produce(f"{topic}.dlq", [{"value": body, "headers": pairs}])
+    words = ("init", f"{topic}.dlq", "--bootstrap-server", bootstrap_servers, "--yes")
+    answer = redrive(*words, code=0).stdout
+    settings = tomllib.loads((folder / "redrive.toml").read_text())
+    drafts = [*settings.get("schemes", {}).values()]
+    actual = {key: place for draft in drafts for key, place in _flat(draft)}
+    actual |= {key: text for key, text in settings["handlers"][0].items() if key == "origin_topic"}
+    expected: dict[str, Any] = {"origin_topic": topic} if origin_topic else {}
+    if isinstance(right, str):
+        assert f"\n{right}  1 (100.0%)" in answer
+    else:
+        expected |= right
+        if actual.get("recognise") in right.get("recognise", ()):
+            expected["recognise"] = actual["recognise"]
+    changed = {key for key in expected | actual if expected.get(key) != actual.get(key)}
+    assert len(drafts) <= 1
+    assert len(changed) <= MOST_LINES, (changed, actual)
+    assert ("schema id 42: set [schema_registry]" in answer) is isinstance(value, bytes)
+
+
+def _in_bytes(value: object, topic: str) -> bytes:
+    """A text, or JSON, of a message whose origin is a topic."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return re.sub(r"\borders\b", topic, text).encode()
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -105,7 +105,7 @@ def identify(
                 click.echo("\n".join(record.lines(view)))
             return
         records, silent = sample(cluster, topic, count)
-        identification = identified(topic, records, schemes, mask)
+        identification = identified(topic, records, schemes, mask, cluster.topics())
     print_notes(without_leader(silent))
     if as_json:
         listed = [
@@ -248,13 +248,14 @@ def _look_at(text: str, topics: Iterable[str]) -> tuple[list[Identification], Co
     """What is on each topic, by the schemes of settings, and the names of all topics."""
     settings, identifications = _settings_without_tables(text), []
     with open_cluster(settings.job.connection) as cluster:
+        existing = cluster.topics()
         for topic in topics:
             records, silent = sample(cluster, topic, _SAMPLE)
             identifications.append(
-                identified(topic, records, settings.job.scheme_table, settings.mask)
+                identified(topic, records, settings.job.scheme_table, settings.mask, existing)
             )
             print_notes(without_leader(silent))
-        return identifications, cluster.topics().keys()
+    return identifications, existing
 
 
 def _write_files(files: Mapping[Path, str], *, yes: bool) -> None:
@@ -286,11 +287,14 @@ def _lines(identification: Identification) -> Iterator[str]:
         if scheme.name == NO_VALID_SCHEME:
             yield f"           {scheme.problem or 'no header of a known scheme'}"
             yield "  see      docs/kafka.md, 'Your own format': describe it by [schemes.NAME]"
-            for index, line in enumerate(scheme.draft.splitlines()):
-                yield f"  {'' if index else 'draft':8} {line}"
-            continue
-        if scheme.view is not None:
+        elif scheme.view is not None:
             yield from (f"           {line}" for line in _parts(scheme.view))
+        if scheme.schema is not None:
+            yield f"  bodies   have schema id {scheme.schema}: set [schema_registry] to read them"
+        for index, line in enumerate(scheme.draft.splitlines()):
+            yield f"  {'' if index else 'draft':8} {line}"
+        if scheme.name == NO_VALID_SCHEME:
+            continue
         yield from _names("topics", scheme.topics)
         yield from _names("errors", scheme.errors)
         yield from _names("groups", scheme.groups)

@@ -8,8 +8,9 @@ to decide.
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
@@ -30,12 +31,15 @@ from redrive.messages import (
     decode_dead_letter,
     read_view,
     reason_name,
+    remove_header,
 )
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
+from redrive.messages.json_patch import JsonPath
 from redrive.messages.schemes.reading import BARE
-from redrive.messages.schemes.scheme import decimal, time
+from redrive.messages.schemes.scheme import NO_SCHEME, decimal, time
 from redrive.operations.record_view import existing_topic, masked_sentence, masked_view
+from redrive.operations.schema_registry import schema_of
 from redrive.printable import counted
 from redrive.rules import GROUP_TOPIC, group_topic
 
@@ -45,6 +49,10 @@ _REST: Final = "(others)"
 _LONGEST_DRAFT: Final = 40
 """Characters of a topic in the name of a draft."""
 _MEMBER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNQUOTABLE: Final = re.compile(r"""['"\\\x00-\x1f]| as """)
+_TEXT_PARTS: Final = frozenset(
+    {"error.root_class", "error.message", "error.stack", "origin.topic", "group"}
+)
 _LONGEST_NAME: Final = 249
 """Characters of a name that are kept, as many as a topic name may have."""
 _RULES: Final = 30
@@ -92,6 +100,8 @@ class SchemeFound:
     """Fields that cannot be read."""
     draft: str = ""
     """Settings that would describe messages of no scheme, if they look like dead letters."""
+    schema: int | None = None
+    """The id of the schema of the example's body, if it begins like one of a registry."""
 
 
 @dataclass(slots=True)
@@ -134,21 +144,29 @@ def sample(
 
 
 def identified(
-    topic: str, records: Iterable[StoredRecord], schemes: SchemeTable, mask: Mask = NO_MASK
+    topic: str,
+    records: Iterable[StoredRecord],
+    schemes: SchemeTable,
+    mask: Mask = NO_MASK,
+    topics: Collection[str] = (),
 ) -> Identification:
-    """The kinds of some records of a topic; no content makes this raise.
+    """The kinds of some records of a topic, beside all topics; no content makes this raise.
 
     ``cases`` have unmasked names, which a table needs.
     """
     identification, schemes = Identification(topic), schemes.at(topic)
     for record in records:
         identification.count += 1
-        _count(identification, record, schemes, mask)
+        _count(identification, record, schemes, mask, topics)
     return identification
 
 
 def _count(
-    identification: Identification, record: StoredRecord, schemes: SchemeTable, mask: Mask
+    identification: Identification,
+    record: StoredRecord,
+    schemes: SchemeTable,
+    mask: Mask,
+    topics: Collection[str],
 ) -> None:
     profile = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
     scheme = identification.schemes.setdefault(profile.scheme, SchemeFound(profile.scheme))
@@ -158,13 +176,20 @@ def _count(
         scheme.example = own.identity(*record.lane, record.offset)
         view = read_view(record.key, record.value, record.headers, schemes=schemes)
         scheme.view = masked_view(view, profile, mask)
+        scheme.schema = schema_of(remove_header(profile, record.value, record.headers)[0])
         scheme.problem = masked_sentence(profile.problem, record.headers, mask)
     if profile.scheme == NO_VALID_SCHEME:
         _add(scheme.errors, profile.problem.partition(":")[0] or "no header of a known scheme")
-        scheme.draft = scheme.draft or drafted_scheme(
-            identification.topic, record.value, record.headers
-        )
+        if not scheme.draft and scheme.count <= _DRAFTS:
+            scheme.draft = drafted_scheme(
+                identification.topic, record.value, record.headers, topics
+            )
         return
+    example = scheme.view or NO_SCHEME
+    if scheme.count == 1 and example.error_class is example.error_message is None:
+        # The names of some programs are those of others too, which say more.
+        draft = drafted_scheme(identification.topic, None, record.headers, topics)
+        scheme.draft = draft if "error." in draft else ""
     view = masked_view(profile.view, profile, mask) if mask else profile.view
     for counter, name in (
         (scheme.topics, view.origin.topic),
@@ -187,79 +212,162 @@ class _Field(NamedTuple):
     place: str
     """As settings name it."""
     name: str
-    """Lower case, words separated by ``_``."""
+    """In lower case, with the names of the members around it, words separated by ``_``."""
     raw: bytes
-    is_header: bool
 
 
-_DRAFTED: Final[Mapping[str, re.Pattern[str]]] = {
-    part: re.compile(pattern)
-    for part, pattern in (
-        ("error.class", r"(error|exception)(_?(class|type|name|fqcn)(_name)?)?"),
-        (
-            "error.message",
-            r"(error|exception|failure)_?(message|msg|reason|text|description)|reason",
-        ),
-        ("error.stack", r".*(stack_?trace|traceback|stack)"),
-        ("origin.topic", r"((original|origin|source|failed|src|from)_?)?topic(_name)?"),
-        ("origin.partition", r"((original|origin|source|failed|src|from)_?)?partition(_id)?"),
-        ("origin.offset", r"((original|origin|source|failed|src|from)_?)?offset"),
-        ("origin.timestamp", r"(original|origin|source|src)_?(timestamp|time)"),
-        ("group", r"(consumer_?)?group(_?id)?"),
-        ("attempts", r"(retry_?)?(attempts?|count|tries|retries)|delivery_count"),
-        ("failed_at", r"failed_?at|(failure|error)_?(time|timestamp)|dead_?lettered_?at"),
+class _Clue(NamedTuple):
+    """What a field looks like that has a part."""
+
+    part: str
+    name: re.Pattern[str]
+    raw: re.Pattern[bytes]
+
+
+def _clues(*rows: tuple[str, str, bytes]) -> tuple[_Clue, ...]:
+    return tuple(
+        _Clue(part, re.compile(name), re.compile(raw, re.DOTALL)) for part, name, raw in rows
     )
-}
-"""Names that programs use for each part; a prefix such as ``x_`` is left out."""
-_PAYLOADS: Final = ("payload", "value", "body", "data", "original")
+
+
+_ERROR: Final = "(error|exception|exc|err|fault|failure|cause)"
+_ORIGIN: Final = "(original|origin|source|src|failed|kafka)"
+_TIME: Final = "(timestamp|time|ts|date)(_ms)?"
+_ANY: Final = rb".+"
+_TOPIC: Final = rb"[A-Za-z0-9._-]{1,249}"
+_CLASS_NAME: Final = rb"[\w$]+((\.|::)[\w$]+)*|[\w$]+\.[\w.$]+: .*|[\w$]*(Exception|Error): .*"
+_CLEAR: Final = _clues(
+    ("error.root_class", r".*(root|inner|cause)_?.*(class|type|fqcn)", _ANY),
+    ("error.class", rf"(.*_)?{_ERROR}_?(class|type|name|code|fqcn)(_name)?", _ANY),
+    ("error.class", r".*(error|exception)_?(class|type|name|code)", _ANY),
+    ("error.class", rf"(.*_)?{_ERROR}", _CLASS_NAME),
+    ("error.message", rf"(.*_)?{_ERROR}_?(message|msg|reason|text|description)", _ANY),
+    ("error.message", r".*(error|exception)_?(info_)?(message|data)", _ANY),
+    ("error.message", rf"(.*_)?{_ERROR}", rb".*\s.*"),
+    ("error.stack", r".*(stack(_?trace)?|trace_?back|back_?trace)", _ANY),
+    ("origin.topic", rf"(.*_)?{_ORIGIN}_?topic(_name)?", _TOPIC),
+    ("origin.topic", r"(.*_)?(topic(_name)?|failed_q(ueue)?)", _TOPIC),
+    ("origin.partition", r".*partition(_id)?|(.*_)?part", _ANY),
+    ("origin.offset", r".*offset|(.*_)?off", _ANY),
+    (
+        "failed_at",
+        rf"(.*_)?({_ERROR}|failed|dead_?lettered|dlq|exhausted|processing)_?{_TIME}",
+        _ANY,
+    ),
+    ("failed_at", r"(.*_)?(failed|dead_?lettered|exhausted)_?(at|on)(_utc)?", _ANY),
+    ("origin.timestamp", rf"(.*_)?({_ORIGIN}|sent)_?(topic_)?(publish_)?{_TIME}", _ANY),
+    ("group", r"(.*_)?(consumer_?)?group(_?id)?|.*subscription", _ANY),
+    ("attempts", r".*(retry|delivery|receive|invoke|attempt)_?(attempt|count|number)", _ANY),
+    ("attempts", r"(.*_)?(attempts?|retries|retry|tries|try)", _ANY),
+)
+"""What programs name each part, the clearest first."""
+_VAGUE: Final = _clues(
+    ("error.class", ".*", rb"[\w.$:]*(Exception|Error|Timeout|[Ff]ailure)(: .*)?"),
+    ("error.message", r"(.*_)?(reason|details?)", _ANY),
+    ("failed_at", "timestamp", _ANY),
+)
+"""What means a part only beside other fields that say that something failed."""
+_DEAD: Final = re.compile(r".*(dead_?letter|dlq|poison|corrupt_?record).*")
+"""Names that no healthy message has."""
+_EVIDENCE: Final = frozenset(
+    {"error.class", "error.message", "error.stack", "origin.topic", "attempts", "failed_at"}
+)
+"""Two of these make a JSON value an envelope: one alone may be a message's own."""
+_LEAST_TIME: Final = 10**12
+"""Milliseconds since 1970: anything less is no time of a failure."""
+_PAYLOADS: Final = (
+    *("payload", "original_payload", "request_payload", "original_message", "raw_record", "record"),
+    *("body", "value", "data", "event", "original", "corrupt_record", "message"),
+)
+"""Names of members with the message itself, the clearest first."""
+_CLOUD_EVENT: Final = "specversion"
+"""A member of each CloudEvent, which is the message as a whole."""
 _DEPTH: Final = 3
 _MEMBERS: Final = 200
+_DRAFTS: Final = 100
+"""Messages of no scheme that are looked at until one gives a draft."""
 
 
-def drafted_scheme(topic: str, value: bytes | None, headers: Headers) -> str:
+def drafted_scheme(
+    topic: str, value: bytes | None, headers: Headers, topics: Collection[str] = ()
+) -> str:
     """A table ``[schemes.NAME]`` for a message of no scheme, from the names that it has.
+
+    Args:
+        topic: The dead-letter topic.
+        value: The value of the message.
+        headers: Its headers.
+        topics: Topics of the cluster; a field that names one may be the origin.
 
     Returns:
         TOML; empty if nothing in the message looks like an error with its origin.
     """
-    fields = [
-        _Field(name, _words(name), raw, is_header=True)
+    beside = [
+        _Field(name, _words(name), raw)
         for name, raw in headers
-        if raw is not None and not name.startswith(("redrive.", "$")) and " as " not in name
+        if raw and not name.startswith(("redrive.", "$")) and " as " not in name
     ]
-    document = _document(value)
-    fields += islice(_members(document, "$", ""), _MEMBERS)
-    places: dict[str, str] = {}
-    for part, pattern in _DRAFTED.items():
-        named = (candidate for candidate in fields if pattern.fullmatch(candidate.name))
-        place = next(filter(None, (_place(part, candidate) for candidate in named)), "")
-        if place:
-            places[part] = place
-    leading = next(
-        (
-            places[part_name]
-            for part_name in ("error.class", "error.message")
-            if part_name in places
-        ),
-        "",
-    )
-    if not leading and not {"origin.topic", "origin.offset"} <= places.keys():
-        return ""
-    recognise = (leading or places["origin.topic"]).partition(" as ")[0]
-    settings = {"recognise": recognise}
-    if recognise.startswith("$") and isinstance(document, dict):
-        payload = next((name for name in _PAYLOADS if name in document), "")
-        settings |= {"payload": f"$.{payload}"} if payload else {}
+    settings = _places(beside, topics)
+    if not settings:
+        document = _document(value)
+        payload = _named_payload(document)
+        inside = [
+            member
+            for member in islice(_members(document, "$", ""), _MEMBERS)
+            if not payload or not f"{member.place}.".startswith((f"{payload}.", f"{payload}["))
+        ]
+        settings = _places([*inside, *beside], topics)
+        if payload.endswith("corrupt_record"):
+            settings = {"recognise": payload, **settings}
+        elif len(settings.keys() & _EVIDENCE) < 2:  # noqa: PLR2004 - see there
+            return ""
+        payload = payload or _only_object(document, settings.values())
+        if payload and settings["recognise"].startswith("$"):
+            settings["payload"] = payload + _encoding(payload, document)
     name = re.sub(r"[^A-Za-z0-9-]", "-", topic).strip("-")[:_LONGEST_DRAFT] or "mine"
-    lines = (
-        f"{key} = {orjson.dumps(place).decode()}" for key, place in (settings | places).items()
-    )
+    lines = (f"{key} = {orjson.dumps(place).decode()}" for key, place in settings.items())
     return "\n".join([f"[schemes.own-{name}]", *lines])
+
+
+def _places(fields: Sequence[_Field], topics: Collection[str]) -> dict[str, str]:
+    """The place of each part, and of what recognises the scheme; empty if nothing does."""
+    known = {topic.encode() for topic in topics}
+    places: dict[str, str] = {}
+    _add_places(places, _CLEAR, fields)
+    dead = next((field for field in fields if _DEAD.fullmatch(field.name)), None)
+    leading = places.get("error.class") or places.get("error.message")
+    if not leading and "origin.offset" in places:
+        leading = places.get("origin.topic")
+    _add_places(places, _VAGUE, fields)
+    if dead is not None and not leading and dead.place not in places.values():
+        places.setdefault("error.message", dead.place)
+    leading = leading or (dead.place if dead else places.get("error.class"))
+    if not leading:
+        return {}
+    if places.get("error.class", "").endswith(" as class"):
+        places.setdefault("error.message", places["error.class"].removesuffix(" as class"))
+    by_name = (field.place for field in fields if field.raw in known)
+    if topic := next(by_name, ""):
+        places.setdefault("origin.topic", topic)
+    return {"recognise": leading.removesuffix(" as class"), **places}
+
+
+def _add_places(places: dict[str, str], clues: Iterable[_Clue], fields: Sequence[_Field]) -> None:
+    for part, name, raw in clues:
+        named = (
+            _place(part, candidate)
+            for candidate in fields
+            if candidate.place not in places.values()
+            and name.fullmatch(candidate.name)
+            and raw.fullmatch(candidate.raw)
+        )
+        if part not in places and (place := next(filter(None, named), "")):
+            places[part] = place
 
 
 def _words(name: str) -> str:
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-    return re.sub(r"[^a-z0-9]+", "_", words.lower()).removeprefix("x_").strip("_")
+    return re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_").removesuffix("_string_value")
 
 
 def _document(value: bytes | None) -> object:
@@ -270,28 +378,69 @@ def _document(value: bytes | None) -> object:
 
 
 def _members(value: object, path: str, name: str, depth: int = 0) -> Iterator[_Field]:
-    """The leaves of a JSON value, by their own name and by that with the member around it."""
+    """The leaves of a JSON value; of a list the first text."""
     if isinstance(value, dict) and depth < _DEPTH:
         for key, inner in value.items():
-            if _MEMBER.fullmatch(key):
-                yield from _members(inner, f"{path}.{key}", f"{name}_{key}", depth + 1)
-    elif name and isinstance(value, str | int | float):
+            if not _UNQUOTABLE.search(key):
+                yield from _members(inner, _path(path, key), f"{name}_{key}", depth + 1)
+    elif isinstance(value, list) and value and isinstance(value[0], str):
+        yield from _members(value[0], f"{path}[0]", name, depth)
+    elif name and isinstance(value, str | int | float) and value != "":
         raw = value.encode() if isinstance(value, str) else orjson.dumps(value)
-        members = name.split("_")
-        for last in (2, 1):
-            yield _Field(path, _words("_".join(members[-last:])), raw, is_header=False)
+        yield _Field(path, _words(name), raw)
 
 
-def _place(part: str, candidate: _Field) -> str:
+def _path(path: str, key: str) -> str:
+    return f"{path}.{key}" if _MEMBER.fullmatch(key) else f"{path}['{key}']"
+
+
+def _named_payload(document: object) -> str:
+    """The path of a member that is the message itself, by its name; empty if there is none."""
+    if not isinstance(document, dict) or _CLOUD_EVENT in document:
+        return ""
+    keys = {_words(key): key for key in document if not _UNQUOTABLE.search(key)}
+    key = next((keys[name] for name in _PAYLOADS if name in keys), "")
+    content = document.get(key)
+    is_text = key == "message" and not str(content).startswith(("{", "["))
+    return _path("$", key) if key and not is_text else ""
+
+
+def _only_object(document: object, places: Iterable[str]) -> str:
+    """The path of the only object that has none of the places; empty if there are more."""
+    objects = [
+        path
+        for key, inner in (document.items() if isinstance(document, dict) else ())
+        if isinstance(inner, dict)
+        and _CLOUD_EVENT not in document
+        and not _UNQUOTABLE.search(key)
+        and not any(place.startswith(f"{(path := _path('$', key))}.") for place in places)
+    ]
+    return objects[0] if len(objects) == 1 else ""
+
+
+def _encoding(path: str, document: object) -> str:
+    """How a payload is encoded: " as base64", or empty."""
+    payload = JsonPath.of(path).follow(document)
+    try:
+        start = b64decode(payload, validate=True)[:1] if isinstance(payload, str) else b""
+    except ValueError:
+        return ""
+    return " as base64" if start and start in b'{["<\0' else ""
+
+
+def _place(part: str, field: _Field) -> str:
     """The place of a part with its encoding; empty if the bytes are none of it."""
-    if part in {"error.class", "group", "error.message", "error.stack", "origin.topic"}:
-        is_sentence = part == "error.class" and b":" in candidate.raw
-        return f"{candidate.place} as class" if is_sentence else candidate.place
-    read = time if part in {"failed_at", "origin.timestamp"} else decimal
-    if read(candidate.raw) is not None:
-        return candidate.place
-    binary = {4: "int32be", 8: "int64be"}.get(len(candidate.raw)) if candidate.is_header else None
-    return f"{candidate.place} as {binary}" if binary else ""
+    if part == "error.class":
+        return f"{field.place} as class" if b": " in field.raw else field.place
+    if part in _TEXT_PARTS:
+        return field.place
+    if part in {"failed_at", "origin.timestamp"}:
+        moment = time(field.raw)
+        return field.place if isinstance(moment, int) and moment >= _LEAST_TIME else ""
+    if decimal(field.raw) is not None:
+        return field.place
+    binary = {4: "int32be", 8: "int64be"}.get(len(field.raw))
+    return f"{field.place} as {binary}" if binary and not field.place.startswith("$") else ""
 
 
 def _add(counter: Counter[str], name: str) -> None:

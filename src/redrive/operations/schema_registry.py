@@ -57,6 +57,13 @@ class _SchemaError(Exception):
     """The registry did not return a schema; the text says why."""
 
 
+def schema_of(body: bytes | None) -> int | None:
+    """The id of the schema of a body; None if it does not begin like one with a schema."""
+    if body is None or len(body) <= _PREFIX or not body.startswith(_MAGIC):
+        return None
+    return int.from_bytes(body[1:_PREFIX], "big")
+
+
 class SchemaRegistry:
     """Decodes bodies by the schemas of a registry."""
 
@@ -69,9 +76,10 @@ class SchemaRegistry:
 
         Neither its content nor the registry's answers make this raise.
         """
-        if body is None or len(body) <= _PREFIX or not body.startswith(_MAGIC):
+        schema = schema_of(body)
+        if body is None or schema is None:
             return None
-        schema, payload = int.from_bytes(body[1:_PREFIX], "big"), body[_PREFIX:]
+        payload = body[_PREFIX:]
         kind = ""
         try:
             definition = self._schema(f"/schemas/ids/{schema}")
