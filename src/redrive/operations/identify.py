@@ -405,16 +405,16 @@ def _named_payload(document: object) -> str:
     return _path("$", key) if key and not is_text else ""
 
 
-def _only_object(document: object, places: Iterable[str]) -> str:
+def _only_object(document: object, places: Collection[str]) -> str:
     """The path of the only object that has none of the places; empty if there are more."""
-    objects = [
-        path
-        for key, inner in (document.items() if isinstance(document, dict) else ())
-        if isinstance(inner, dict)
-        and _CLOUD_EVENT not in document
-        and not _UNQUOTABLE.search(key)
-        and not any(place.startswith(f"{(path := _path('$', key))}.") for place in places)
+    if not isinstance(document, dict) or _CLOUD_EVENT in document:
+        return ""
+    paths = [
+        _path("$", key)
+        for key, inner in document.items()
+        if isinstance(inner, dict) and not _UNQUOTABLE.search(key)
     ]
+    objects = [path for path in paths if not any(place.startswith(f"{path}.") for place in places)]
     return objects[0] if len(objects) == 1 else ""
 
 
