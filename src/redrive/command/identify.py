@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import click
-import orjson
 
 from redrive.command import record
 from redrive.command.opening import TopicSource
@@ -28,7 +25,17 @@ from redrive.command.output import print_json, print_lines, print_notes
 from redrive.errors import UsageError
 from redrive.kafka.cluster import without_leader
 from redrive.messages import NO_VALID_SCHEME, DeadLetterView
-from redrive.operations.identify import Identification, SchemeFound, first_table, identified, sample
+from redrive.operations.identify import (
+    Identification,
+    SchemeFound,
+    commented_drafts,
+    commented_origin,
+    first_settings,
+    first_table,
+    identified,
+    sample,
+    stem_of,
+)
 from redrive.operations.network import open_cluster
 from redrive.operations.record_view import RecordView, read_record, record_place
 from redrive.printable import counted
@@ -43,9 +50,6 @@ from redrive.settings import (
 
 _SAMPLE: Final = 10_000
 """How many of the newest messages of a topic are looked at."""
-_DEAD: Final = "(?:dlq|dlt|dead[._-]?letters?|errors?|failed)"
-_STEM: Final = re.compile(rf"(.+?)[._-]?{_DEAD}|{_DEAD}[._-](.+)", re.IGNORECASE)
-"""Names of dead-letter topics, and of what failed."""
 _LISTED: Final = 5
 """Names of one kind that are shown."""
 _LEFT_OUT: Final = frozenset({"scheme", "error_stack", "first_origin"})
@@ -154,25 +158,18 @@ def init(
     """  # noqa: D301 - \b keeps click from wrapping the examples
     topics = [*dict.fromkeys(topics)]
     rules = _rules_files(topics)
-    name = application or _stem(topics[0])
-    text = _settings_text(name, bootstrap_server, rules)
+    name = application or stem_of(topics[0])
+    text = first_settings(name, bootstrap_server, rules)
     identifications, existing = _look_at(text, topics)
-    drafts = [
-        (scheme.example, scheme.draft)
-        for identification in identifications
-        for scheme in identification.by_share()
-        if scheme.draft
-    ]
-    more = "".join(map(_draft_text, drafts))
-    if more:
-        identifications, _ = _look_at(text + more, topics)
+    drafts = "".join(map(commented_drafts, identifications))
+    if drafts:
+        identifications, _ = _look_at(text + drafts, topics)
     origins = {
-        identification.topic: (_stem(identification.topic), identification.unnamed)
+        identification.topic: origin
         for identification in identifications
-        if identification.unnamed
-        and identification.topic != _stem(identification.topic) in existing
+        if (origin := commented_origin(identification, existing))
     }
-    text = _settings_text(name, bootstrap_server, rules, origins) + more
+    text = first_settings(name, bootstrap_server, rules, origins) + drafts
     if origins:
         identifications, _ = _look_at(text, topics)
     for identification in identifications:
@@ -188,55 +185,13 @@ def init(
     click.echo("\nredrive run starts the job; redrive groups shows then what waits, and why.")
 
 
-def _stem(topic: str) -> str:
-    """What a dead-letter topic is for, by its name: ``orders`` of ``orders.dlq``."""
-    stem = _STEM.fullmatch(topic)
-    return topic if stem is None else stem[1] or stem[2]
-
-
 def _rules_files(topics: Iterable[str]) -> Mapping[str, Path]:
     """A file for the rules of each topic, short where no two are alike."""
-    stems = Counter(map(_stem, topics))
+    stems = Counter(map(stem_of, topics))
     return {
-        topic: Path(f"{_stem(topic) if stems[_stem(topic)] == 1 else topic}.rul")
+        topic: Path(f"{stem_of(topic) if stems[stem_of(topic)] == 1 else topic}.rul")
         for topic in topics
     }
-
-
-def _settings_text(
-    application: str,
-    servers: str,
-    rules: Mapping[str, Path],
-    origins: Mapping[str, tuple[str, int]] = MappingProxyType({}),
-) -> str:
-    handlers = "".join(
-        f"\n[[handlers]]\nqueue = {_quoted(topic)}\nrules = {_quoted(str(file))}\n"
-        + (_origin_text(*origins[topic]) if topic in origins else "")
-        for topic, file in rules.items()
-    )
-    return (
-        f"[application]\nname = {_quoted(application)}\n\n"
-        f"[kafka]\nbootstrap_servers = {_quoted(servers)}\n{handlers}"
-    )
-
-
-def _origin_text(origin_topic: str, count: int) -> str:
-    return (
-        f"# Guessed from the name of the queue: {counted(count, 'message')} without a topic.\n"
-        f"origin_topic = {_quoted(origin_topic)}\n"
-    )
-
-
-def _draft_text(drafted: tuple[str, str]) -> str:
-    example, draft = drafted
-    return (
-        f"\n# Guessed from {example}; redrive identify {example} shows what it makes of it.\n"
-        f"{draft}\n"
-    )
-
-
-def _quoted(text: str) -> str:
-    return orjson.dumps(text).decode()
 
 
 def _settings_without_tables(text: str) -> Settings:

@@ -262,12 +262,8 @@ def _with_deciding_table(job: JobConfiguration, kept: KeptTable) -> JobConfigura
     def changed(handler: HandlerConfiguration) -> HandlerConfiguration:
         if handler.identity.name != kept.handler:
             return handler
-        return replace(
-            handler,
-            rules=text,
-            rules_name="the current table",
-            origin_topic=kept.origin_topic,
-        )
+        name, topic = "the current table", kept.origin_topic
+        return replace(handler, rules=text, rules_name=name, origin_topic=topic)
 
     return replace(job, handlers=tuple(map(changed, job.handlers)), schemes=kept.schemes)
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
+from pathlib import Path
 from textwrap import wrap
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import orjson
@@ -65,6 +67,9 @@ _REASONS: Final = range(1_000_000_000)
 """What REASON accepts."""
 _OF_MQ: Final = frozenset({"mqdlh", "redrive"})
 """Schemes of dead letters whose put failed, rather than their processing."""
+_DEAD_NAME: Final = "(?:dlq|dlt|dead[._-]?letters?|errors?|failed)"
+_STEM: Final = re.compile(rf"(.+?)[._-]?{_DEAD_NAME}|{_DEAD_NAME}[._-](.+)", re.IGNORECASE)
+"""Names of dead-letter topics, and of what failed."""
 _CLASS: Final = re.compile(r"(?:.*([.$]))?([A-Za-z0-9_]{1,48})")
 """What is before the simple name of a class, and the name."""
 
@@ -325,7 +330,7 @@ def drafted_scheme(
         if payload and settings["recognise"].startswith("$"):
             settings["payload"] = payload + _encoding(payload, document)
     name = re.sub(r"[^A-Za-z0-9-]", "-", topic).strip("-")[:_LONGEST_DRAFT] or "mine"
-    lines = (f"{key} = {orjson.dumps(place).decode()}" for key, place in settings.items())
+    lines = (f"{key} = {_quoted(place)}" for key, place in settings.items())
     return "\n".join([f"[schemes.own-{name}]", *lines])
 
 
@@ -553,6 +558,58 @@ _RETRY_ROUNDS: Final = "ACTION(RETRY) RETRY(5) BACKOFF(30s,2,10m)"
 _ATTEMPTS: Final = "It may pass: up to 30 attempts, 60 seconds apart, then it remains."
 _RETRY_ATTEMPTS: Final = "ACTION(RETRY) RETRY(30)"
 _KEEP: Final = "ACTION(IGNORE)"
+
+
+def stem_of(topic: str) -> str:
+    """What a dead-letter topic is for, by its name: ``orders`` of ``orders.dlq``."""
+    stem = _STEM.fullmatch(topic)
+    return topic if stem is None else stem[1] or stem[2]
+
+
+def first_settings(
+    application: str,
+    servers: str,
+    rules: Mapping[str, Path],
+    origins: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Settings of a job, with a handler for each topic and its file of rules.
+
+    ``origins`` are lines about the origin of dead letters, by topic.
+    """
+    handlers = "".join(
+        f"\n[[handlers]]\nqueue = {_quoted(topic)}\nrules = {_quoted(str(file))}\n"
+        + origins.get(topic, "")
+        for topic, file in rules.items()
+    )
+    return (
+        f"[application]\nname = {_quoted(application)}\n\n"
+        f"[kafka]\nbootstrap_servers = {_quoted(servers)}\n{handlers}"
+    )
+
+
+def commented_drafts(identification: Identification) -> str:
+    """The drafts of schemes for what was found, each with a comment; empty if there are none."""
+    return "".join(
+        f"\n# Guessed from {scheme.example}; redrive identify {scheme.example} shows what it makes"
+        f" of it.\n{scheme.draft}\n"
+        for scheme in identification.by_share()
+        if scheme.draft
+    )
+
+
+def commented_origin(identification: Identification, topics: Collection[str]) -> str:
+    """The origin of messages that name none, guessed from existing topics; empty for no guess."""
+    origin = stem_of(identification.topic)
+    if not identification.unnamed or origin == identification.topic or origin not in topics:
+        return ""
+    return (
+        f"# Guessed from the name of the queue: {counted(identification.unnamed, 'message')}"
+        f" without a topic.\norigin_topic = {_quoted(origin)}\n"
+    )
+
+
+def _quoted(text: str) -> str:
+    return orjson.dumps(text).decode()
 
 
 def outlook_of(error: str) -> Outlook:
