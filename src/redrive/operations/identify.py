@@ -36,8 +36,7 @@ from redrive.messages import (
     remove_header,
 )
 from redrive.messages import own_headers as own
-from redrive.messages.constants import constant_value
-from redrive.messages.json_patch import JsonPath
+from redrive.messages.schemes.own import NUMBERS, TIMES, json_document
 from redrive.messages.schemes.reading import BARE
 from redrive.messages.schemes.scheme import NO_SCHEME, decimal, time
 from redrive.operations.record_view import existing_topic, masked_sentence, masked_view
@@ -52,9 +51,6 @@ _LONGEST_DRAFT: Final = 40
 """Characters of a topic in the name of a draft."""
 _MEMBER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNQUOTABLE: Final = re.compile(r"""['"\\\x00-\x1f]| as """)
-_TEXT_PARTS: Final = frozenset(
-    {"error.root_class", "error.message", "error.stack", "origin.topic", "group"}
-)
 _LONGEST_NAME: Final = 249
 """Characters of a name that are kept, as many as a topic name may have."""
 _RULES: Final = 30
@@ -314,8 +310,9 @@ def drafted_scheme(
     ]
     settings = _places(beside, topics)
     if not settings:
-        document = _document(value)
-        payload = _named_payload(document)
+        document = json_document(value or b"")
+        members = _payload_members(document)
+        payload = _named_payload(members)
         inside = [
             member
             for member in islice(_members(document, "$", ""), _MEMBERS)
@@ -326,9 +323,9 @@ def drafted_scheme(
             settings = {"recognise": payload, **settings}
         elif len(settings.keys() & _EVIDENCE) < 2:  # noqa: PLR2004 - see there
             return ""
-        payload = payload or _only_object(document, settings.values())
+        payload = payload or _only_object(members, settings.values())
         if payload and settings["recognise"].startswith("$"):
-            settings["payload"] = payload + _encoding(payload, document)
+            settings["payload"] = payload + _encoding(members[payload])
     name = re.sub(r"[^A-Za-z0-9-]", "-", topic).strip("-")[:_LONGEST_DRAFT] or "mine"
     lines = (f"{key} = {_quoted(place)}" for key, place in settings.items())
     return "\n".join([f"[schemes.own-{name}]", *lines])
@@ -375,13 +372,6 @@ def _words(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_").removesuffix("_string_value")
 
 
-def _document(value: bytes | None) -> object:
-    try:
-        return orjson.loads(value or b"")
-    except orjson.JSONDecodeError:
-        return None
-
-
 def _members(value: object, path: str, name: str, depth: int = 0) -> Iterator[_Field]:
     """The leaves of a JSON value; of a list the first text."""
     if isinstance(value, dict) and depth < _DEPTH:
@@ -399,33 +389,35 @@ def _path(path: str, key: str) -> str:
     return f"{path}.{key}" if _MEMBER.fullmatch(key) else f"{path}['{key}']"
 
 
-def _named_payload(document: object) -> str:
+def _payload_members(document: object) -> dict[str, object]:
+    """The members of an envelope by their paths, one of which may be the message itself."""
+    if not isinstance(document, dict) or _CLOUD_EVENT in document:
+        return {}
+    return {
+        _path("$", key): inner for key, inner in document.items() if not _UNQUOTABLE.search(key)
+    }
+
+
+def _named_payload(members: Mapping[str, object]) -> str:
     """The path of a member that is the message itself, by its name; empty if there is none."""
-    if not isinstance(document, dict) or _CLOUD_EVENT in document:
-        return ""
-    keys = {_words(key): key for key in document if not _UNQUOTABLE.search(key)}
-    key = next((keys[name] for name in _PAYLOADS if name in keys), "")
-    content = document.get(key)
-    is_text = key == "message" and not str(content).startswith(("{", "["))
-    return _path("$", key) if key and not is_text else ""
+    paths = {_words(path): path for path in members}
+    path = next((paths[name] for name in _PAYLOADS if name in paths), "")
+    is_text = path == "$.message" and not str(members[path]).startswith(("{", "["))
+    return "" if is_text else path
 
 
-def _only_object(document: object, places: Collection[str]) -> str:
+def _only_object(members: Mapping[str, object], places: Collection[str]) -> str:
     """The path of the only object that has none of the places; empty if there are more."""
-    if not isinstance(document, dict) or _CLOUD_EVENT in document:
-        return ""
-    paths = [
-        _path("$", key)
-        for key, inner in document.items()
-        if isinstance(inner, dict) and not _UNQUOTABLE.search(key)
+    objects = [
+        path
+        for path, inner in members.items()
+        if isinstance(inner, dict) and not any(place.startswith(f"{path}.") for place in places)
     ]
-    objects = [path for path in paths if not any(place.startswith(f"{path}.") for place in places)]
     return objects[0] if len(objects) == 1 else ""
 
 
-def _encoding(path: str, document: object) -> str:
+def _encoding(payload: object) -> str:
     """How a payload is encoded: " as base64", or empty."""
-    payload = JsonPath.of(path).follow(document)
     try:
         start = b64decode(payload, validate=True)[:1] if isinstance(payload, str) else b""
     except ValueError:
@@ -435,14 +427,12 @@ def _encoding(path: str, document: object) -> str:
 
 def _place(part: str, field: _Field) -> str:
     """The place of a part with its encoding; empty if the bytes are none of it."""
-    if part == "error.class":
-        return f"{field.place} as class" if b": " in field.raw else field.place
-    if part in _TEXT_PARTS:
-        return field.place
-    if part in {"failed_at", "origin.timestamp"}:
+    if part == "error.class" and b": " in field.raw:
+        return f"{field.place} as class"
+    if part in TIMES:
         moment = time(field.raw)
         return field.place if isinstance(moment, int) and moment >= _LEAST_TIME else ""
-    if decimal(field.raw) is not None:
+    if part not in NUMBERS or decimal(field.raw) is not None:
         return field.place
     binary = {4: "int32be", 8: "int64be"}.get(len(field.raw))
     return f"{field.place} as {binary}" if binary and not field.place.startswith("$") else ""
@@ -533,30 +523,16 @@ STAYING: Final = frozenset(_STAYING_NAMES.split())
 """Simple names of exceptions that fail again: deserialisation, validation, mistakes of programs."""
 
 _PASSING_REASONS: Final = frozenset(
-    filter(
-        None,
-        map(
-            constant_value,
-            (
-                "MQRC_Q_FULL",
-                "MQRC_PUT_INHIBITED",
-                "MQRC_Q_MGR_NOT_AVAILABLE",
-                "MQRC_NOT_AUTHORIZED",
-            ),
-        ),
-    )
+    {"MQRC_Q_FULL", "MQRC_PUT_INHIBITED", "MQRC_Q_MGR_NOT_AVAILABLE", "MQRC_NOT_AUTHORIZED"}
 )
-_STAYING_REASONS: Final = frozenset(
-    filter(None, map(constant_value, ("MQRC_FORMAT_ERROR", "MQRC_MSG_TOO_BIG_FOR_Q")))
-)
+_STAYING_REASONS: Final = frozenset({"MQRC_FORMAT_ERROR", "MQRC_MSG_TOO_BIG_FOR_Q"})
 _STAYS: Final = "It would fail again: it remains until someone looks at it."
 _ROUNDS: Final = (
     "It may pass: up to 5 rounds, 30, 60, 120, 240 and 480 seconds after each failure (up to a"
     " fifth less), then it remains."
 )
-_RETRY_ROUNDS: Final = "ACTION(RETRY) RETRY(5) BACKOFF(30s,2,10m)"
 _ATTEMPTS: Final = "It may pass: up to 30 attempts, 60 seconds apart, then it remains."
-_RETRY_ATTEMPTS: Final = "ACTION(RETRY) RETRY(30)"
+_UNDECIDED: Final = "No list says whether it passes: it remains. If trying again helps, write:"
 _KEEP: Final = "ACTION(IGNORE)"
 
 
@@ -612,13 +588,14 @@ def _quoted(text: str) -> str:
     return orjson.dumps(text).decode()
 
 
-def outlook_of(error: str) -> Outlook:
+def outlook_of(
+    error: str, passing: Collection[str] = PASSING, staying: Collection[str] = STAYING
+) -> Outlook:
     """Whether failures with an exception pass, by the simple name of its class."""
-    simple = _CLASS.fullmatch(error)
-    if simple is not None and simple[2] in PASSING:
-        return Outlook.PASSES
-    is_known = simple is not None and simple[2] in STAYING
-    return Outlook.STAYS if is_known else Outlook.UNKNOWN
+    name = _CLASS.fullmatch(error)
+    if name is None or name[2] not in {*passing, *staying}:
+        return Outlook.UNKNOWN
+    return Outlook.PASSES if name[2] in passing else Outlook.STAYS
 
 
 def first_table(identification: Identification) -> str:
@@ -658,25 +635,16 @@ def _mq_rules(identification: Identification) -> Iterator[str]:
     """Rules for dead letters whose put failed: an attempt is a put."""
     yield "* The first attempt is at once, each further one a minute later."
     yield "RETRYINT(60) WAIT(YES)"
-    messages: Counter[int] = Counter()
     queues: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for case, errors in identification.cases.items():
         if case.reason in _REASONS:
-            messages[case.reason] += errors.total()
             queues[case.reason][case.topic] += errors.total()
-    for reason, count in messages.most_common(_RULES):
+    for reason in sorted(queues, key=lambda reason: -queues[reason].total())[:_RULES]:
         name = reason_name(reason)
-        yield ""
-        about = f"{counted(count, 'message')}{_of(queues[reason])}: {name}."
         pattern = f"REASON({name if name.startswith('MQRC_') else reason})"
-        if reason in _PASSING_REASONS:
-            yield from _comment(f"{about} {_ATTEMPTS}")
-            yield f"{pattern} {_RETRY_ATTEMPTS}"
-        elif reason in _STAYING_REASONS:
-            yield from _comment(f"{about} {_STAYS}")
-            yield f"{pattern} {_KEEP}"
-        else:
-            yield from _undecided(about, f"{pattern} {_RETRY_ATTEMPTS}")
+        outlook = outlook_of(name, _PASSING_REASONS, _STAYING_REASONS)
+        retry = (f"{pattern} ACTION(RETRY) RETRY(30)",)
+        yield from _rule(_about(name, queues[reason]), outlook, pattern, retry, _ATTEMPTS)
 
 
 def _kafka_rules(identification: Identification) -> Iterator[str]:
@@ -684,41 +652,32 @@ def _kafka_rules(identification: Identification) -> Iterator[str]:
     yield "* A round is put and processing. Its delay counts from the failure, or"
     yield "* from when the job first sees it if the message does not say when."
     yield "DIALECT(KAFKA) RETRYINT(60) WAIT(YES)"
-    messages: Counter[str] = Counter()
-    topics: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    classes: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for case, errors in identification.cases.items():
         for name, count in errors.items():
-            messages[name] += count
-            topics[name][case.topic] += count
+            classes[name][case.topic] += count
     # Classes of one simple name share a rule, so that a message has the rounds of one only.
-    patterns: dict[str, list[str]] = {}
-    for name, _ in messages.most_common():
-        patterns.setdefault(_pattern(name), []).append(name)
-    for pattern, names in list(patterns.items())[:_RULES]:
-        count = sum(messages[name] for name in names)
-        where: Counter[str] = sum((topics[name] for name in names), Counter())
-        yield ""
-        about = f"{counted(count, 'message')}{_of(where)}: {names[0] or 'no class is named'}."
-        outlook = outlook_of(names[0]) if pattern else Outlook.UNKNOWN
-        if outlook is Outlook.PASSES:
-            yield from _comment(f"{about} {_ROUNDS}")
-            yield f"TOPIC(?*) {pattern} +"
-            yield _RETRY_ROUNDS
-        elif outlook is Outlook.STAYS:
-            yield from _comment(f"{about} {_STAYS}")
-            yield f"{pattern} {_KEEP}"
-        else:
-            is_bare = BARE.name in identification.schemes
-            unnamed = f"SCHEME({BARE.name})" if is_bare else "ERRMSG(...)"
-            yield from _undecided(about, f"TOPIC(?*) {pattern or unnamed} +", _RETRY_ROUNDS)
+    patterns: dict[str, tuple[str, Counter[str]]] = {}
+    for name in sorted(classes, key=lambda name: -classes[name].total()):
+        patterns.setdefault(_pattern(name), (name, Counter()))[1].update(classes[name])
+    unnamed = f"SCHEME({BARE.name})" if BARE.name in identification.schemes else "ERRMSG(...)"
+    for pattern, (name, topics) in islice(patterns.items(), _RULES):
+        about = _about(name or "no class is named", topics)
+        retry = (f"TOPIC(?*) {pattern or unnamed} +", "ACTION(RETRY) RETRY(5) BACKOFF(30s,2,10m)")
+        yield from _rule(about, outlook_of(name), pattern, retry, _ROUNDS)
 
 
-def _undecided(about: str, *rule: str) -> Iterator[str]:
-    """The comment about messages that no list knows, with the rule that would retry them."""
-    yield from _comment(
-        f"{about} No list says whether it passes: it remains. If trying again helps, write:"
-    )
-    yield from (f"*   {line}" for line in rule)
+def _rule(
+    about: str, outlook: Outlook, pattern: str, retry: Iterable[str], passes: str
+) -> Iterator[str]:
+    """The rule for some messages, or the comment with the rule that would retry them."""
+    yield ""
+    if outlook is Outlook.PASSES:
+        yield from (*_comment(f"{about} {passes}"), *retry)
+    elif outlook is Outlook.STAYS:
+        yield from (*_comment(f"{about} {_STAYS}"), f"{pattern} {_KEEP}")
+    else:
+        yield from (*_comment(f"{about} {_UNDECIDED}"), *(f"*   {line}" for line in retry))
 
 
 def _pattern(error: str) -> str:
@@ -729,10 +688,12 @@ def _pattern(error: str) -> str:
     return f"ROOTCLASS('*{name[1]}{name[2]}')" if name[1] else f"ROOTCLASS('{name[2]}')"
 
 
-def _of(topics: Counter[str]) -> str:
-    names = [name for name, _ in topics.most_common(_NAMED) if name]
+def _about(name: str, topics: Counter[str]) -> str:
+    """How many messages failed in one way, and on which topics."""
+    named = [topic for topic, _ in topics.most_common(_NAMED) if topic]
     more = ", ..." if len(topics) > _NAMED else ""
-    return f" of {', '.join(names)}{more}" if names else ""
+    where = f" of {', '.join(named)}{more}" if named else ""
+    return f"{counted(topics.total(), 'message')}{where}: {name}."
 
 
 def _about_groups(identification: Identification) -> Iterator[str]:

@@ -28,8 +28,10 @@ from redrive.messages.schemes.scheme import (
     time,
 )
 
-_NUMBERS: Final = frozenset({"origin.partition", "origin.offset", "attempts"})
-_TIMES: Final = frozenset({"origin.timestamp", "first_failed_at", "failed_at"})
+NUMBERS: Final = frozenset({"origin.partition", "origin.offset", "attempts"})
+"""Parts of the view that are numbers."""
+TIMES: Final = frozenset({"origin.timestamp", "first_failed_at", "failed_at"})
+"""Parts of the view that are times."""
 _TEXTS: Final = frozenset({"text", "class"})
 """Encodings of texts; all others are of numbers."""
 _IN_BYTES: Final = frozenset({"int32be", "int64be", "biginteger"})
@@ -83,8 +85,8 @@ class PartPlace(NamedTuple):
 
     def _reader(self, name: str) -> Reader:
         if not self.encoding:
-            return decimal if name in _NUMBERS else time if name in _TIMES else text
-        numeric = name in _NUMBERS | _TIMES
+            return decimal if name in NUMBERS else time if name in TIMES else text
+        numeric = name in NUMBERS | TIMES
         fitting = [
             encoding
             for encoding in ENCODINGS
@@ -170,7 +172,7 @@ def payload_reader(words: str) -> Callable[[bytes], bytes | None]:
         raise PlaceError(message, f"one of {', '.join(_PAYLOAD)}")
 
     def read(value: bytes) -> bytes | None:
-        payload = path.follow(_document(value))
+        payload = path.follow(json_document(value))
         if payload is None:
             return None
         if encoding == "base64":
@@ -206,7 +208,8 @@ def _path(place: str) -> JsonPath | None:
 
 
 @lru_cache(maxsize=2)
-def _document(value: bytes) -> Any:  # noqa: ANN401 - any JSON
+def json_document(value: bytes) -> Any:  # noqa: ANN401 - any JSON
+    """The JSON value of some bytes; None if they are none."""
     try:
         return orjson.loads(value)
     except orjson.JSONDecodeError:
@@ -215,7 +218,7 @@ def _document(value: bytes) -> Any:  # noqa: ANN401 - any JSON
 
 def _read_inside(value: bytes, path: JsonPath, read: Reader) -> str | int | None:
     try:
-        member = path.follow(_document(value))
+        member = path.follow(json_document(value))
     except LookupError:
         return None
     if member is None:
@@ -226,7 +229,7 @@ def _read_inside(value: bytes, path: JsonPath, read: Reader) -> str | int | None
 def _recogniser(path: JsonPath) -> Callable[[bytes], bool]:
     def is_there(value: bytes) -> bool:
         try:
-            path.follow(_document(value))
+            path.follow(json_document(value))
         except LookupError:
             return False
         return True
