@@ -42,7 +42,6 @@ from redrive.printable import counted
 from redrive.settings import (
     DEFAULT_FILE,
     Document,
-    Settings,
     read_settings,
     settings_of,
     with_environment,
@@ -165,12 +164,11 @@ def init(
     if drafts:
         identifications, _ = _look_at(text + drafts, topics)
     origins = {
-        identification.topic: origin
+        identification.topic: commented_origin(identification, existing)
         for identification in identifications
-        if (origin := commented_origin(identification, existing))
     }
     text = first_settings(name, bootstrap_server, rules, origins) + drafts
-    if origins:
+    if any(origins.values()):
         identifications, _ = _look_at(text, topics)
     for identification in identifications:
         print_lines([*_lines(identification), ""])
@@ -194,14 +192,11 @@ def _rules_files(topics: Iterable[str]) -> Mapping[str, Path]:
     }
 
 
-def _settings_without_tables(text: str) -> Settings:
-    document = Document.from_text(text, name=str(DEFAULT_FILE), directory=Path())
-    return settings_of(with_environment(document, os.environ), without_tables=True)
-
-
 def _look_at(text: str, topics: Iterable[str]) -> tuple[list[Identification], Collection[str]]:
     """What is on each topic, by the schemes of settings, and the names of all topics."""
-    settings, identifications = _settings_without_tables(text), []
+    document = Document.from_text(text, name=str(DEFAULT_FILE), directory=Path())
+    settings = settings_of(with_environment(document, os.environ), without_tables=True)
+    identifications = []
     with open_cluster(settings.job.connection) as cluster:
         existing = cluster.topics()
         for topic in topics:
@@ -246,8 +241,7 @@ def _lines(identification: Identification) -> Iterator[str]:
             yield from (f"           {line}" for line in _parts(scheme.view))
         if scheme.schema is not None:
             yield f"  bodies   have schema id {scheme.schema}: set [schema_registry] to read them"
-        for index, line in enumerate(scheme.draft.splitlines()):
-            yield f"  {'' if index else 'draft':8} {line}"
+        yield from _titled("draft", scheme.draft.splitlines())
         if scheme.name == NO_VALID_SCHEME:
             continue
         yield from _names("topics", scheme.topics)
@@ -276,8 +270,12 @@ def _names(title: str, names: Counter[str]) -> Iterator[str]:
     shown = [f"{name[:_SHOWN]} ({count})" for name, count in names.most_common(_LISTED)]
     if len(names) > _LISTED:
         shown.append(f"and {len(names) - _LISTED} more")
-    for index, line in enumerate(shown):
-        yield f"  {title if not index else '':8} {line}"
+    return _titled(title, shown)
+
+
+def _titled(title: str, lines: Iterable[str]) -> Iterator[str]:
+    for index, line in enumerate(lines):
+        yield f"  {'' if index else title:8} {line}"
 
 
 def _scheme_as_json(scheme: SchemeFound, of: int) -> dict[str, Any]:
