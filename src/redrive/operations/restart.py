@@ -184,32 +184,27 @@ def restart(job: JobConfiguration, *, timeout: float, operator: str = "") -> Res
         time.sleep(PAUSE)
 
 
+@dataclass(eq=False)
 class FileWatch:
     """Requests one restart of a job for each complete change of its files.
 
     The job checks the files, and reports what it refuses.
     """
 
-    def __init__(
-        self,
-        digest: Callable[[], bytes],
-        *,
-        taken: bytes,
-        restart: Callable[[], object],
-        every: float = _LOOK,
-    ) -> None:
-        """Start without a check; ``taken`` is the digest of the files that the job started with."""
-        self._digest = digest
-        self._taken = self._seen = taken
-        self._restart = restart
-        self._every = every
+    digest: Callable[[], bytes]
+    taken: bytes
+    """The digest of the files that the job started with."""
+    restart: Callable[[], object]
+
+    def __post_init__(self) -> None:
+        self._seen = self.taken
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="redrive-watch", daemon=True)
 
     @classmethod
     def of(cls, job: JobConfiguration, digest: Callable[[], bytes], taken: bytes) -> FileWatch:
         """A watch for a job that runs in this process."""
-        return cls(digest, taken=taken, restart=partial(restart, job, timeout=PATIENCE))
+        return cls(digest, taken, partial(restart, job, timeout=PATIENCE))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -220,17 +215,17 @@ class FileWatch:
 
     def look(self) -> None:
         """Request a restart if the files have changed, but not since the last check."""
-        before, self._seen = self._seen, self._digest()
-        if self._seen == self._taken or self._seen != before:
+        before, self._seen = self._seen, self.digest()
+        if self._seen == self.taken or self._seen != before:
             return
-        self._taken = self._seen
+        self.taken = self._seen
         _LOGGER.info("settings, tables or definitions changed: reloading")
         try:
-            self._restart()
+            self.restart()
         except RedriveError as error:
             # The answer is late; the job itself logs what it accepts or refuses.
             _LOGGER.info("%s", error.message)
 
     def _run(self) -> None:
-        while not self._ended.wait(self._every):
+        while not self._ended.wait(_LOOK):
             self.look()

@@ -27,6 +27,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Protocol
@@ -198,33 +199,29 @@ def start_projection(
     return query
 
 
+@dataclass(eq=False)
 class Projection:
     """Keeps the ledger's query running beside the job; the ledger's faults never end the job.
 
     This class starts the query, and restarts it when it has ended.
     """
 
-    def __init__(
-        self,
-        spark: Spark,
-        configuration: JobConfiguration,
-        control: JobControl,
-        *,
-        delay: float,
-    ) -> None:
-        """Prepare; the query starts ``delay`` seconds later, as its first append is slow."""
-        self._spark = spark
-        self._configuration = configuration
-        self._control = control
+    spark: Spark
+    configuration: JobConfiguration
+    control: JobControl
+    delay: float
+    """Seconds until the query starts, as its first append is slow."""
+    problem: str = ""
+    """Why the ledger is not written, in one line; empty if no problem is known."""
+
+    def __post_init__(self) -> None:
         self._query: RunningQuery | None = None
         # Not the job's thread for Java: a start reads the ledger first.
         self._thread = DeadlineThread("redrive-ledger-start")
         self._starting: PendingCall[StreamingQuery | None] | None = None
         self._most = _MOST
         self._superseded = Event()
-        self._looked_at = time.monotonic() - _PROJECTION_AGE + delay
-        self.problem = ""
-        """Why the ledger is not written, in one line; empty if no problem is known."""
+        self._looked_at = time.monotonic() - _PROJECTION_AGE + self.delay
 
     def look(self) -> None:
         """Starts the query if it does not run; called periodically.
@@ -255,17 +252,17 @@ class Projection:
         self._superseded.clear()
         self._query, self.problem = None, ""
         self._looked_at += _STANDBY
-        self._control.notice(
+        self.control.notice(
             "another process writes the ledger: this one waits",
-            path=str(self._configuration.ledger.path),
+            path=str(self.configuration.ledger.path),
         )
 
     def _start(self) -> None:
-        session, most = self._spark.session, self._most
+        session, most = self.spark.session, self._most
         is_late = self._starting is not None  # a second start beside it would append twice
         self._starting = self._starting or self._thread.submit(
             "start of the ledger's projection",
-            lambda: start_projection(session, self._configuration, most, self._superseded.set),
+            lambda: start_projection(session, self.configuration, most, self._superseded.set),
         )
         if not self._starting.is_made_within(ONE_TRY):
             if is_late:
@@ -280,7 +277,7 @@ class Projection:
             self._report("the ledger is not written", str(error))
         else:
             if query is not None:
-                self._query = RunningQuery(self._spark, query, "the ledger's query")
+                self._query = RunningQuery(self.spark, query, "the ledger's query")
 
     def catch_up(self) -> None:
         """Appends the outcomes that the topic has now; for a job that ends and never looked.
@@ -288,11 +285,9 @@ class Projection:
         Raises:
             RestartRequired: Java is gone, or does not answer.
         """
-        session, superseded = self._spark.session, self._superseded.set
+        session, superseded = self.spark.session, self._superseded.set
         try:
-            query = start_projection(
-                session, self._configuration, self._most, superseded, once=True
-            )
+            query = start_projection(session, self.configuration, self._most, superseded, once=True)
         except RedriveError as error:
             self._report("the ledger is not written", error.message)
         except (OSError, Py4JError, PySparkException) as error:
@@ -300,8 +295,8 @@ class Projection:
         else:
             if query is None:
                 return
-            self._query = RunningQuery(self._spark, query, "the ledger's query")
-            while self._query.is_active and not self._control.is_stopping:
+            self._query = RunningQuery(self.spark, query, "the ledger's query")
+            while self._query.is_active and not self.control.is_stopping:
                 time.sleep(PAUSE)
             if problem := self._query.exception:
                 self._report("the ledger is not written", problem)
@@ -327,10 +322,10 @@ class Projection:
         query.stop()
 
     def _report(self, what: str, error: str) -> None:
-        path, cause = self._configuration.ledger.path, cause_of(None, error)
+        path, cause = self.configuration.ledger.path, cause_of(None, error)
         problem = f"the ledger in {path} is not written: {cause}"
         if problem != self.problem:  # report only changes
-            self._control.warning(what, error=cause, path=str(path))
+            self.control.warning(what, error=cause, path=str(path))
         self.problem = problem
 
 

@@ -74,6 +74,7 @@ class _Chore:
     due: float
 
 
+@dataclass(eq=False)
 class Upkeep:
     """The chores of one run.
 
@@ -81,46 +82,34 @@ class Upkeep:
     ``FatalFault`` is raised if another run took over, or the broker refuses permanently.
     """
 
-    def __init__(
-        self,
-        configuration: JobConfiguration,
-        control: JobControl,
-        cluster: Cluster,
-        *,
-        spark: Spark,
-        start: Start,
-        query: RunningQuery,
-        processor: BatchProcessor,
-        assigned_share: Callable[[Start], Share | None],
-        invalid: InvalidReport,
-    ) -> None:
-        """Only the thread that supervises the run uses the cluster.
+    configuration: JobConfiguration
+    control: JobControl
+    cluster: Cluster
+    """Only the thread that supervises the run uses it."""
+    spark: Spark
+    start: Start
+    """Its lanes, with messages released by changed tables."""
+    query: RunningQuery
+    processor: BatchProcessor
+    assigned_share: Callable[[Start], Share | None]
+    """Returns the share assigned to this instance; None to stand by."""
+    invalid: InvalidReport
+    ends_run: bool = False
+    """Whether another run must begin: topics, leaders, the clock or the share changed."""
 
-        ``assigned_share`` returns the share assigned to this instance; None to stand by.
-        """
-        self._configuration = configuration
-        self._control = control
-        self._cluster = cluster
-        self._spark = spark
-        self.start = start
-        """Its lanes, with messages released by changed tables."""
-        self._query = query
-        self._processor = processor
-        self._assigned_share = assigned_share
-        self._share: Share | None = configuration.share
+    def __post_init__(self) -> None:
+        self._share: Share | None = self.configuration.share
         """The one assigned at the last check."""
-        self.backlog = Backlog(cluster, start, processor)
+        self.backlog = Backlog(self.cluster, self.start, self.processor)
         """The unread records."""
-        self.ends_run = False
-        """Whether another run must begin: topics, leaders, the clock or the share changed."""
-        follows = configuration.topology or start.lost
-        self._follower = StatesFollower(cluster, configuration.application) if follows else None
+        application = self.configuration.application
+        follows = self.configuration.topology or self.start.lost
+        self._follower = StatesFollower(self.cluster, application) if follows else None
         self._deletion: Thread | None = None
         self._warm_up: Thread | None = None
         self._warm_tag = f"redrive warm-up {uuid4().hex}"
         self._warn_at = 0.0
         self._silence = _LEADERLESS_AGE
-        self._invalid = invalid
         now = time.monotonic()
         self._chores = [
             _Chore(_LAYOUT_AGE, self._check_layout, now + _LAYOUT_AGE),
@@ -128,7 +117,7 @@ class Upkeep:
             _Chore(_CLOCK_AGE, self._check_clock, now + _CLOCK_AGE),
             _Chore(_MARKERS_AGE, self.backlog.pass_markers, now + _MARKERS_AGE),
             _Chore(_MARKERS_AGE, self._warn_of_leaderless, now),
-            _Chore(_RECOMMIT_AGE, processor.commit_again, now + _RECOMMIT_AGE),
+            _Chore(_RECOMMIT_AGE, self.processor.commit_again, now + _RECOMMIT_AGE),
             _Chore(_PURGE_AGE, self._purge, now + _PURGE_AGE),
             _Chore(_RESUME_AGE, self._check_resumes, now + _RESUME_AGE),
             _Chore(_DYNAMIC_AGE, self._check_dynamic_queues, now + _DYNAMIC_AGE),
@@ -148,7 +137,7 @@ class Upkeep:
 
     def change(self, configuration: JobConfiguration, start: Start) -> None:
         """Uses changed tables, with the messages they released."""
-        self._configuration, self.start = configuration, start
+        self.configuration, self.start = configuration, start
         self.backlog.change(start)
 
     def is_last_run(self) -> bool:
@@ -168,7 +157,7 @@ class Upkeep:
         if self._follower is not None:
             self._follower.close()
         if self._warm_up is not None and self._warm_up.is_alive():
-            self._spark.cancel(self._warm_tag)
+            self.spark.cancel(self._warm_tag)
             self._warm_up.join(CLOSE)
 
     def _attempt(self, chore: Callable[[], object]) -> None:
@@ -177,30 +166,30 @@ class Upkeep:
         except FatalFault:
             raise
         except ProtocolError as fault:
-            self._control.notice("upkeep is delayed", error=fault.message)
+            self.control.notice("upkeep is delayed", error=fault.message)
 
     def _check_layout(self) -> None:
         """Ends a run whose topics changed, by partitions, leaders, rights or Kafka's ids."""
-        topics = self._cluster.topics()
-        self.ends_run |= self._configuration.with_topics(topics) is not self._configuration
-        names = read_topics(self._configuration)
-        denied = self._cluster.unreadable(names)
+        topics = self.cluster.topics()
+        self.ends_run |= self.configuration.with_topics(topics) is not self.configuration
+        names = read_topics(self.configuration)
+        denied = self.cluster.unreadable(names)
         layout = {name: topics[name] for name in names if name in topics and name not in denied}
         is_other = (layout, denied) != (self.start.layout, self.start.denied)
         is_other |= self._leaders_changed()
         identities = self.start.identities
-        self.ends_run |= is_other or self._cluster.topic_ids(list(identities)) != identities
+        self.ends_run |= is_other or self.cluster.topic_ids(list(identities)) != identities
 
     def _check_share(self) -> None:
         """Ends a run once another share is assigned, at two checks in a row."""
-        before, self._share = self._share, self._assigned_share(self.start)
-        self.ends_run |= self._share == before != self._configuration.share
+        before, self._share = self._share, self.assigned_share(self.start)
+        self.ends_run |= self._share == before != self.configuration.share
 
     def _check_clock(self) -> None:
         """Ends a run whose clock differs from the wall clock: only the next run may change it."""
         by = self.start.clock.behind_wall()
         if abs(by) > SteadyClock.TOLERANCE:
-            self._control.notice(
+            self.control.notice(
                 "the clock of this machine was set; a new run uses the new time",
                 seconds=round(by, 1),
             )
@@ -209,7 +198,7 @@ class Upkeep:
     def _leaders_changed(self) -> bool:
         """Whether the lanes without a leader changed since the start, at two checks in a row."""
         before = self.backlog.leaderless
-        now = self.backlog.leaderless = self._cluster.leaderless(self.start.lanes)
+        now = self.backlog.leaderless = self.cluster.leaderless(self.start.lanes)
         return before == now != self.start.leaderless
 
     def _warn_of_leaderless(self) -> None:
@@ -218,7 +207,7 @@ class Upkeep:
             return
         self._warn_at, self._silence = now + self._silence, 2 * self._silence
         self._silence = min(self._silence, _LEADERLESS_MOST)
-        self._control.warning(
+        self.control.warning(
             "partitions have no leader: their messages wait for one, all others continue",
             partitions=", ".join(sorted(map(str, self.start.leaderless))[:_SHOWN]),
             count=len(self.start.leaderless),
@@ -233,8 +222,8 @@ class Upkeep:
         retries = [
             held.lane for held in self.start.held if isinstance(held, Parked | HeldInstructions)
         ]
-        read = self._processor.read_up_to
-        self._cluster.delete_records({lane: read[lane] for lane in retries if read.get(lane)})
+        read = self.processor.read_up_to
+        self.cluster.delete_records({lane: read[lane] for lane in retries if read.get(lane)})
 
     def _check_resumes(self) -> None:
         if self._follower is None or not self.start.lost:
@@ -256,22 +245,22 @@ class Upkeep:
 
     def _delete_dynamic_queues(self) -> None:
         try:
-            for queue in delete_overdue(self._configuration):
-                self._control.notice(
+            for queue in delete_overdue(self.configuration):
+                self.control.notice(
                     "a dynamic queue was deleted: its lease ended",
                     queue=f"{queue.queue}@{queue.queue_manager}",
                 )
         except RedriveError as fault:
-            self._control.warning("dynamic queues cannot be deleted", error=fault.message)
+            self.control.warning("dynamic queues cannot be deleted", error=fault.message)
 
     def _report_invalid(self) -> None:
-        if self._configuration.share.is_first:
-            self._invalid.look(self._configuration)
+        if self.configuration.share.is_first:
+            self.invalid.look(self.configuration)
 
     def _report_rates(self) -> None:
-        progress = self._query.last_progress
+        progress = self.query.last_progress
         if progress is not None:
-            self._control.rates(
+            self.control.rates(
                 progress["inputRowsPerSecond"] or 0.0, progress["processedRowsPerSecond"] or 0.0
             )
 
@@ -286,10 +275,10 @@ class Upkeep:
         from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark, slow to import
         from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
-        session = self._spark.session
+        session = self.spark.session
         try:
             session.sparkContext.addJobTag(self._warm_tag)
-            keep_warm(session, self._configuration.cores)
+            keep_warm(session, self.configuration.cores)
         except (Py4JError, PySparkException, ConnectionError):
             return  # the run ends, or Java has ended
 

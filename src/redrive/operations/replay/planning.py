@@ -305,27 +305,22 @@ class Preview:
         return self._facts.answered(decide, self._answers)
 
 
+@dataclass(eq=False)
 class Planner:
     """Makes plans for one job; nothing is written."""
 
-    def __init__(
-        self,
-        job: JobConfiguration,
-        cluster: Cluster,
-        answers: Callable[[Questions], Answers],
-        *,
-        entries: Mapping[str, Mapping[str, Any]],
-        states: States = NO_STATES,
-    ) -> None:
-        """Plan for a job; ``entries`` of its control topic are empty before its first start."""
-        self._job = job
-        self._cluster = cluster
-        self._answers = answers
-        self._entries = entries
-        self._deciding = deciding_in(job, entries)
-        self._handlers = {handler.identity.name: handler for handler in job.handlers}
+    job: JobConfiguration
+    cluster: Cluster
+    answers: Callable[[Questions], Answers]
+    entries: Mapping[str, Mapping[str, Any]]
+    """Those of the job's control topic; empty before its first start."""
+    states: States = NO_STATES
+
+    def __post_init__(self) -> None:
+        self._deciding = deciding_in(self.job, self.entries)
+        self._handlers = {handler.identity.name: handler for handler in self.job.handlers}
         self._facts = Facts(time.monotonic)
-        deciders = DeciderFactory(job, self._facts).deciders(states)
+        deciders = DeciderFactory(self.job, self._facts).deciders(self.states)
         self._deciders = {
             name: decider
             for name, handler in self._handlers.items()
@@ -335,7 +330,7 @@ class Planner:
     @property
     def preview(self) -> Preview:
         """The preview, which decides single messages by the same deciders and facts."""
-        return Preview(self._cluster, self._handlers, self._deciders, self._facts, self._answers)
+        return Preview(self.cluster, self._handlers, self._deciders, self._facts, self.answers)
 
     @collector_paused()
     def plan(
@@ -363,7 +358,7 @@ class Planner:
                 f" ({', '.join(others[:3])}); `redrive queue release` retries undeliverable"
                 " messages of a queue manager"
             )
-        payloads = Payloads(self._cluster, self._handlers, self._entries)
+        payloads = Payloads(self.cluster, self._handlers, self.entries)
         missing_copies = MissingCopies()
         if not replay.to.is_about_parked:
             look = payloads.without_copies if replay.is_undo else payloads.missing
@@ -376,7 +371,7 @@ class Planner:
             notes.append(f"{left_out(without)}: the consumer group is unknown")
         tried = Tried()
         if replay.edit and own_rows:
-            tried = self.preview.tried(self._job, own_rows, replay, show_progress)
+            tried = self.preview.tried(self.job, own_rows, replay, show_progress)
             notes += tried.notes(leaves_out=not includes_failing)
             if not includes_failing:
                 own_rows = [row for row in own_rows if row.origin not in tried.failing]
@@ -384,8 +379,8 @@ class Planner:
         words = {decision: words_of(decision, replay) for decision in set(decisions)}
         return Plan(
             replay=replace(replay, plan=new_plan_id()),
-            application=self._job.application,
-            cluster=self._cluster.identity,
+            application=self.job.application,
+            cluster=self.cluster.identity,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             messages=_messages(own_rows),
             size=sum(row.body_size or 0 for row in own_rows),
@@ -427,7 +422,7 @@ class Planner:
             known: dict[object, Decision | str] = {}
             return [self._decision(row, replay, facts, known) for row in rows]
 
-        return self._facts.answered(decide, self._answers)
+        return self._facts.answered(decide, self.answers)
 
     def _decision(
         self, row: Row, replay: Replay, facts: SliceContext, known: dict[object, Decision | str]
@@ -488,10 +483,10 @@ class Planner:
             for row, decision in zip(rows, decisions, strict=True)
             if isinstance(decision, Put)
         )
-        existing = self._cluster.topics() if puts else {}
-        lanes = self._cluster.lanes({topic for topic, _ in puts if topic in existing})
+        existing = self.cluster.topics() if puts else {}
+        lanes = self.cluster.lanes({topic for topic, _ in puts if topic in existing})
         groups = {group for topic, group in puts if topic in existing}
-        positions = group_positions(self._cluster.connection, groups, lanes) if lanes else {}
+        positions = group_positions(self.cluster.connection, groups, lanes) if lanes else {}
         for (topic, group), count in puts.most_common():
             committed = positions.get(group)  # None: this user may not see it
             if topic not in existing:
@@ -516,7 +511,7 @@ class Planner:
             yield Warned("after-the-put", risk, count)
 
     def _about_target(self, place: Destination, names: Names, count: int) -> Iterator[Warned]:
-        limits, topics = place.limits, {handler.identity.topic for handler in self._job.handlers}
+        limits, topics = place.limits, {handler.identity.topic for handler in self.job.handlers}
         if place.topic in topics:
             text = f"{names} is a dead-letter queue of this job: they will return as dead letters"
             yield Warned("would-loop", text, count)
@@ -528,7 +523,7 @@ class Planner:
         if limits.max_depth is None or not limits.consumer_group:
             return
         question = DepthQuestion(place.topic, limits.consumer_group, limits.max_depth)
-        depth = self._facts.answered(lambda: self._facts.depth(question), self._answers)
+        depth = self._facts.answered(lambda: self._facts.depth(question), self.answers)
         if depth + count > limits.max_depth:
             room = max(0, limits.max_depth - depth)
             most = counted(limits.max_depth, "message")
@@ -567,7 +562,7 @@ class Planner:
             name
             for name, handler in self._handlers.items()
             if self._deciding.get(name)
-            and meaning_of(handler, self._job) not in self._deciding[name]
+            and meaning_of(handler, self.job) not in self._deciding[name]
         }
         if other := sum(row.handler in others for row in rows):
             text = "the job uses another table than the settings name: run redrive restart first"

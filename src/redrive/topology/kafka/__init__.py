@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from redrive.messages.reasons import Reason
 from redrive.topology.names import is_reserved
@@ -11,6 +12,7 @@ from redrive.topology.put import UNLIMITED, Destination, QueueLimits, Refusal
 __all__ = ["KafkaResolver"]
 
 
+@dataclass(frozen=True, slots=True)
 class KafkaResolver:
     """Resolves a queue name to the topic of exactly that name.
 
@@ -19,26 +21,14 @@ class KafkaResolver:
     itself are refused with 2085.
     """
 
-    def __init__(
-        self,
-        topics: Callable[[], Container[str]],
-        *,
-        queue_managers: Collection[str] | None = None,
-        limits: Mapping[str, QueueLimits] | None = None,
-        reserved: Container[str] = frozenset(),
-    ) -> None:
-        """Create a resolver.
-
-        Args:
-            topics: Returns the topics that exist now; it is called once per resolution.
-            queue_managers: Names that count as local besides the empty one; None for all names.
-            limits: Limits by queue; a queue without an entry has none.
-            reserved: Further topics that cannot be queues, such as a handler's own.
-        """
-        self._topics = topics
-        self._queue_managers = None if queue_managers is None else tuple(queue_managers)
-        self._limits = dict(limits or {})
-        self._reserved = reserved
+    topics: Callable[[], Container[str]]
+    """Returns the topics that exist now; it is called once per resolution."""
+    queue_managers: Sequence[str] | None = None
+    """Names that count as local besides the empty one; None for all names."""
+    limits: Mapping[str, QueueLimits] = field(default_factory=dict)
+    """Limits by queue; a queue without an entry has none."""
+    reserved: Container[str] = frozenset()
+    """Further topics that cannot be queues, such as a handler's own."""
 
     def resolve(
         self,
@@ -49,7 +39,7 @@ class KafkaResolver:
     ) -> Destination | Refusal:
         """The topic of a name without its trailing blanks; refusals have 2085 or 2087."""
         queue_manager, queue = queue_manager.rstrip(" "), queue.rstrip(" ")
-        local = self._queue_managers
+        local = self.queue_managers
         if queue_manager and local is not None and queue_manager not in local:
             return Refusal(
                 Reason.UNKNOWN_REMOTE_Q_MGR,
@@ -60,14 +50,14 @@ class KafkaResolver:
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, problem)
         name = queue_manager or (local[0] if local else "")
         return Destination(
-            topic=queue, queue=queue, queue_manager=name, limits=self._limits.get(queue, UNLIMITED)
+            topic=queue, queue=queue, queue_manager=name, limits=self.limits.get(queue, UNLIMITED)
         )
 
     def _problem_of(self, queue: str) -> str:
         if not queue:
             return "the queue name is blank"
-        if is_reserved(queue) or queue in self._reserved:
+        if is_reserved(queue) or queue in self.reserved:
             return f"topic {queue!r} is reserved and cannot be a queue"
-        if queue not in self._topics():
+        if queue not in self.topics():
             return f"there is no topic {queue!r}"
         return ""
