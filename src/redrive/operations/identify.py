@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib import resources
 from itertools import islice
 from pathlib import Path
 from textwrap import wrap
@@ -451,76 +452,14 @@ class Outlook(Enum):
     UNKNOWN = "unknown"
 
 
-_PASSING_NAMES: Final = (
-    # Network and time-outs in Java
-    "SocketTimeoutException ConnectException NoRouteToHostException UnknownHostException"
-    " SocketException HttpTimeoutException HttpConnectTimeoutException ConnectTimeoutException"
-    " ReadTimeoutException WriteTimeoutException TimeoutException ClosedChannelException"
-    " ConnectionClosedException NoHttpResponseException HttpHostConnectException"
-    " ResourceAccessException RetryableException RetriableException DisconnectException"
-    " NetworkException NotLeaderOrFollowerException CoordinatorNotAvailableException"
-    " CoordinatorLoadInProgressException NotEnoughReplicasException"
-    # Data bases and locks in Java
-    " SQLTransientException SQLTransientConnectionException SQLTimeoutException"
-    " SQLRecoverableException CannotGetJdbcConnectionException QueryTimeoutException"
-    " TransientDataAccessResourceException DeadlockLoserDataAccessException"
-    " CannotAcquireLockException PessimisticLockingFailureException"
-    " OptimisticLockingFailureException ObjectOptimisticLockingFailureException"
-    " OptimisticLockException PessimisticLockException LockTimeoutException"
-    " LockAcquisitionException MongoTimeoutException MongoSocketReadTimeoutException"
-    # Quota and guards in Java
-    " ThrottlingQuotaExceededException ProvisionedThroughputExceededException"
-    " TooManyRequestsException ThrottlingException ServiceUnavailableException ServiceUnavailable"
-    " RejectedExecutionException CallNotPermittedException BulkheadFullException"
-    " RequestNotPermitted"
-    # Python
-    " TimeoutError ConnectionError ConnectionRefusedError ConnectionResetError"
-    " ConnectionAbortedError BrokenPipeError timeout gaierror ReadTimeout ConnectTimeout"
-    " ConnectTimeoutError ReadTimeoutError ConnectionTimeout ServerDisconnectedError"
-    " EndpointConnectionError KafkaTimeoutError OperationalError SerializationFailure"
-    " DeadlockDetected LockNotAvailable TooManyRequests"
-    # .NET, besides what Java has under the same name
-    " HttpRequestException DbUpdateConcurrencyException BrokerUnreachableException"
-    " TimeoutRejectedException BrokenCircuitException"
-    # Go
-    " OpError DNSError DeadlineExceeded deadlineExceededError ErrDeadlineExceeded"
-    # Node
-    " ECONNREFUSED ECONNRESET ETIMEDOUT ESOCKETTIMEDOUT EAI_AGAIN EPIPE ENOTFOUND EHOSTUNREACH"
-    " HeadersTimeoutError BodyTimeoutError MongoNetworkError MongoNetworkTimeoutError"
-    " SequelizeConnectionError SequelizeTimeoutError"
-)
-PASSING: Final = frozenset(_PASSING_NAMES.split())
-"""Simple names of exceptions that pass: network, time-outs, locks, quota."""
+def _names_of_exceptions() -> Iterator[frozenset[str]]:
+    text = resources.files("redrive.operations").joinpath("exceptions.txt").read_text("ascii")
+    for section in re.sub(r"(?m)^#.*\n", "", text).strip().split("\n\n"):
+        yield frozenset(section.split()[1:])
 
-_STAYING_NAMES: Final = (
-    # Java
-    "DeserializationException SerializationException RecordDeserializationException DataException"
-    " JsonParseException JsonMappingException JsonProcessingException MismatchedInputException"
-    " InvalidFormatException UnrecognizedPropertyException MessageConversionException"
-    " MethodArgumentNotValidException ConstraintViolationException ValidationException"
-    " IllegalArgumentException NumberFormatException DateTimeParseException NullPointerException"
-    " ClassCastException ArrayIndexOutOfBoundsException IndexOutOfBoundsException"
-    " StringIndexOutOfBoundsException ArithmeticException UnsupportedOperationException"
-    " DataIntegrityViolationException DuplicateKeyException BadSqlGrammarException"
-    " SQLIntegrityConstraintViolationException SQLSyntaxErrorException SQLDataException"
-    " RecordTooLargeException AvroTypeException AvroRuntimeException SchemaParseException"
-    " InvalidProtocolBufferException NoSuchMethodError NoClassDefFoundError"
-    # Python
-    " ValueError KeyError TypeError AttributeError IndexError NameError ZeroDivisionError"
-    " UnicodeDecodeError JSONDecodeError ValidationError DecodeError IntegrityError DataError"
-    " AssertionError NotImplementedError ProgrammingError"
-    # .NET
-    " NullReferenceException ArgumentException ArgumentNullException ArgumentOutOfRangeException"
-    " FormatException JsonException JsonSerializationException JsonReaderException"
-    " InvalidCastException KeyNotFoundException OverflowException IndexOutOfRangeException"
-    " DivideByZeroException NotSupportedException"
-    # Go
-    " SyntaxError UnmarshalTypeError InvalidUnmarshalError NumError boundsError plainError"
-    # Node
-    " RangeError ReferenceError ZodError"
-)
-STAYING: Final = frozenset(_STAYING_NAMES.split())
-"""Simple names of exceptions that fail again: deserialisation, validation, mistakes of programs."""
+
+PASSING, STAYING = _names_of_exceptions()
+"""Simple names of exceptions that pass, and of those that fail again."""
 
 _PASSING_REASONS: Final = frozenset(
     {"MQRC_Q_FULL", "MQRC_PUT_INHIBITED", "MQRC_Q_MGR_NOT_AVAILABLE", "MQRC_NOT_AUTHORIZED"}
