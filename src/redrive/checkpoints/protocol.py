@@ -215,6 +215,7 @@ class TransactionInput(Protocol):
         """Two smaller inputs that keep the order of each lane; empty if it cannot be split."""
 
 
+@dataclass(eq=False)
 class PositionsOnly:
     """A ``TransactionInput`` without records: at a start, after markers, against expiry.
 
@@ -222,39 +223,29 @@ class PositionsOnly:
     a lane there may be transaction markers, which look like waiting records.
     """
 
+    positions: dict[TopicPartition, int]
+    """The minimum position of each lane; a lane that is further stays there."""
+    moved: Collection[TopicPartition] = frozenset()
+    """Lanes that take this position whatever is committed: records were lost, the offsets expired,
+    or the topic was recreated under the same name."""
     outputs: Sequence[tuple[int, OutputRecord]] = ()
     batch_limit = 1 << 62
     is_packed = False
     has_to_be_split = False
 
-    def __init__(
-        self,
-        positions: Mapping[TopicPartition, int],
-        moved: Collection[TopicPartition] = frozenset(),
-    ) -> None:
-        """Move lanes to positions.
-
-        Args:
-            positions: The minimum position of each lane; a lane that is further stays there.
-            moved: Lanes that take this position whatever is committed: records were lost, the
-                offsets expired, or the topic was recreated under the same name.
-        """
-        self._positions = dict(positions)
-        self._moved = moved
-
     def lanes(self) -> Sequence[TopicPartition]:
         """The lanes whose offsets are moved."""
-        return list(self._positions)
+        return list(self.positions)
 
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
         """Use the committed offset if it is further: progress never goes backwards."""
         for lane, offset in committed.items():
-            if offset is not None and lane not in self._moved:
-                self._positions[lane] = max(offset, self._positions[lane])
+            if offset is not None and lane not in self.moved:
+                self.positions[lane] = max(offset, self.positions[lane])
 
     def ends(self) -> Mapping[TopicPartition, int]:
         """The position of each lane; committing an offset again prevents its expiry."""
-        return self._positions
+        return self.positions
 
     def decide(self) -> Questions:
         """Nothing is decided."""

@@ -270,7 +270,7 @@ class BatchProcessor:
         moved: frozenset[TopicPartition] = frozenset(),
     ) -> None:
         self._emission.emitter.begin_batch()
-        committed = PositionsOnly(positions, moved)
+        committed = PositionsOnly(dict(positions), moved)
         self._emission.emitter.emit(committed)
         self.positions.update(committed.ends())
 
