@@ -155,21 +155,20 @@ def _show_undelivered(
         if tried := again.get(source.topic, NO_DEPTH).messages:
             see = f"redrive browse {source.queue_manager} {source.queue}"
             click.echo(f"note: a receiver retries {tried} of {source.place}: {see}", err=True)
+    shown = [
+        (kept, BrowsedMessage.of(kept.record).masked(network.mask)) for kept in messages[:count]
+    ]
     if as_json:
-        shown = [
-            {
-                "waits_on": kept.waits_on,
-                "for": str(kept.names),
-                **_as_json(BrowsedMessage.of(kept.record).masked(network.mask)),
-            }
-            for kept in messages[:count]
-        ]
-        print_json(shown)
+        print_json(
+            [
+                {"waits_on": kept.waits_on, "for": str(kept.names), **_as_json(message)}
+                for kept, message in shown
+            ]
+        )
         return
     where = f"{queue}@{queue_manager}" if queue else queue_manager
     click.echo(f"{counted(len(messages), 'undeliverable message')} of {where}")
-    for kept in messages[:count]:
-        message = BrowsedMessage.of(kept.record).masked(network.mask)
+    for kept, message in shown:
         print_lines([f"waits on {kept.waits_on}, for {kept.names}:", *_lines(message)])
 
 
@@ -234,8 +233,7 @@ def _body(data: bytes | None) -> str:
 
 
 def _summary(header: DeadLetterHeader) -> str:
-    name = reason_name(header.reason)
-    why = f"{name} ({header.reason})" if name else str(header.reason)
+    why = f"{reason_name(header.reason)} ({header.reason})"
     to = f"{header.dest_q_name}@{header.dest_q_mgr_name}".removesuffix("@")
     by = f", by {header.put_appl_name}" if header.put_appl_name else ""
     when = f" at {header.put_date} {header.put_time}" if header.put_date else ""
