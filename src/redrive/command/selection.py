@@ -107,6 +107,7 @@ selection_options = parsed(
     ),
     click.option(
         "--exception",
+        "--root-exception",
         metavar="CLASS",
         help="Only this innermost exception; * stands for any characters.",
     ),
