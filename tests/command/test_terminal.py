@@ -147,8 +147,11 @@ def test_no_control_character_of_a_message_reaches_the_terminal(
 ) -> None:
     table = "DESTQ('a*') ACTION(FWD) FWDQ(&DESTQ)\n"
     write_settings(folder, "dlq", rules=table)
+    cluster = SimpleNamespace(topics=dict)
     for module in ("browse", "identify", "replay"):
-        monkeypatch.setattr(f"redrive.command.{module}.open_cluster", lambda _: nullcontext())
+        monkeypatch.setattr(
+            f"redrive.command.{module}.open_cluster", lambda _: nullcontext(cluster)
+        )
     for name, answer in PRINTED[command].items():
         asked = answer if callable(answer) else lambda *_, answer=answer, **__: answer
         monkeypatch.setattr(f"redrive.command.{name}", asked)

@@ -114,7 +114,7 @@ class Documents:
             ],
         )
         hours: list[Counter[str]] = [Counter() for _ in range(_BARS)]
-        for error_class, hour, number in answer.found:
+        for error_class, hour, number in sorted(answer.found):
             hours[hour][settings.mask.text(error_class)] += number
         total = sum(hours, Counter())
         shown = [error_class for error_class, _ in total.most_common(_CLASSES)]
