@@ -6,6 +6,7 @@ import json
 import socket
 from contextlib import closing, suppress
 from pathlib import Path
+from random import seed
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.commands import python, redrive
 from tests.conftest import PATIENCE, KafkaClient, eventually
 
 from redrive.broker import BrokerState, EmbeddedBroker
+from redrive.broker.configuration import free_port
 from redrive.errors import EnvironmentFault, UsageError
 
 
@@ -148,6 +150,14 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         with pytest.raises(EnvironmentFault, match=f"port {port} is in use"):
             EmbeddedBroker(tmp_path, port=port).start()
     assert EmbeddedBroker(tmp_path).status().state is BrokerState.STOPPED
+
+
+def test_processes_that_choose_the_same_port_do_not_both_get_it() -> None:
+    choice = "from random import seed; from redrive.broker.configuration import free_port; seed(1)"
+    seed(1)
+    port = free_port()
+    assert int(python("-c", f"{choice}; print(free_port())", code=0).stdout) != port
+    socket.create_server(("127.0.0.1", port)).close()
 
 
 def test_a_failing_start_quotes_the_log(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %m (%c)%n
 """
 """Log4j's configuration: everything to standard output, which is the broker's log file."""
-_given_ports: Final[set[int]] = set()
+_claims: Final[list[socket.socket]] = []
+"""Sockets on the ports given to this process, which keep other processes from choosing them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +110,17 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A currently free port, another one for each call of a process."""
+    """A free port that no other process is given until this one ends."""
     # Below the ports of outgoing connections, one of which could otherwise
     # occupy the broker's port while the broker is down.
     port = randrange(20_000, 32_000)  # noqa: S311 - a port is no secret
-    if port in _given_ports or not is_free(port):
+    claim = socket.socket()
+    try:
+        claim.bind((HOST, port))
+    except OSError:
+        claim.close()
         return free_port()
-    _given_ports.add(port)
+    # A server can listen on the port beside a bound socket that does not listen.
+    claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    _claims.append(claim)
     return port
