@@ -50,7 +50,6 @@ class HandlerConfiguration(HandlerOptions):
     rules: str
     """Text of the rules table; parsed again in every process, which keeps pickles small."""
     rules_name: str
-    """The source of the text, for messages."""
     breaker: BreakerSettings | None = None
     """When retries wait for their target; None for never."""
     is_subscribed: bool = False
@@ -66,7 +65,6 @@ class Subscription:
     expressions: tuple[str, ...]
     """Expressions of RE2, one of which must match the whole name of a topic."""
     exclude: tuple[str, ...] = ()
-    """Expressions of excluded topics."""
     max_topics: int
     handler: HandlerConfiguration
     """The common settings of its handlers, with a placeholder identity."""
@@ -193,7 +191,6 @@ class JobConfiguration(StartTable, JobTable, RetryTable, SupervisionTable, Obser
     queue_managers: tuple[str, ...] | None = None
     """Local queue manager names; None means that every name is local."""
     limits: Mapping[str, QueueLimits] = field(default_factory=dict)
-    """Limits per queue."""
     topology: tuple[SourceText, ...] = ()
     """Checked definitions of queue managers; empty for the kind ``kafka``."""
     routes_puts: bool = True

@@ -37,16 +37,13 @@ class Right:
 
     resource: Resource
     name: str
-    """Its name, or the name prefix."""
     operation: str
     """``Read``, ``Write``, ``Delete`` and ``Alter``, which bring ``Describe`` with them (Kafka's
     documentation, "Authorization and ACLs"); ``Create``, ``Describe``, ``DescribeConfigs``."""
     purpose: str
     """The use of the right, or the job's behaviour without it."""
     is_prefix: bool = False
-    """Whether the name is a prefix."""
     is_needed: bool = True
-    """Whether the job needs it."""
 
     def __str__(self) -> str:
         """``Write on topics that begin with redrive-shop-``."""

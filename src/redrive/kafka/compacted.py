@@ -18,7 +18,6 @@ from redrive.messages import TopicPartition
 RARE_END_WAIT: Final = 0.05
 """``end_wait`` for a topic that seldom changes: an idle job fetches from it 20 times a second."""
 _AT_ONCE: Final = 1_000
-"""Records read at a time."""
 _MOST: Final = 8
 """Partitions to follow at once: each has a consumer, and its keys are in memory."""
 

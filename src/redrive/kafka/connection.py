@@ -33,7 +33,6 @@ class Property:
     minimum: int | None = None
     """The minimum of a whole number; None for other properties."""
     choices: tuple[str, ...] = ()
-    """The allowed values, if they are limited."""
 
     def takes(self, value: str) -> bool:
         """Whether a text is a valid value."""
@@ -133,7 +132,6 @@ _LONGEST_RECONNECT: Final = 1_000
 may sleep after its broker is back."""
 
 _SECURITY: Final = "org.apache.kafka.common.security"
-"""The package of Java's login modules."""
 
 
 @dataclass(frozen=True, kw_only=True)

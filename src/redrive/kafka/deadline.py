@@ -72,7 +72,6 @@ MOST_ABANDONED: Final = 8
 """Abandoned calls after which a process ends: each keeps a client and its threads."""
 
 _abandoned: Final[list[str]] = []
-"""The steps that never returned in this process."""
 _under_way: Final[dict[int, tuple[float, str]]] = {}
 """Start time and name of each step that this process waits for."""
 _numbers: Final = itertools.count()

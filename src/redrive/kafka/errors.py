@@ -112,7 +112,6 @@ _RIGHTS: Final = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: "Read on the group",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write on the transactional id",
 }
-"""The right that a denied user needs."""
 
 STALE_METADATA: Final = frozenset(
     {

@@ -47,7 +47,6 @@ class StoredRecord:
     key: bytes | None
     value: bytes | None
     headers: Headers
-    """From ``headers_of``."""
 
     @property
     def original_time(self) -> int:
@@ -185,7 +184,6 @@ class Reader:
             }
         )
         self.positions: dict[TopicPartition, int] = {}
-        """The offset after the last record read, for each lane."""
         self._topics: set[str] = set()
 
     def assign(self, starts: Mapping[TopicPartition, int]) -> None:

@@ -48,13 +48,11 @@ class FailedRecord(NamedTuple):
     """One record that was not written."""
 
     entry: int
-    """Entry number that the record was produced with."""
     topic: str
     kind: FailureKind
     reason: int
     """MQ reason code of a failed attempt; 0 for an innocent record."""
     detail: str
-    """Kafka's message, with its code."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,6 @@ class Backoff:
     factor: float
     """Factor of each further delay: 1, or at least 1.1, so that the cap is reached."""
     cap: int
-    """The longest delay in seconds."""
 
     def __str__(self) -> str:
         return f"{format_seconds(self.initial)},{self.factor:g},{format_seconds(self.cap)}"

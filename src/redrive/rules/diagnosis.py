@@ -33,9 +33,7 @@ class Reporter:
     """Collects the findings of one table."""
 
     name: str
-    """Name of the table for the user."""
     lines: Sequence[str]
-    """The physical lines."""
     findings: list[EntryDiagnostic] = field(default_factory=list)
 
     def error(

@@ -58,11 +58,8 @@ class Value(Enum):
     NAME = auto()
     """A queue or queue manager name; in FWDQ and FWDQM also a reference such as ``&DESTQ``."""
     COUNT = auto()
-    """Digits."""
     COUNT_OR_WORD = auto()
-    """Digits or one of the words."""
     WORD = auto()
-    """One of the words."""
     TEXTS = auto()
     """DIALECT(KAFKA): texts with wildcards and regular expressions, one or a list of them."""
     NUMBERS = auto()
@@ -87,11 +84,9 @@ class Keyword:
     families: tuple[str, ...] = ()
     """Families of symbolic names that are allowed, the usual one first."""
     words: tuple[str, ...] = ()
-    """Words that are allowed."""
     references: tuple[str, ...] = ()
     """The special names for a field of the message."""
     minimum: int = 0
-    """Lower bound of a number."""
     argument: str = ""
     """The argument before the value and a comma, such as the name of a header."""
     units: tuple[tuple[str, int], ...] = ()
@@ -217,14 +212,12 @@ class Vocabulary:
 
 
 IBM: Final = Vocabulary(Dialect.IBM, KEYWORDS, MappingProxyType({}))
-"""The keywords of IBM's handler."""
 
 KAFKA: Final = Vocabulary(
     Dialect.KAFKA,
     _by_name({**KEYWORDS, **_by_name((*_CHANGED, *_ADDED))}.values()),
     _by_name(_WITH_ARGUMENT),
 )
-"""The keywords of DIALECT(KAFKA)."""
 
 KAFKA_PATTERNS: Final = _by_name(
     keyword

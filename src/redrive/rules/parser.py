@@ -53,7 +53,6 @@ class ParseResult:
     """The result of reading a table."""
 
     table: RulesTable | None
-    """The table; None if there was any error."""
     diagnostics: tuple[EntryDiagnostic, ...]
     """Errors and warnings in the order of their entries."""
     dialect: Dialect = Dialect.IBM

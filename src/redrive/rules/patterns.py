@@ -50,7 +50,6 @@ class Pattern(ABC):
     __slots__ = ()
 
     default: ClassVar[FieldValue] = ""
-    """The value of a missing field."""
 
     @property
     def matches_anything(self) -> bool:
@@ -144,7 +143,6 @@ class RegexPattern(Pattern):
     """
 
     text: str
-    """The expression, without its slashes."""
     _search: Callable[[bytes], object] = field(init=False, repr=False, compare=False, hash=False)
     """Finds the expression in a text: None if it is not there."""
 
@@ -302,7 +300,6 @@ class RangePattern(Pattern):
     intervals: tuple[Interval, ...]
     """Sorted and disjoint."""
     written: str = field(default="", compare=False)
-    """The value in the table."""
 
     @classmethod
     def of(cls, intervals: Iterable[Interval], written: str = "") -> RangePattern:
@@ -387,9 +384,7 @@ class RuleInput:
     view: DeadLetterView = NO_SCHEME
     """The part of the failure that many messages share."""
     error_message: str | None = None
-    """The text of the exception."""
     partition: int | None = None
-    """The partition of the record that failed."""
     failed_at: int | None = None
     """When the message first failed, in milliseconds since 1970; None if unknown."""
     document: object = _NO_JSON

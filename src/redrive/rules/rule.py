@@ -12,7 +12,6 @@ from redrive.rules.keywords import Dialect
 from redrive.rules.patterns import NumberPattern, Pattern, StringPattern
 
 DEFAULT_RETRY_INTERVAL: Final = 60
-"""Default of RETRYINT in seconds."""
 
 _BLANK: Final = " "
 """"No name" in a table: INPUTQ(' '), FWDQM(' ')."""
@@ -130,7 +129,6 @@ class Rule:
     """FWDT: a topic's name with inserts such as ``&TOPIC``, after ``cluster:`` if it is a topic of
     another cluster; empty unless it is given."""
     to: RetryTo = RetryTo.TOPIC
-    """TO: where RETRY puts the message."""
     header: bool = True
     """HEADER: whether FWD leaves the dead-letter header on the message."""
     authority: Authority = Authority.DEF

@@ -152,7 +152,6 @@ class _Head:
     tails: dict[int, dict[str, int]] = field(default_factory=dict)
     """Length of a tail -> tail -> the rules, as bits, whose pattern is ``head*tail``."""
     patterns: dict[StringPattern, int] = field(default_factory=dict)
-    """The other patterns, with their rules."""
 
     def add(self, pattern: StringPattern, bit: int) -> None:
         """Add the pattern of a rule."""
@@ -380,7 +379,6 @@ class ClauseVerdict:
     keyword: str
     pattern: Pattern
     value: FieldValue
-    """The field of the message that the pattern looks at."""
     matches: bool
 
 
@@ -403,7 +401,6 @@ class TableExplanation:
     """What a table does with one message."""
 
     verdicts: tuple[RuleVerdict, ...]
-    """One for each rule, in order."""
     turns: tuple[Turn, ...]
     """The rules that apply in turn, and when, if every attempt that can fail does."""
     warnings: tuple[str, ...] = ()

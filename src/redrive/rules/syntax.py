@@ -53,7 +53,6 @@ class Alternative:
     length: int
     """Characters with quotes, slashes and comparison."""
     operator: str = ""
-    """The comparison in front of a number."""
     is_regex: bool = False
 
     @property
@@ -154,7 +153,6 @@ class ClauseReader:
         self._strict = strict
         self._at = 0
         self._keyword: Keyword
-        """The keyword whose value is being read."""
         self.lost = False
         """Whether some text did not become a clause."""
 

@@ -67,7 +67,6 @@ class ValueReader:
     def __init__(self, entry: Entry, report: Reporter) -> None:
         self._error = partial(report.error, entry)
         self._clause: Clause
-        """The current clause."""
 
     def pattern(self, clause: Clause) -> Pattern | None:
         """The value of a pattern keyword; None if an error was reported."""

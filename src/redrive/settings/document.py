@@ -41,7 +41,6 @@ class Option:
     """A command-line option for a setting."""
 
     path: KeyPath
-    """The setting."""
     name: str
     """The option, such as ``--dlq``; ``NAME=`` for an environment variable; else empty."""
     value: str | bool

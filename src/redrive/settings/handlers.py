@@ -41,7 +41,6 @@ class HandlersReader:
     without_tables: bool = False
     """Whether a table that ignores every message replaces those of the files."""
     _first_use: dict[tuple[str, str], KeyPath] = field(default_factory=dict)
-    """The first use of each queue and each name."""
 
     def read(self) -> tuple[tuple[HandlerConfiguration, ...], tuple[Subscription, ...]]:
         """The handlers and the subscriptions; errors are reported in the section."""

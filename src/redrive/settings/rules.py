@@ -40,9 +40,7 @@ class RulesSource:
 
     text: str
     name: str
-    """The name for the user."""
     strict: bool = True
-    """Whether clauses must be separated."""
 
     @classmethod
     def from_file(cls, path: Path, *, strict: bool) -> RulesSource:

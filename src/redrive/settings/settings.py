@@ -80,7 +80,6 @@ class LogSettings(LogTable):
     """The log; ``file`` is absolute, empty for standard error."""
 
     mask: Mask = NO_MASK
-    """What to hide in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +97,6 @@ class Settings:
     registry: RegistryAccess | None = None
     """The schema registry by which bodies are shown; None if there is none."""
     warnings: tuple[Diagnostic, ...] = ()
-    """Warnings about the settings and the rules tables."""
 
     def describe(self) -> dict[str, Any]:
         """The settings for JSON, defaults filled in, secrets left out."""

@@ -124,7 +124,6 @@ class BindingsResult:
     """The result of reading a bindings file."""
 
     bindings: Bindings | None
-    """The bindings; None if anything is an error."""
     diagnostics: tuple[Diagnostic, ...]
 
 

@@ -38,13 +38,10 @@ class DefinitionDocument:
     file: str
     lines: list[str]
     data: Data = None
-    """The data, as far as it could be read."""
     values: dict[KeyPath, SourceLocation] = field(default_factory=dict)
-    """The position of each value."""
     keys: dict[KeyPath, SourceLocation] = field(default_factory=dict)
     """The position of each key of a mapping, by the path of its value."""
     diagnostics: list[Diagnostic] = field(default_factory=list)
-    """Errors in the text itself."""
 
     def at(self, line: int, column: int, length: int = 1) -> SourceLocation:
         """A span of the text; line and column count from 1."""

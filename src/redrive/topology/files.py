@@ -62,7 +62,6 @@ class TopologyResult:
     """All findings, each once: file by file, then those about the files together."""
     counts: Mapping[str, CommandCounts] = field(default_factory=dict)
     failures: frozenset[Diagnostic] = frozenset()
-    """The errors about failed commands."""
 
     def accepting_failures(self) -> tuple[Diagnostic, ...]:
         """All findings, with failed commands as warnings."""

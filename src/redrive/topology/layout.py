@@ -154,7 +154,6 @@ class QueueTopic:
     to: str = ""
     """The next manager of a transmission topic's messages; empty if none."""
     resting: Resting | None = None
-    """Why the messages of a transmission topic reach no manager."""
     channel: tuple[str, str] = ("", "")
     """The manager and the channel (or connection) that empties a transmission topic."""
     via: tuple[tuple[str, str], ...] = ()
@@ -166,7 +165,6 @@ class QueueTopic:
     is_of_cluster: bool = False
     by_priority: bool = False
     message_retries: int = 0
-    """How often the receiving end retries a failed put (MRRTY)."""
     message_retry_interval: int = 0
     """Milliseconds before each retry (MRTMR)."""
 

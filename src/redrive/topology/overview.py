@@ -58,15 +58,12 @@ class QueueOverview:
 
     name: str
     kind: str
-    """Its kind, in the queue manager's own words."""
     targets: tuple[DefinitionTarget, ...] = ()
-    """Its target, if it has one."""
     topics: tuple[str, ...] = ()
     """Topics that hold its messages; several if it keeps them by receiving manager."""
     maximum_messages: int | None = None
     """Maximum number of messages; None for no limit, or if it cannot hold messages."""
     maximum_length: int | None = None
-    """Longest message in bytes; None as above."""
     put_enabled: bool = True
     clusters: tuple[str, ...] = ()
     location: str = ""
@@ -83,9 +80,7 @@ class ConnectionOverview:
     state: str = ""
     """``retrying``, ``stopped`` or ``inactive`` for a channel without a partner; else empty."""
     because: str = ""
-    """Why it has no partner."""
     transmission_queue: str = ""
-    """The queue whose messages it moves."""
     address: str = ""
     """The address of the other end, or the connection it goes via."""
     clusters: tuple[str, ...] = ()
@@ -100,9 +95,7 @@ class QueueManagerOverview:
     kind: str
     """``mq`` or ``mqe``."""
     dead_letter_queue: str = ""
-    """Its dead-letter queue."""
     default_transmission_queue: str = ""
-    """DEFXMITQ."""
     clusters: tuple[str, ...] = ()
     queues: tuple[QueueOverview, ...] = ()
     connections: tuple[ConnectionOverview, ...] = ()
@@ -120,7 +113,6 @@ class ClusterOverview:
     name: str
     queue_managers: tuple[str, ...]
     queues: tuple[str, ...]
-    """Names of its queues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,6 @@ class Discovered(NamedTuple):
     """A synchronous remote queue definition that queue discovery created."""
 
     at: str
-    """The manager that has it."""
     queue: str
     queue_manager: str
 
@@ -111,7 +110,6 @@ class Refusal:
     """Why a put failed."""
 
     reason: int
-    """MQRC reason code."""
     detail: str
     """One sentence for users: the name or object, and the error."""
     is_kept: bool = False

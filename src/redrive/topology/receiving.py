@@ -51,7 +51,6 @@ class ReceivingQueueManager(Protocol):
     """Puts the messages of one topic, and determines where undeliverable ones go."""
 
     queue_manager: str
-    """The manager that makes the puts."""
     dead_letters: Destination | Refusal
     """Its dead-letter queue, or why there is none."""
     dead_letter_form: str

@@ -47,9 +47,7 @@ class Sample:
     message: str
     """Its identity; for history, that of one of several equal messages."""
     fields: Mapping[str, str | int]
-    """The match fields."""
     shown: str
-    """The match fields as text."""
     old: str
     new: str
     because: Sequence[str]
@@ -80,7 +78,6 @@ class RuleCount:
     """The number of messages that one rule applies to next."""
 
     rule: str
-    """Its text in one line."""
     old_line: int | None
     """None if the old table does not have it."""
     old: int
@@ -127,7 +124,6 @@ class WhatIf:
     messages: Mapping[str, int]
     """The number of messages, by where they wait, and in total."""
     changed: int
-    """The number of messages for which something changes."""
     newly_discarded: int
     newly_discarded_in_the_end: int
     changes: Sequence[ChangedMessages]
@@ -135,16 +131,13 @@ class WhatIf:
     matrix: Sequence[Cell]
     rules: Sequence[RuleCount]
     never_matched: Sequence[IdleRule]
-    """The rules of the new table that match none of the messages."""
     targets: Sequence[TargetCount]
     failing_now: Sequence[RefusedPuts]
     control: Sequence[ControlChange]
     schemes: Sequence[str]
     """Names of dead-letter schemes that differ or are missing in the settings."""
     seconds: float
-    """Seconds for reading and deciding."""
     notes: Sequence[str]
-    """What was left out, and why."""
 
     @property
     def total(self) -> int:

@@ -81,7 +81,6 @@ _NO_LINE: Final = -1
 _Key = TypeVar("_Key", bound=Hashable)
 _Decided = TypeVar("_Decided")
 _Pair: TypeAlias = tuple[Decision, Decision]
-"""The decisions of both tables about a message."""
 _ChangeKey: TypeAlias = tuple[Loss, NextAction, NextAction]
 
 
@@ -452,9 +451,7 @@ class Question:
     """Two tables, and the messages to try them on."""
 
     old: JobConfiguration
-    """The job with one table."""
     new: JobConfiguration
-    """The same job with the other."""
     handler: str
     over: Collection[Over]
     since: datetime | None = None

@@ -55,7 +55,6 @@ class TableEffect:
     detail: str
     """The reason as text; without a rule, why none applies."""
     risks: tuple[str, ...]
-    """What may happen to them after the put."""
     candidates: int
     """The rules that match them, as bits."""
 

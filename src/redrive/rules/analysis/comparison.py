@@ -46,13 +46,11 @@ class Divergence:
     place: tuple[object, ...]
     """Where they diverge: the last rule of each table that applied, and the ends so far."""
     witness: Message
-    """The match fields of the message."""
     old: TableDecision
     old_rules: tuple[int, ...]
     """Indexes of the rules that apply in the old table."""
     new: TableDecision
     new_rules: tuple[int, ...]
-    """Indexes of the rules that apply in the new table."""
 
     @property
     def newly_discards(self) -> bool:
@@ -128,11 +126,9 @@ class _Node:
     """A state of the walk: a position in each table, and the messages that reach it."""
 
     places: tuple[int, int] = (0, 0)
-    """The next rule of each table."""
     ends: tuple[str, str] = ("", "")
     """Final result of the messages; empty while the table continues."""
     last: tuple[int | None, int | None] = (None, None)
-    """The last rule of each table that was applied."""
     ahead: int = _OLD
     """The table with more attempts."""
     more: _ActionSequence = ()

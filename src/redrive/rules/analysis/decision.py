@@ -45,7 +45,6 @@ class RulePut:
     to: RetryTo = RetryTo.TOPIC
     """Whether it goes to the topic of its group instead of the queue."""
     transform: str = ""
-    """The transform that changes the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,6 @@ class TableDecision:
     discarded: bool
     """Whether it is discarded at the end; otherwise it remains, by IGNORE or without a rule."""
     quarantined: bool = False
-    """Whether it is quarantined at the end."""
 
 
 def decide(

@@ -24,7 +24,6 @@ from redrive.rules.source import physical_lines
 from redrive.rules.table import RulesTable
 
 _NOTES: Final = {"NOTHING_AFTER_RETRY", "OVERLAP"}
-"""Findings that are not warnings."""
 _PAIR_LIMIT: Final = 20_000
 """Maximum pairs of rules to compare."""
 
@@ -37,7 +36,6 @@ class Finding:
     rule: int
     """Index of the rule that the finding is about."""
     others: tuple[int, ...] = ()
-    """Indexes of the other rules involved."""
     message: str
     """One sentence without a full stop."""
     hint: str = ""
@@ -104,7 +102,6 @@ class Analysis:
         )
         self._search = Search([*rules, *ageless])
         self.undecided = 0
-        """Questions that could not be decided."""
         self._all = (1 << len(rules)) - 1
         self._keepers = bits_of(i for i, rule in enumerate(rules) if not rule.action.can_fail)
         """Rules that cannot fail: messages that they match never reach a later rule."""

@@ -413,7 +413,6 @@ class _FieldPatterns:
     """Reversed."""
     intervals: list[tuple[int, Interval]] = field(default_factory=list)
     index: IntervalIndex | None = None
-    """The intervals, once all are known."""
     known: dict[Pattern, int] = field(default_factory=dict)
 
     def add(self, bit: int, pattern: Pattern) -> None:

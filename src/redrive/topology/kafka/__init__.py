@@ -26,7 +26,6 @@ class KafkaResolver:
     queue_managers: Sequence[str] | None = None
     """Names that count as local besides the empty one; None for all names."""
     limits: Mapping[str, QueueLimits] = field(default_factory=dict)
-    """Limits by queue; a queue without an entry has none."""
     reserved: Container[str] = frozenset()
     """Further topics that cannot be queues, such as a handler's own."""
 

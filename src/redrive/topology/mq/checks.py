@@ -145,10 +145,8 @@ class _Route:
     receiver: MqReceivingQueueManager
     """The last queue manager that put the message."""
     names: Names
-    """The names with which it opened."""
     puts: int
     answer: Destination | Refusal
-    """The result of the last put."""
     is_loop: bool = False
     """Whether the names were there before, so that the message never stops."""
 
@@ -318,7 +316,6 @@ class _Member:
     manager: QueueManager
     receiver: mq.Channel
     is_full: bool
-    """Whether it holds a full repository of the cluster."""
     senders: frozenset[str]
     """Its cluster-sender channels for the cluster, by name."""
 

@@ -32,7 +32,6 @@ class Link:
     """A channel between two queue managers, which empties a transmission queue."""
 
     queue_manager: str
-    """Name of the receiving manager."""
     sender: mq.Channel | None = None
     receiver: mq.Channel = _DEFAULT_RECEIVER
 

@@ -132,7 +132,6 @@ class Queue(Definition):
 
     put_enabled: bool = _switch("PUT", "ENABLED DISABLED", on="ENABLED", default=True)
     default_persistence: bool = _switch("DEFPSIST", "YES NO", on="YES")
-    """Persistence of messages that use the queue's default."""
     default_priority: int = _mqsc("DEFPRTY", _DIGIT, 0)
     default_bind: DefaultBind = _mqsc("DEFBIND", one_of(DefaultBind), DefaultBind.OPEN)
     cluster: str = _name("CLUSTER")
@@ -261,7 +260,6 @@ class Channel(Definition):
     """Whether nonpersistent messages may be lost when the channel stops."""
     use_dead_letter_queue: bool = _switch("USEDLQ", "YES NO", on="YES", default=True)
     message_retries: int = _mqsc("MRRTY", number(0, MOST), 10)
-    """How often a receiver retries a failing put."""
     message_retry_interval: int = _mqsc("MRTMR", number(0, MOST), 1000)
     """Milliseconds between these attempts."""
     short_retries: int = _mqsc("SHORTRTY", number(0, MOST), 10)

@@ -75,7 +75,6 @@ class QueueManager:
     """The definitions of one queue manager."""
 
     attributes: mq.QueueManagerAttributes
-    """The QMGR object; its name is the manager's."""
     queues: Mapping[str, mq.Queue] = field(default_factory=dict)
     """Queues of all kinds by name, private ones only."""
     channels: Mapping[str, mq.Channel] = field(default_factory=dict)
@@ -83,7 +82,6 @@ class QueueManager:
     topics: Mapping[str, mq.Topic] = field(default_factory=dict)
     namelists: Mapping[str, mq.Namelist] = field(default_factory=dict)
     shared_queues: Mapping[str, mq.LocalQueue] = field(default_factory=dict)
-    """Queues of the queue-sharing group by name."""
     queue_sharing_group: QueueSharingGroup | None = None
     suspended_clusters: frozenset[str] = frozenset()
     known_instances: tuple[ClusterInstance, ...] = ()

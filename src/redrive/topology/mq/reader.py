@@ -206,7 +206,6 @@ class DefinitionStore:
             name: dict(getattr(base, name))
             for name in ("queues", "shared_queues", *_OTHER_OBJECTS.values())
         }
-        """Definitions by name, by field of the queue manager."""
 
     def queue_manager(self) -> QueueManager:
         """The queue manager after the commands so far."""

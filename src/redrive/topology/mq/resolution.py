@@ -50,7 +50,6 @@ class Carrier:
     leads_to: str = ""
     """The manager it leads to; empty if the channel determines it."""
     channel: str = ""
-    """The cluster channel to it."""
     is_of_cluster: bool = False
     """Whether the cluster knows the manager's name."""
 

@@ -17,7 +17,6 @@ from redrive.topology.put import Destination, Refusal
 QUEUE_MANAGER_HEADER = "redrive.oqm"
 """Header for ObjectQMgrName, on intake topics and on the topics of transmission queues."""
 QUEUE_HEADER = "redrive.oq"
-"""Header for ObjectName."""
 NEXT_QUEUE_MANAGER_HEADER = "redrive.next"
 """Header for the manager to which a cluster or shared transmission queue leads."""
 BIND_HEADER = "redrive.bind"

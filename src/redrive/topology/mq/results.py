@@ -26,7 +26,6 @@ class OpenOption(Flag):
 
 
 NEEDS_LOCAL_QUEUE = OpenOption.INPUT | OpenOption.BROWSE | OpenOption.SET
-"""Options that need a local queue."""
 NEEDS_NAMES = OpenOption.INPUT | OpenOption.BROWSE | OpenOption.OUTPUT
 """Options with which an application gets the resolved names."""
 
@@ -60,9 +59,7 @@ class OpenRequest:
     """The arguments of MQOPEN or MQPUT1 that affect resolution."""
 
     queue: str
-    """ObjectName."""
     queue_manager: str = ""
-    """ObjectQMgrName."""
     options: OpenOption = OpenOption.OUTPUT
     call: Call = Call.MQOPEN
     bind: Bind = Bind.AS_Q_DEF
@@ -155,12 +152,9 @@ class Resolution:
     at_fault: Used | None = None
     """The definition to check if it failed, if any."""
     advice: str = ""
-    """What to change if it failed."""
     target: TargetKind = TargetKind.NOTHING
     resolved_queue: str = ""
-    """ResolvedQName, as an application would see it."""
     resolved_queue_manager: str = ""
-    """ResolvedQMgrName, as an application would see it."""
     destination: Names = NO_NAMES
     """Names that the message is put to, or that travel with it on a transmission queue."""
     transmission_queue: str = ""

@@ -72,7 +72,6 @@ class Parameter(NamedTuple):
     source: str
     """The text between the parentheses, as written."""
     found: re.Match[str]
-    """Its position in the command's text."""
 
     @property
     def offset(self) -> int:
@@ -91,7 +90,6 @@ class Command:
     """One command: its joined lines, and their positions."""
 
     text: str
-    """The command in one line."""
     lines: Sequence[str]
     first: int
     """Index of the line on which the command's first line starts."""
@@ -305,7 +303,6 @@ class Configuration:
     repositories: tuple[str, ...] = ()
     """Names of the queue managers that hold its full repositories."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Attributes of the Variables stanza, names in upper case."""
 
     def over(self, other: Configuration) -> Configuration:
         """This configuration combined with another one, which it overrides."""

@@ -89,7 +89,6 @@ class MqeQueue(MqeDefinition):
     maximum_messages: Natural | None = None
     """Maximum number of messages; None for no limit."""
     priority: Annotated[int, number("", 0, 9)] | None = None
-    """Default priority."""
     message_store: str = ""
     security: Annotated[Security, Field(title="a security attribute")] = NO_SECURITY
     active: Flag = True
@@ -130,7 +129,6 @@ class StoreAndForwardQueue(MqeQueue):
     targets: Annotated[tuple[_Name, ...], Field(min_length=1)]
     """The managers whose messages it accepts: its queue manager entries."""
     delivery: DeliveryMode | None = None
-    """The intended delivery; None if not defined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +137,6 @@ class HomeServerQueue(MqeQueue):
 
     kind: Literal["home_server"] = "home_server"
     queue_manager: _Name
-    """The home server."""
     interval: Natural = 0
     """Milliseconds between polls; 0 polls only on triggerTransmission."""
 
@@ -167,11 +164,9 @@ class DirectConnection(MqeConnection):
 
     kind: Literal["direct"] = "direct"
     adapter: str = ""
-    """Class of the communications adapter."""
     address: str = ""
     port: _Port | None = None
     channel: str = ""
-    """Class of the channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +211,6 @@ class QueueManagerAlias(MqeDefinition):
     """An extra name for a queue manager, known to the manager that defines it."""
 
     of: _Name
-    """The name that replaces the alias."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +254,6 @@ class MqeQueueManager(MqeDefinition):
     connections: tuple[AnyConnection, ...] = ()
     """Connections of all kinds; at most one per name."""
     aliases: tuple[Annotated[QueueManagerAlias, Field(title="a queue manager alias")], ...] = ()
-    """Queue manager aliases without a connection."""
     listeners: tuple[Annotated[MqeListener, Field(title="a listener")], ...] = ()
 
     @property

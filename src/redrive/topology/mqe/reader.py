@@ -69,7 +69,6 @@ class ReadResult:
     """The result of reading a network."""
 
     network: MqeNetwork | None
-    """The network; None if anything is an error."""
     diagnostics: tuple[Diagnostic, ...]
 
 

@@ -235,7 +235,6 @@ class MqeLink:
     receiver: str
     """The manager at the end; empty if there is none."""
     failed: Failed | None = None
-    """Why the put cannot use it."""
 
     @property
     def is_defined(self) -> bool:

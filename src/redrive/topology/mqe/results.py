@@ -31,7 +31,6 @@ class ExpireAfter:
     """An ``ExpireTime`` of type int: relative to the creation of the message."""
 
     milliseconds: int
-    """Milliseconds after creation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,6 @@ class MqeStep:
     queue_manager: str
     kind: StepKind
     definition: MqeDefinition
-    """The definition it used, with its location."""
     before: Names
     after: Names
 
@@ -237,7 +235,6 @@ class Stored:
     queue: MqeRemoteQueue | StoreAndForwardQueue
     """The queue that keeps it: asynchronous, or store-and-forward."""
     names: Names
-    """Its stored destination."""
     refused: Failed | None = None
     """Why the last attempt to pass it on failed; None if there was none."""
 
