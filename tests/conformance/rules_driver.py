@@ -111,7 +111,7 @@ class HandlerDriver:
             hop_limit=25,
             schemes=schemes,
         )
-        seconds = table.control.wait.seconds
+        seconds = table.control.seconds_to_wait
         self.wait = WaitRule({"dlq": None if seconds is None else float(seconds)}, 0.0)
         self._parked = [
             TopicPartition(IDENTITY.retry_topic, 0),

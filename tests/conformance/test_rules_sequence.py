@@ -101,7 +101,7 @@ def simulate(vector: Vector, topics: MemoryTopics, table: RulesTable) -> Course:
 
 
 def _end_of_wait(driver: HandlerDriver, now: float, due: float | None) -> float | None:
-    seconds = driver.table.control.wait.seconds
+    seconds = driver.table.control.seconds_to_wait
     if seconds is None or due is not None:
         return None
     low, high = now, now + seconds

@@ -76,7 +76,7 @@ def test_a_client_that_cannot_be_closed_is_abandoned(monkeypatch: pytest.MonkeyP
         def close(self) -> None:
             released.wait(FOREVER)
 
-    close_client(Consumer(), "the consumer of orders.dlq")
+    close_client(Consumer().close, "the consumer of orders.dlq")
     assert "closing the consumer of orders.dlq" in unanswered()
     released.set()
     eventually(lambda: not unanswered(), "the consumer has closed")
@@ -88,7 +88,7 @@ def test_an_error_of_a_client_that_closes_is_raised() -> None:
             raise RuntimeError("closed already")
 
     with pytest.raises(RuntimeError, match="closed already"):
-        close_client(Consumer(), "a consumer")
+        close_client(Consumer().close, "a consumer")
 
 
 def test_what_a_process_waits_for_is_listed_as_long_as_it_does(thread: DeadlineThread) -> None:

@@ -9,7 +9,6 @@ from tests.rules.reference import LENGTHS, NUMBERS
 from redrive.messages.constants import FAMILIES
 from redrive.rules import PATTERN_KEYWORDS, Control, parse
 from redrive.rules.keywords import KEYWORDS
-from redrive.rules.rule import WaitControl
 
 IGNORE = "ACTION(IGNORE)\n"
 PUT_TO_A = "ACTION(FWD) FWDQ(A)"
@@ -24,7 +23,8 @@ def test_control_data_are_optional_and_have_defaults() -> None:
 
 def test_wait_in_seconds() -> None:
     """YES is forever; NO and 0 are the same."""
-    assert [WaitControl(value).seconds for value in ("YES", "NO", 0, 30)] == [None, 0, 0, 30]
+    seconds = [Control(wait=value).seconds_to_wait for value in ("YES", "NO", 0, 30)]
+    assert seconds == [None, 0, 0, 30]
 
 
 def test_retry_interval_of_zero_counts_as_one_second() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.rules import Control, input_queue, input_queue_manager, parse, resolve_target
-from redrive.rules.targets import PutTarget
+from redrive.rules.rule import PutTarget
 
 FIELDS = {"DESTQ": "APP.IN", "DESTQM": "QM1", "REPLYQ": "R.Q", "REPLYQM": "RQM"}
 

@@ -43,8 +43,7 @@ from redrive.operations.supervision import Activity, SupervisionState
 from redrive.settings import LogFormat, LogSettings, read_settings
 from redrive.streaming.lifecycle import Emitted
 from redrive.what_if.answer import document_of_table
-from redrive.what_if.question import Tally
-from redrive.what_if.sources import LaneRecords, Over
+from redrive.what_if.question import LaneRecords, Over, Tally
 from redrive.what_if.text import lines_of, lines_of_table
 
 SECRET = "4111111111111111"  # noqa: S105 - what must be shown nowhere

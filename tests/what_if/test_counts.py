@@ -13,8 +13,7 @@ from tests.engine.samples import dead_letter
 from tests.engine.test_views import ACTIONS, KAFKA_ACTIONS, LETTERS, copies_of
 
 from redrive.messages import Headers, OutputRecord, TopicPartition
-from redrive.what_if.question import Tally
-from redrive.what_if.sources import LaneRecords, Over
+from redrive.what_if.question import LaneRecords, Over, Tally
 
 IBM: Final = [
     "", "APPLIDAT('x*')", "APPLNAME('app*')", "APPLTYPE(1)", "DESTQ('*A*')", "DESTQM(QM1)",

@@ -21,7 +21,7 @@ from redrive.messages import Headers, Records, TopicPartition
 from redrive.outcomes.rows import Row, row_of
 from redrive.outcomes.table import LedgerTable, arrow_of
 from redrive.settings import read_settings
-from redrive.what_if import Over, Question, ask, sources
+from redrive.what_if import Over, Question, ask, question
 
 NEW = """\
 RETRYINT(60)
@@ -46,7 +46,7 @@ def test_notes_of_rounds_are_no_messages() -> None:
     note = Round("orders", 0, "billing", 5, TopicPartition("DLQ", 0)).value
     headers: list[Headers] = [[], [("redrive.in-round", note)], [("a", b"b")]]
     records = Records([b"k"] * 3, [b"v", None, None], headers, [5] * 3, [7, 8, 9])
-    assert list(sources._without_notes(records).offsets) == [7, 9]
+    assert list(question._without_notes(records).offsets) == [7, 9]
 
 
 @pytest.mark.parametrize("new", [NEW, NEW_OF_KAFKA], ids=["IBM", "KAFKA"])

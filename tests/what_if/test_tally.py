@@ -18,8 +18,7 @@ from redrive.messages.schemes import OwnScheme, SchemeTable
 from redrive.rules import Matcher
 from redrive.rules.analysis import decide
 from redrive.what_if.answer import Cell, IdleRule, Loss, WhatIf
-from redrive.what_if.question import Tally
-from redrive.what_if.sources import LaneRecords, Over
+from redrive.what_if.question import LaneRecords, Over, Tally
 from redrive.what_if.text import lines_of
 from redrive.what_if.verdict import Disposition
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 
@@ -171,20 +171,15 @@ class DeciderFactory:
             deciders[settings.identity.remaining_topic] = decider, SourceKind.REMAINING
             if settings.identity.replay_topic:
                 deciders[settings.identity.replay_topic] = decider, SourceKind.REPLAYS
-        for put_decider in self._put_deciders(states):
-            deciders[put_decider.identity.topic] = put_decider, SourceKind.PUTS
-            deciders[put_decider.identity.retry_topic] = put_decider, SourceKind.RETRIES
-            deciders[put_decider.identity.remaining_topic] = put_decider, SourceKind.UNDELIVERED
+        if sources := sources_of(self._configuration):
+            topology = self._topology(states)
+            receivers = receiving_queue_managers(topology, sources, stopped=states.stopped)
+            for name, receiver in receivers.items():
+                put_decider = self._put_decider(sources[name], receiver)
+                deciders[put_decider.identity.topic] = put_decider, SourceKind.PUTS
+                deciders[put_decider.identity.retry_topic] = put_decider, SourceKind.RETRIES
+                deciders[put_decider.identity.remaining_topic] = put_decider, SourceKind.UNDELIVERED
         return deciders
-
-    def _put_deciders(self, states: States) -> list[PutDecider]:
-        sources = sources_of(self._configuration)
-        if not sources:
-            return []
-        receivers = receiving_queue_managers(
-            self._topology(states), sources, stopped=states.stopped
-        )
-        return [self._put_decider(sources[name], receiver) for name, receiver in receivers.items()]
 
     def _puts_at(self, queue_manager: str, states: States) -> PutDecider | None:
         """The decider of puts at a queue manager of IBM MQ, by a handler as by an application."""
@@ -200,24 +195,20 @@ class DeciderFactory:
 
     def _put_decider(self, source: QueueTopic, receiver: ReceivingQueueManager) -> PutDecider:
         configuration = self._configuration
+        is_transmission = source.role is TopicRole.TRANSMISSION
+        stops = configuration.on_undeliverable is OnUndeliverable.STOP_CHANNEL
+        stops = stops and is_transmission and not receiver.keeps_refused
         return PutDecider(
             identity_of(configuration.application, source),
             receiver,
             self._checked_by_definition,
             table_id=table_id_of(configuration.topology)[:16],
             hop_limit=configuration.hop_limit,
-            channel=self._stopping_channel(source, receiver),
-            by_priority=source.role is TopicRole.TRANSMISSION and source.by_priority,
+            channel=source.channel if stops and source.channel[1] else None,
+            by_priority=is_transmission and source.by_priority,
             message_retries=source.message_retries,
             message_retry_interval=source.message_retry_interval / 1000,
         )
-
-    def _stopping_channel(
-        self, source: QueueTopic, receiver: ReceivingQueueManager
-    ) -> tuple[str, str] | None:
-        stops = self._configuration.on_undeliverable is OnUndeliverable.STOP_CHANNEL
-        is_channel = source.role is TopicRole.TRANSMISSION and not receiver.keeps_refused
-        return source.channel if stops and is_channel and source.channel[1] else None
 
     def _topology(self, states: States) -> Topology:
         return in_states(topology_of(self._configuration.topology), states)
@@ -273,7 +264,7 @@ class DeciderFactory:
             created = self._facts.created(NewTopicQuestion(name, original))
             if created is not None and created.reason:
                 return Refusal(created.reason, created.detail)
-        resolver = self._kafka_resolver(lambda: (name,))
+        resolver = self._kafka_resolver(lambda topic: topic == name)
         return self._checked(resolver.resolve(queue=name, queue_manager="", seed=0))
 
     def _to_other_cluster(
@@ -297,8 +288,8 @@ class DeciderFactory:
             headers=((own.FORWARD, header),),
         )
 
-    def _kafka_resolver(self, topics: Callable[[], Container[str]] | None = None) -> Resolver:
-        """The resolver to ``topics``, by default to those of the cluster."""
+    def _kafka_resolver(self, exists: Callable[[str], bool] | None = None) -> Resolver:
+        """The resolver to topics that exist, by default in the cluster."""
         configuration = self._configuration
         own_topics = {
             name
@@ -310,7 +301,7 @@ class DeciderFactory:
             )
         }
         return KafkaResolver(
-            topics or (lambda: _ExistingTopics(self._facts)),
+            exists or (lambda name: self._facts.topic(name).exists),
             queue_managers=configuration.queue_managers,
             limits=configuration.limits,
             reserved=own_topics,
@@ -329,11 +320,3 @@ class DeciderFactory:
             detail = f"{answer.topic} does not exist; redrive topology apply creates it"
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
         return self._checked(answer)
-
-
-class _ExistingTopics:
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-
-    def __contains__(self, name: object) -> bool:
-        return self._facts.topic(str(name)).exists

@@ -1,7 +1,4 @@
-"""The current state of a Kafka cluster, by questions with deadlines.
-
-Nothing here joins a group, commits or begins a transaction.
-"""
+"""The current state of a Kafka cluster, by questions with deadlines that change nothing."""
 
 from __future__ import annotations
 

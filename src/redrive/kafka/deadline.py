@@ -19,14 +19,14 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from redrive.errors import OutcomeUnknown
 
 _Answer = TypeVar("_Answer")
-_Answer_co = TypeVar("_Answer_co", covariant=True)
 
 # Timeouts for Kafka clients, in seconds. An idle broker answers a connected client within 2 ms; a
 # busy one answers within a second or two.
@@ -75,20 +75,6 @@ _abandoned: Final[list[str]] = []
 _under_way: Final[dict[int, tuple[float, str]]] = {}
 """Start time and name of each step that this process waits for."""
 _numbers: Final = itertools.count()
-
-
-class Closable(Protocol):
-    """A client that can be closed."""
-
-    def close(self) -> object:
-        """Release all resources."""
-
-
-class Future(Protocol[_Answer_co]):
-    """A future of the admin client, or one of Python's."""
-
-    def result(self, timeout: float | None = None) -> _Answer_co:
-        """The answer; raises the error of the request."""
 
 
 def abandoned_calls() -> int:
@@ -223,13 +209,10 @@ def within(step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
         thread.end()
 
 
-def close_client(client: Closable, what: str) -> None:
-    """Close a client; if it does not return, it is abandoned and ends with the process.
-
-    ``what`` is what it reads: ``the consumer of orders.dlq``.
-    """
+def close_client(close: Callable[[], object], what: str) -> None:
+    """Close a client, such as ``the consumer of orders.dlq``; abandon it if it does not return."""
     with suppress(OutcomeUnknown):
-        within(f"closing {what}", CLOSE, client.close)
+        within(f"closing {what}", CLOSE, close)
 
 
 def answer_of(future: Future[_Answer], seconds: float) -> _Answer:

@@ -157,13 +157,11 @@ def _read(
 _MARKERS: Final = 1.0
 """Seconds to wait for transaction markers before counting a depth: they are written after a commit
 returned. A transaction that stays open longer hides only itself."""
-_INHERITED: Final = frozenset(
-    {
-        *("cleanup.policy", "retention.ms", "retention.bytes", "delete.retention.ms"),
-        *("max.message.bytes", "compression.type", "min.insync.replicas", "message.timestamp.type"),
-        *("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
-    }
-)
+_INHERITED: Final = {
+    *("cleanup.policy", "retention.ms", "retention.bytes", "delete.retention.ms"),
+    *("max.message.bytes", "compression.type", "min.insync.replicas", "message.timestamp.type"),
+    *("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
+}
 """Settings that a topic for a group has from the topic that it stands for."""
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's own default, used when a topic's settings may not be read."""
@@ -260,12 +258,9 @@ class ClusterFacts:
                 for lane, extent in zip(lanes, unread, strict=True)
                 if extent.end > extent.first
             }
-            known = unread, self._count(starts, question.limit)
+            known = unread, sum(1 for _ in islice(self._cluster.read(starts), question.limit))
             self._counted[question] = known
         return known[1]
-
-    def _count(self, starts: Mapping[TopicPartition, int], limit: int) -> int:
-        return sum(1 for _ in islice(self._cluster.read(starts), limit))
 
 
 def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: ANN401 - the client's

@@ -56,6 +56,6 @@ class Heartbeat:
             while not self._ending.is_set() and not any(map(certificate_refusal, errors)):
                 errors.clear()
                 consumer.poll(0.5)
-            close_client(consumer, "the consumer of the group of instances")
+            close_client(consumer.close, "the consumer of the group of instances")
             # A refused certificate may have expired: a new client reads the renewed one.
             self._ending.wait(_RENEWAL)

@@ -259,7 +259,7 @@ class Reader:
 
     def close(self) -> None:
         """Close the consumer."""
-        close_client(self._consumer, "a consumer that reads")
+        close_client(self._consumer.close, "a consumer that reads")
 
     def _missing(self, ends: Mapping[TopicPartition, int] | None) -> int:
         if ends is None:
@@ -458,4 +458,4 @@ class Watch:
 
     def close(self) -> None:
         """Close the consumer."""
-        close_client(self._consumer, "the consumer that watches for records")
+        close_client(self._consumer.close, "the consumer that watches for records")

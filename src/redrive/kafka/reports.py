@@ -1,7 +1,4 @@
-"""Reports about a producer's transaction, without the client's types.
-
-``redrive.checkpoints.protocol`` decides by them; the producer only makes them.
-"""
+"""Reports about a producer's transaction, which the protocol judges, without a client's types."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a job does, and what waits, as metrics; and its health.
-
-Waiting and new messages are known by the last answers of the broker and the ledger.
-"""
+"""What a job does, and what waits by the last answers, as metrics; and its health."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from redrive.rules.analysis import Message, Search, Undecided, bits_of, write_me
 from redrive.rules.backoff import format_seconds
 from redrive.rules.diagnosis import EntryDiagnostic, without_allowed
 from redrive.rules.patterns import StringPattern
+from redrive.rules.rule import inserts, known_names
 from redrive.rules.source import physical_lines
-from redrive.rules.targets import inserts, known_names
 from redrive.topology.names import Names
 
 

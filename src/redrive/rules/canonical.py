@@ -1,7 +1,4 @@
-"""Writing as text: control data and rules in one canonical layout, and messages.
-
-Messages have the form of ``redrive explain --field``.
-"""
+"""Writing as text: tables in one canonical layout, messages as for ``redrive explain --field``."""
 
 from __future__ import annotations
 

@@ -39,12 +39,12 @@ from redrive.rules.rule import (
     Control,
     RetryTo,
     Rule,
-    WaitControl,
+    inserts,
+    known_names,
 )
 from redrive.rules.source import BLANKS, Entry, entries_of, is_comment_or_blank, physical_lines
 from redrive.rules.syntax import Clause, ClauseReader
 from redrive.rules.table import RulesTable
-from redrive.rules.targets import inserts, known_names
 from redrive.rules.values import Setting, ValueReader
 
 
@@ -301,7 +301,7 @@ def _control(settings: Mapping[str, Setting], dialect: Dialect) -> Control:
         input_queue=str(settings.get("INPUTQ", "")),
         input_queue_manager=str(settings.get("INPUTQM", "")),
         written_interval=int(str(settings.get("RETRYINT", DEFAULT_RETRY_INTERVAL))),
-        wait=WaitControl(wait),
+        wait=wait,
         dialect=dialect,
         is_ordered="ORDER" in settings,
     )

@@ -10,9 +10,8 @@ from functools import cached_property
 
 from redrive.rules.backoff import BackoffPartitions
 from redrive.rules.canonical import write_entries
-from redrive.rules.rule import Control, RetryTo, Rule
+from redrive.rules.rule import Control, RetryTo, Rule, inserts
 from redrive.rules.source import BLANKS, entries_of, physical_lines
-from redrive.rules.targets import inserts
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class RulesTable:
             "INPUTQ": self.control.input_queue,
             "INPUTQM": self.control.input_queue_manager,
             "RETRYINT": self.control.retry_interval,
-            "WAIT": self.control.wait.seconds,
+            "WAIT": self.control.seconds_to_wait,
         }
         rules = []
         for rule in self.rules:

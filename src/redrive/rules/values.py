@@ -1,8 +1,4 @@
-"""From the text of a value to its meaning: class, range and length.
-
-A value has at most one error, checked in the order class, range, length; in a list of alternatives,
-one for each.
-"""
+"""From the text of a value to its meaning; it has one error, of its class, range or length."""
 
 from __future__ import annotations
 

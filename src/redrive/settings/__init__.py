@@ -1,14 +1,4 @@
-"""Settings: from ``redrive.toml`` and options to the configuration of a job.
-
-read_settings(path)       -> Settings, or a ConfigurationError with every finding
-read_settings_for_lookup(path) -> Settings, even if rules tables are broken
-read_settings_for_topic(path)  -> Settings, even if only what a topic needs is right
-default_file()            -> where the settings are if a command names no file
-settings_of(document)     -> the same for options without a file
-topology_of(document)     -> its queue managers
-with_environment(document, environ) -> the document with settings from variables
-WatchedFiles.of(path, options) -> the content of all files of the settings
-"""
+"""Settings: from ``redrive.toml`` and options to the configuration of a job."""
 
 from redrive.settings.document import Document, Option, with_environment
 from redrive.settings.rules import RulesSource

@@ -43,9 +43,8 @@ from redrive.messages.schemes.scheme import SchemePart
 from redrive.settings.connection import read_clusters, read_connection, read_registry
 from redrive.settings.document import Document, Option, unknown_variables, with_environment
 from redrive.settings.findings import Section
-from redrive.settings.handlers import HandlersReader
+from redrive.settings.handlers import HandlersReader, TopologySettings, read_topology
 from redrive.settings.rules import RulesSource
-from redrive.settings.topology import TopologySettings, read_topology
 from redrive.settings_file import (
     FORM,
     ApplicationTable,

@@ -52,7 +52,7 @@ def wait_rule(configuration: JobConfiguration) -> WaitRule:
         subscription.handler for subscription in configuration.subscriptions
     )  # topics may appear later
     for handler in (*configuration.handlers, *subscribed):
-        seconds = table_of(handler).control.wait.seconds
+        seconds = table_of(handler).control.seconds_to_wait
         waits[handler.identity.name] = None if seconds is None else float(seconds)
     if sources_of(configuration):
         waits["puts"] = None  # applications can put at any time

@@ -1,8 +1,4 @@
-"""Queue managers, their objects, and the resolution of a put's names to a queue.
-
-A pure library without Spark or a Kafka client. ``redrive.topology.mq`` and ``redrive.topology.mqe``
-are imported when their queue managers are.
-"""
+"""Queue managers, their objects, and how the names of a put are resolved; a pure library."""
 
 __all__ = [
     "bindings", "document", "files", "kafka", "layout", "mq", "mqe", "names", "overview", "put",

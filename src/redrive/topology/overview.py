@@ -1,7 +1,4 @@
-"""The content of a topology as plain values and as a graph, for queue managers of all kinds.
-
-``redrive topology show`` prints the values, ``redrive topology draw`` the graph.
-"""
+"""The content of a topology, as plain values to show and as a graph to draw."""
 
 from __future__ import annotations
 
@@ -20,16 +17,15 @@ from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mqe.objects import (
     AliasConnection,
+    AnyConnection,
     BridgeQueue,
     DirectConnection,
     HomeServerQueue,
     MqConnection,
-    MqeConnection,
     MqeDefinition,
     MqeQueue,
     MqeQueueManager,
     MqeRemoteQueue,
-    NullConnection,
     StoreAndForwardQueue,
     ViaConnection,
 )
@@ -311,31 +307,27 @@ def _mqe_kind(queue: MqeQueue) -> tuple[str, tuple[DefinitionTarget, ...]]:
 
 
 def _connection(
-    tables: NetworkTables, manager: MqeQueueManager, connection: MqeConnection
+    tables: NetworkTables, manager: MqeQueueManager, connection: AnyConnection
 ) -> ConnectionOverview:
-    kind, address = _connection_kind(connection)
     return ConnectionOverview(
         name=connection.name,
-        kind=kind,
+        kind=connection.kind,
         queue_manager=link_to(tables, manager.name, connection.name).receiver,
-        address=address,
+        address=_address(connection),
         location=_location(connection),
     )
 
 
-def _connection_kind(connection: MqeConnection) -> tuple[str, str]:
+def _address(connection: AnyConnection) -> str:
     match connection:
         case ViaConnection():
-            return "via", connection.via
+            return connection.via
         case AliasConnection():
-            return "alias", connection.of
-        case NullConnection():
-            return "null", ""
+            return connection.of
         case MqConnection() | DirectConnection():
-            kind = "mq" if isinstance(connection, MqConnection) else "direct"
             port = f"({connection.port})" if connection.port is not None else ""
-            return kind, f"{connection.address}{port}"
-    return type(connection).__name__, ""
+            return f"{connection.address}{port}"
+    return ""
 
 
 def _location(definition: MqeDefinition) -> str:

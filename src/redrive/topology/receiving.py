@@ -16,8 +16,7 @@ from redrive.messages.reasons import Reason
 from redrive.topology.bindings import Bindings
 from redrive.topology.layout import QueueTopic, TopicRole, Topology
 from redrive.topology.mq.network import Link, MqNetwork
-from redrive.topology.mq.objects import LocalQueue, Queue
-from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.mq.resolver import MqResolver, names_as_headers, reply_to_names
 from redrive.topology.mq.results import Resolution
 from redrive.topology.mqe.objects import MqeQueue, MqeRemoteQueue, StoreAndForwardQueue
@@ -169,27 +168,19 @@ class MqReceivingQueueManager(MqResolver):
         if problem:
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, problem)
         queue = self._manager.queue(name)
-        holder = self._manager.holder_of(name)
-        place = replace(
-            _on_queue(bindings, name, holder, _limits_in_mq(queue, self._manager)),
-            queue_manager=self.queue_manager,
+        assert isinstance(queue, LocalQueue), "anything else is a problem"
+        limits = QueueLimits(
+            put_enabled=queue.put_enabled,
+            max_message_length=queue.max_message_length,
+            max_depth=queue.max_depth,
+            queue_manager_max_message_length=self._manager.attributes.max_message_length,
         )
-        if queue is None:
-            return place
         return replace(
-            place, persistence=int(queue.default_persistence), priority=queue.default_priority
+            _on_queue(bindings, name, self._manager.holder_of(name), limits),
+            queue_manager=self.queue_manager,
+            persistence=int(queue.default_persistence),
+            priority=queue.default_priority,
         )
-
-
-def _limits_in_mq(queue: Queue | None, manager: QueueManager) -> QueueLimits:
-    if not isinstance(queue, LocalQueue):
-        return QueueLimits(put_enabled=False)
-    return QueueLimits(
-        put_enabled=queue.put_enabled,
-        max_message_length=queue.max_message_length,
-        max_depth=queue.max_depth,
-        queue_manager_max_message_length=manager.attributes.max_message_length,
-    )
 
 
 def _link(network: MqNetwork, source: QueueTopic) -> Link:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -27,18 +28,23 @@ from redrive.engine.context import SliceContext
 from redrive.engine.decision import NO_PROFILE, Decision, Put
 from redrive.engine.facts import NO_LIMIT, Answers, Facts, Questions, TopicFacts
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
+from redrive.engine.ordering import Round
 from redrive.engine.put_record import PutTimes
 from redrive.engine.rules_decider import RulesDecider
-from redrive.engine.sources import DeadLetterSource, PartitionRecords
+from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import ANSWER
 from redrive.kafka.facts import ClusterFacts
+from redrive.kafka.records import read_parts, surviving_offsets
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import (
     DeadLetterDecoder,
     DeadLetterProfile,
+    OffsetRange,
     Records,
+    TopicPartition,
 )
 from redrive.messages.constants import reason_name
 from redrive.messages.schemes import KNOWN, SchemeTable
@@ -64,8 +70,107 @@ from redrive.what_if.answer import (
     TargetCount,
     WhatIf,
 )
-from redrive.what_if.sources import LaneRecords, Over, number_of_reads, parts_of, waiting_for
 from redrive.what_if.verdict import Disposition, TableEffect, reasons
+
+
+class Over(StrEnum):
+    """Which messages to try."""
+
+    REMAINING = "remaining"
+    """Messages that no rule could place."""
+    PARKED = "parked"
+    """Messages that wait for their next attempt."""
+    BACKLOG = "backlog"
+    """Dead letters that the job has not read yet."""
+    HISTORY = "history"
+    """Dead letters in the ledger, with any result."""
+
+    @property
+    def kind(self) -> SourceKind:
+        """The kind of the topics, for the decider."""
+        kinds = {Over.REMAINING: SourceKind.REMAINING, Over.PARKED: SourceKind.RETRIES}
+        return kinds.get(self, SourceKind.DEAD_LETTERS)
+
+
+Waiting: TypeAlias = Mapping[Over, list[OffsetRange]]
+"""The offsets of the messages that wait."""
+
+
+class LaneRecords(NamedTuple):
+    """Some messages of one lane, in offset order."""
+
+    over: Over
+    lane: TopicPartition
+    records: Records
+
+
+def waiting_for(
+    job: JobConfiguration, handler: HandlerConfiguration, cluster: Cluster, over: Collection[Over]
+) -> Waiting:
+    """The offsets of one handler's messages that currently wait on topics."""
+    identity = handler.identity
+    topics = {
+        Over.REMAINING: (identity.remaining_topic,),
+        Over.PARKED: identity.waiting_topics,
+        Over.BACKLOG: (identity.topic,),
+    }
+    cluster.topics()
+    waiting: dict[Over, list[OffsetRange]] = {}
+    for place in filter(over.__contains__, topics):
+        lanes = cluster.lanes(topics[place])
+        extents, is_whole = cluster.extents(lanes), place is Over.REMAINING
+        committed = {} if is_whole else cluster.committed(job.application, lanes)
+        is_later = place is Over.BACKLOG and job.starting_offsets == "latest"
+        starts = {
+            lane: extents[lane].position(committed.get(lane), from_end=is_later) for lane in lanes
+        }
+        waiting[place] = [
+            OffsetRange(*lane, start, extents[lane].end)
+            for lane, start in starts.items()
+            if start < extents[lane].end
+        ]
+    return waiting
+
+
+def number_of_reads(waiting: Waiting) -> int:
+    """Offsets to read; twice for remaining topics: for the live copies, and their content."""
+    return sum(
+        (offsets.end - offsets.start) * (1 + (place is Over.REMAINING))
+        for place, ranges in waiting.items()
+        for offsets in ranges
+    )
+
+
+def parts_of(
+    waiting: Waiting, connection: Connection, advance: Callable[[int], None]
+) -> Iterator[LaneRecords]:
+    """The messages that wait; raises ``TransientFault`` if a topic cannot be read to its end.
+
+    ``advance`` is called with the number of offsets read since the last call.
+    """
+    for place, ranges in waiting.items():
+        is_compacted = place is Over.REMAINING
+        kept = surviving_offsets(connection, ranges, advance) if is_compacted else {}
+        for lane, read in read_parts(connection, ranges):
+            records = read
+            advance(read.offsets[-1] + 1 - read.offsets[0])
+            if is_compacted:
+                records = records.only(kept[lane])
+            elif place is Over.PARKED:
+                records = _without_notes(records)
+            if len(records):
+                yield LaneRecords(place, lane, records)
+
+
+def _without_notes(records: Records) -> Records:
+    """The records without notes of rounds, which lie among parked messages."""
+    notes = {
+        records.offsets[row]
+        for row, value in enumerate(records.values)
+        if Round.read(value, records.headers[row]) is not None
+    }
+    return records.only(set(records.offsets) - notes) if notes else records
+
 
 SAMPLES: Final = 3
 """Maximum samples of each kind of change."""
@@ -340,6 +445,7 @@ class Tally:
             self._sums(lambda kind: [kind.old.action.value]),
             self._sums(lambda kind: [kind.new.action.value]),
         )
+        cells = self._sums(lambda kind: [(kind.old.action, kind.new.action, kind.is_changed)])
         lost = self._sums(lambda kind: [kind.loss])
         risks = self._sums(lambda kind: kind.risks).most_common()
         places = [place for place in Over if place in over or place in self._messages]
@@ -355,7 +461,7 @@ class Tally:
             newly_discarded=lost[Loss.AT_ONCE],
             newly_discarded_in_the_end=lost[Loss.IN_THE_END],
             changes=self._changes(),
-            matrix=self._matrix(),
+            matrix=[Cell(*cell, count) for cell, count in sorted(cells.items())],
             rules=tuple(self._rules(old, new)),
             never_matched=tuple(
                 IdleRule(rule.line, write_rule(rule))
@@ -376,10 +482,6 @@ class Tally:
             for key in keys(kind):
                 sums[key] += count
         return sums
-
-    def _matrix(self) -> list[Cell]:
-        sums = self._sums(lambda kind: [(kind.old.action, kind.new.action, kind.is_changed)])
-        return [Cell(*cell, count) for cell, count in sorted(sums.items())]
 
     def _changes(self) -> list[ChangedMessages]:
         sums = self._sums(lambda kind: [kind.change] if kind.is_changed else [])

@@ -1,9 +1,5 @@
 """Static analysis of a rules table, by proof.
 
-    analyse(table, text)     -> rules that never apply, overlaps, gaps: each with a witness
-    compare(old, new)        -> differences in meaning, with messages that show them
-    Search(rules).find(...)  -> a message that some rules match and others do not, or None
-
 Everything is exact for text and number patterns, and for the lists and numbers of DIALECT(KAFKA).
 The intersection of two regular expressions is unknown: a message that shows something is found by
 trial, and what needs a proof stays undecided. The effort is limited.
@@ -24,19 +20,7 @@ from redrive.rules.analysis.text_automata import Undecided
 from redrive.rules.canonical import hidden_field, present_fields, write_field, write_message
 
 __all__ = [
-    "Comparison",
-    "ControlChange",
-    "Message",
-    "Search",
-    "TableDecision",
-    "Undecided",
-    "analyse",
-    "bits_of",
-    "compare",
-    "control_changes",
-    "decide",
-    "hidden_field",
-    "present_fields",
-    "write_field",
-    "write_message"
+    "Comparison", "ControlChange", "Message", "Search", "TableDecision", "Undecided", "analyse",
+    "bits_of", "compare", "control_changes", "decide", "hidden_field", "present_fields",
+    "write_field", "write_message"
 ]  # fmt: skip

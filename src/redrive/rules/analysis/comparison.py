@@ -110,7 +110,7 @@ def control_changes(old: RulesTable, new: RulesTable) -> Iterator[ControlChange]
     before, after = old.control, new.control
     same = {
         "RETRYINT": before.retry_interval == after.retry_interval,
-        "WAIT": before.wait.seconds == after.wait.seconds,
+        "WAIT": before.seconds_to_wait == after.seconds_to_wait,
     }
     was, now = before.keywords(), after.keywords()
     for name in {**was, **now}:

@@ -16,10 +16,17 @@ from typing import Final, TypeAlias
 from redrive.rules.backoff import Backoff
 from redrive.rules.keywords import GROWING, Dialect
 from redrive.rules.patterns import FieldValue
-from redrive.rules.rule import Action, Authority, RetryTo, Rule
+from redrive.rules.rule import (
+    Action,
+    Authority,
+    RetryTo,
+    Rule,
+    inserts,
+    original_target,
+    resolve_target,
+)
 from redrive.rules.selection import FailedAttempts, Matcher, attempts_left, select_rule
 from redrive.rules.table import RulesTable
-from redrive.rules.targets import inserts, original_target, resolve_target
 
 Message: TypeAlias = Mapping[str, FieldValue]
 """Match fields by pattern keyword."""

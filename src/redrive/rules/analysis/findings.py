@@ -1,7 +1,4 @@
-"""How the rules of a table interact: rules that never apply, overlaps, gaps.
-
-Every finding has an example message. Undecided questions are counted.
-"""
+"""How the rules of a table interact: rules that never apply, overlaps, gaps, with examples."""
 
 from __future__ import annotations
 

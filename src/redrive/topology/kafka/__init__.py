@@ -21,8 +21,8 @@ class KafkaResolver:
     itself are refused with 2085.
     """
 
-    topics: Callable[[], Container[str]]
-    """Returns the topics that exist now; it is called once per resolution."""
+    exists: Callable[[str], bool]
+    """Whether there is a topic of a name now."""
     queue_managers: Sequence[str] | None = None
     """Names that count as local besides the empty one; None for all names."""
     limits: Mapping[str, QueueLimits] = field(default_factory=dict)
@@ -57,6 +57,6 @@ class KafkaResolver:
             return "the queue name is blank"
         if is_reserved(queue) or queue in self.reserved:
             return f"topic {queue!r} is reserved and cannot be a queue"
-        if queue not in self.topics():
+        if not self.exists(queue):
             return f"there is no topic {queue!r}"
         return ""

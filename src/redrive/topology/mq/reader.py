@@ -13,13 +13,16 @@ from typing import Any, Final
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, did_you_mean, in_order
 from redrive.topology.mq import objects as mq
-from redrive.topology.mq.forms import Form, ValueProblem, check_name, name_list
 from redrive.topology.mq.objects import (
     CHANNEL_TYPES,
     OPTIONS,
     RECORDED,
     SYNONYMS,
     TAKING_ANY_KEYWORD,
+    Form,
+    ValueProblem,
+    check_name,
+    name_list,
 )
 from redrive.topology.mq.queue_manager import (
     DEFAULT_CHANNELS,
@@ -125,7 +128,8 @@ class Given:
             elif keyword in OPTIONS:
                 self.options[keyword] = parameter
             elif known_as in recorded or kind in TAKING_ANY_KEYWORD:
-                self.others[known_as] = _as_written(parameter)
+                value = "" if parameter.value is None else f"({parameter.source})"
+                self.others[known_as] = f"{keyword}{value}"
             else:
                 hint = did_you_mean(keyword, [*attributes, *recorded, *SYNONYMS])
                 message = f"{kind.keyword} has no attribute {keyword}"
@@ -149,12 +153,6 @@ def _read_value(parameter: Parameter, form: Form) -> object:
         return form(parameter.source if form is name_list else parameter.value)
     except ValueProblem as problem:
         raise bad_value(parameter, problem, f"{parameter.keyword} ") from None
-
-
-def _as_written(parameter: Parameter) -> str:
-    if parameter.value is None:
-        return parameter.keyword
-    return f"{parameter.keyword}({parameter.source})"
 
 
 def bad_value(parameter: Parameter, problem: ValueProblem, prefix: str = "") -> ScriptProblem:
@@ -456,12 +454,6 @@ def is_mqsc(text: str) -> bool:
     return bool(manager_name(text)) or verb in VERBS
 
 
-def _is_client(parameters: Iterable[Parameter]) -> bool:
-    return any(
-        (parameter.keyword, (parameter.value or "").upper()) in _CLIENT for parameter in parameters
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Call:
     """One parsed command."""
@@ -531,7 +523,8 @@ class _Reader:
             hint = did_you_mean(subject.keyword, [*_TYPES, *_OTHER_TYPES])
             message = f"{subject.keyword} is not an object type"
             raise ScriptProblem.at("UNKNOWN_OBJECT_TYPE", message, subject, hint=hint)
-        if kind is mq.Channel and _is_client(parameters):
+        words = {(parameter.keyword, (parameter.value or "").upper()) for parameter in parameters}
+        if kind is mq.Channel and not words.isdisjoint(_CLIENT):
             kind = mq.ClientChannel
         try:
             action(_Call(command, verb, kind, subject, parameters))

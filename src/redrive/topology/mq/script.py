@@ -1,7 +1,4 @@
-"""The syntax of MQSC scripts: from a text to commands with parameters, positions and inserts.
-
-The meaning of commands is in ``redrive.topology.mq.reader``.
-"""
+"""The syntax of MQSC scripts: from a text to commands with parameters, positions and inserts."""
 
 from __future__ import annotations
 
@@ -11,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, location_in
-from redrive.topology.mq.forms import ValueProblem, check_name
-from redrive.topology.mq.objects import QueueManagerAttributes
+from redrive.topology.mq.objects import QueueManagerAttributes, ValueProblem, check_name
 
 MAX_LINE_LENGTH = 2048
 """Longest physical line that ``runmqsc`` reads."""

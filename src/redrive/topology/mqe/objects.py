@@ -1,8 +1,4 @@
-"""The objects of an MQ Everyplace network, as a file of ``kind: mqe`` declares them.
-
-Definitions are values: two are equal when they say the same, wherever they were read; ``location``
-is not compared.
-"""
+"""The objects of an MQ Everyplace network, as a file of ``kind: mqe`` declares them."""
 
 from __future__ import annotations
 

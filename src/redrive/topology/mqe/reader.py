@@ -1,11 +1,8 @@
 """Read MQ Everyplace networks from YAML text, reporting all findings at once.
 
-The keys are the fields of ``redrive.topology.mqe.objects``; queues and connections say their
-``kind``.
-
-Errors in a network are found before any message is put: definitions that contradict each other, so
-that a put would depend on chance, or that the product refuses. Warnings are definitions that work
-as documented but are probably mistakes: puts that use them fail or never match.
+Errors are definitions that contradict each other, so that a put would depend on chance, or that the
+product refuses. Warnings are definitions that work as documented but are probably mistakes: puts
+that use them fail or never match.
 """
 
 from __future__ import annotations
@@ -150,20 +147,18 @@ _ENDS: Mapping[PutFailure, str] = {
 MQ_NAME_LENGTH = 48
 """Longest name in IBM MQ; advised for names that cross the bridge."""
 
-REFERENCES = frozenset(
-    {
-        "ALIAS_TARGET_UNKNOWN",
-        "ATTRIBUTES_DIFFER",
-        "NOT_STORED_FOR",
-        "NO_CONNECTION",
-        "NO_LISTENER",
-        "PUT_FAILS",
-        "ROUTE_LOOP",
-        "UNKNOWN_QUEUE_MANAGER",
-        "UNREACHABLE",
-        "VIA_MISSING",
-    }
-)
+REFERENCES = {
+    "ALIAS_TARGET_UNKNOWN",
+    "ATTRIBUTES_DIFFER",
+    "NOT_STORED_FOR",
+    "NO_CONNECTION",
+    "NO_LISTENER",
+    "PUT_FAILS",
+    "ROUTE_LOOP",
+    "UNKNOWN_QUEUE_MANAGER",
+    "UNREACHABLE",
+    "VIA_MISSING",
+}
 """Findings about one definition that another one may cause."""
 
 

@@ -1,7 +1,4 @@
-"""What a put depends on besides definitions, and the result of its resolution.
-
-The product's constants for failures are unknown, so the symbols are ours and have no numbers.
-"""
+"""What a put depends on besides definitions, and the result; the symbols of failures are ours."""
 
 from __future__ import annotations
 
