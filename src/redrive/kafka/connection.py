@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 from urllib.parse import urlencode
 
 from pydantic import Field
@@ -16,6 +16,8 @@ from pydantic import Field
 from redrive.forms import File, Function, Secret, TableForm, Text, text
 from redrive.kafka.deadline import COORDINATOR
 from redrive.kafka.tokens import basic_authorization, note_endpoint, token_endpoint
+
+_Value = TypeVar("_Value")
 
 _LARGEST: Final = 2_147_483_647
 _CHECKS_NAME: Final = "ssl.endpoint.identification.algorithm"
@@ -275,17 +277,13 @@ class Connection(KafkaTable):
             "security.protocol": self.security_protocol,
             "reconnect.backoff.ms": _RECONNECT,
             "reconnect.backoff.max.ms": _LONGEST_RECONNECT,
-            **_without_empty(
-                {
-                    "sasl.mechanism": self.sasl_mechanism,
-                    "sasl.username": self.sasl_username,
-                    "sasl.password": self.sasl_password,
-                    "ssl.ca.location": self.ssl_ca_file,
-                    "ssl.certificate.location": self.ssl_certificate_file,
-                    "ssl.key.location": self.ssl_key_file,
-                    "ssl.key.password": self.ssl_key_password,
-                }
-            ),
+            "sasl.mechanism": self.sasl_mechanism or "",
+            "sasl.username": self.sasl_username,
+            "sasl.password": self.sasl_password,
+            "ssl.ca.location": self.ssl_ca_file,
+            "ssl.certificate.location": self.ssl_certificate_file,
+            "ssl.key.location": self.ssl_key_file,
+            "ssl.key.password": self.ssl_key_password,
         }
         if self.uses_oauth:
             access = self.with_endpoint()
@@ -295,14 +293,10 @@ class Connection(KafkaTable):
                 "sasl.oauthbearer.token.endpoint.url": access.oauth_endpoint,
                 "sasl.oauthbearer.client.id": access.oauth_client_id,
                 "sasl.oauthbearer.client.secret": access.oauth_client_secret,
-                **_without_empty(
-                    {
-                        "sasl.oauthbearer.scope": access.oauth_scope,
-                        "https.ca.location": access.oauth_ca_file,
-                    }
-                ),
+                "sasl.oauthbearer.scope": access.oauth_scope,
+                "https.ca.location": access.oauth_ca_file,
             }
-        return settings
+        return _without_empty(settings)
 
     def reader(self) -> Mapping[str, str | int | float | bool]:
         """Settings for confluent-kafka consumers that join no group and commit nothing."""
@@ -322,7 +316,10 @@ class Connection(KafkaTable):
             "bootstrap.servers": self.bootstrap_servers,
             "security.protocol": self.security_protocol,
             **_without_empty(
-                {"sasl.mechanism": self.sasl_mechanism, "ssl.key.password": self.ssl_key_password}
+                {
+                    "sasl.mechanism": self.sasl_mechanism or "",
+                    "ssl.key.password": self.ssl_key_password,
+                }
             ),
         }
         if self.uses_oauth:
@@ -355,17 +352,13 @@ class Connection(KafkaTable):
         settings |= {
             "bootstrap_servers": self.bootstrap_servers.split(","),
             "security_protocol": self.security_protocol,
-            **_without_empty(
-                {
-                    "sasl_mechanism": self.sasl_mechanism,
-                    "sasl_plain_username": self.sasl_username,
-                    "sasl_plain_password": self.sasl_password,
-                    "ssl_cafile": self.ssl_ca_file,
-                    "ssl_certfile": self.ssl_certificate_file,
-                    "ssl_keyfile": self.ssl_key_file,
-                    "ssl_password": self.ssl_key_password,
-                }
-            ),
+            "sasl_mechanism": self.sasl_mechanism,
+            "sasl_plain_username": self.sasl_username,
+            "sasl_plain_password": self.sasl_password,
+            "ssl_cafile": self.ssl_ca_file,
+            "ssl_certfile": self.ssl_certificate_file,
+            "ssl_keyfile": self.ssl_key_file,
+            "ssl_password": self.ssl_key_password,
         }
         if self.uses_oauth:
             from kafka.net.sasl.oauth import AbstractTokenProvider  # noqa: PLC0415 - slow to import
@@ -377,7 +370,7 @@ class Connection(KafkaTable):
                     return access.requested_token()
 
             settings["sasl_oauth_token_provider"] = TokenProvider()
-        return settings
+        return _without_empty(settings)
 
     @property
     def uses_oauth(self) -> bool:
@@ -416,8 +409,8 @@ class Connection(KafkaTable):
         }
 
 
-def _without_empty(settings: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in settings.items() if value}
+def _without_empty(settings: Mapping[str, _Value]) -> dict[str, _Value]:
+    return {name: value for name, value in settings.items() if value not in ("", None)}
 
 
 def _jaas(module: str, **options: str) -> str:

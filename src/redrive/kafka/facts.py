@@ -188,7 +188,13 @@ class ClusterFacts:
             for question, answer in created.items()
             if not answer.reason
         }
-        facts = self._topic_facts({*questions.topics, *models.values()})
+        names = {*questions.topics, *models.values()}
+        described = self._cluster.descriptions(names, with_rights=True)
+        existing = [name for name, description in described.items() if description is not None]
+        settings = self._cluster.settings_of(existing)
+        facts = dict.fromkeys(names, MISSING) | {
+            name: _facts_of(described[name], settings.get(name, {})) for name in existing
+        }
         return Answers(
             facts
             | {
@@ -222,13 +228,6 @@ class ClusterFacts:
         reason = Reason.NOT_AUTHORIZED if is_right else Reason.RESOURCE_PROBLEM
         right = " (this user needs Create on it)" if is_right else ""
         return Created(reason, f"topic {name} cannot be created: {described(error)}{right}")
-
-    def _topic_facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
-        described = self._cluster.descriptions(names, with_rights=True)
-        existing = [name for name, description in described.items() if description is not None]
-        settings = self._cluster.settings_of(existing)
-        facts = {name: _facts_of(described[name], settings.get(name, {})) for name in existing}
-        return {name: facts.get(name, MISSING) for name in names}
 
     def _depth(self, question: DepthQuestion) -> int:
         """Messages that the queue's group has yet to read, without markers and aborted records.

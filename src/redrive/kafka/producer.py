@@ -317,7 +317,18 @@ class Appender:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        producer, self._producer = self._producer or self._new_producer(), None
+        producer = self._producer or Producer(
+            {
+                **self._connection.librdkafka(),
+                # An entry may be written twice, and an idempotent producer waits half a second.
+                "enable.idempotence": False,
+                "acks": "all",
+                "message.timeout.ms": int(ANSWER * 1000),
+                "message.max.bytes": _LARGEST_RECORD,
+                "log_level": 2,
+            }
+        )
+        self._producer = None
         problems: list[KafkaError | None] = []
         with translated(f"writing to {topic}"):
             producer.produce(topic, value, key, 0, lambda error, _: problems.append(error))
@@ -331,20 +342,6 @@ class Appender:
     def close(self) -> None:
         """Drop the client: nothing is in flight between two records."""
         self._producer = None
-
-    def _new_producer(self) -> Producer:
-        return Producer(
-            {
-                **self._connection.librdkafka(),
-                # An entry may be written twice, and an idempotent producer waits half a
-                # second for its id.
-                "enable.idempotence": False,
-                "acks": "all",
-                "message.timeout.ms": int(ANSWER * 1000),
-                "message.max.bytes": _LARGEST_RECORD,
-                "log_level": 2,
-            }
-        )
 
 
 def write_records(connection: Connection, records: Iterable[OutputRecord]) -> Delivery:

@@ -193,21 +193,18 @@ def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
     for manager in topology.mq.queue_managers.values():
         if manager.name not in on_other_cluster:
             for topic in _topics_in_mq(topology, manager):
-                is_received = topic.to not in on_other_cluster
-                topics.setdefault(
-                    topic.topic, topic if is_received else _held_for_other_cluster(topic)
-                )
+                kept = topics.setdefault(topic.topic, topic)
+                if kept.to in on_other_cluster:
+                    messages = f"messages of {topic.queue} of {topic.queue_manager}"
+                    resting = Resting("inactive", f"{messages} go to another Kafka cluster")
+                    topics[topic.topic] = replace(
+                        kept, to="", resting=resting, message_retries=0, message_retry_interval=0
+                    )
     for manager_of_mqe in topology.mqe_managers:
         if manager_of_mqe.name not in on_other_cluster:
             for topic in _topics_in_mqe(topology, manager_of_mqe):
                 topics.setdefault(topic.topic, topic)
     return tuple(topics.values())
-
-
-def _held_for_other_cluster(topic: QueueTopic) -> QueueTopic:
-    because = f"messages of {topic.queue} of {topic.queue_manager} go to another Kafka cluster"
-    resting = Resting("inactive", because)
-    return replace(topic, to="", resting=resting, message_retries=0, message_retry_interval=0)
 
 
 # IBM MQ

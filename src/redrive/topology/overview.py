@@ -176,20 +176,13 @@ def _in_mq(
     resting: Mapping[tuple[str, str], Resting],
 ) -> QueueManagerOverview:
     attributes = manager.attributes
-    joined = {
-        cluster
-        for channel in manager.channels.values()
-        if channel.channel_type is mq.ChannelType.CLUSRCVR
-        for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist)
-    }
-    queues = manager.every_queue
     return QueueManagerOverview(
         name=manager.name,
         kind="mq",
         dead_letter_queue=attributes.dead_letter_queue,
         default_transmission_queue=attributes.default_transmission_queue,
-        clusters=tuple(sorted(joined)),
-        queues=tuple(_mq_queue(manager, queue, topics) for queue in queues.values()),
+        clusters=network.joined(manager),
+        queues=tuple(_mq_queue(manager, queue, topics) for queue in manager.every_queue.values()),
         connections=tuple(
             _channel(
                 network, manager, channel, resting.get((manager.name, channel.name), _NOT_RESTING)

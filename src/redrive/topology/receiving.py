@@ -253,8 +253,8 @@ class MqeReceivingQueueManager:
             return self._resolver.resolve(self.queue_manager, names, conditions=conditions)
         stored = Stored(self.queue_manager, self._store, names)
         if self._source.is_pulled:
-            return self._resolver.pull(stored, self._source.to, conditions=conditions)
-        return self._resolver.transmit(stored, conditions=conditions)
+            return self._resolver.pull(stored, self._source.to, conditions)
+        return self._resolver.transmit(stored, conditions)
 
     def _destination(self, end: End, names: Names) -> Destination | Refusal:
         match end:

@@ -60,7 +60,7 @@ class MqNetwork:
         """Cluster -> manager -> the routes to it."""
         self._instances: dict[str, dict[str, list[ClusterInstance]]] = {}
         """Cluster -> queue -> its instances."""
-        self._clusters: dict[str, set[str]] = {}
+        self._clusters: dict[str, tuple[str, ...]] = {}
         """Manager -> its clusters."""
         for manager in self.queue_managers.values():
             self._join_clusters(manager)
@@ -131,7 +131,7 @@ class MqNetwork:
             if channel.channel_type is mq.ChannelType.CLUSRCVR
             for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist)
         ]
-        self._clusters[manager.name] = {route.cluster for route in routes}
+        self._clusters[manager.name] = tuple(sorted({route.cluster for route in routes}))
         for route in routes:
             self._routes.setdefault(route.cluster, defaultdict(list))[manager.name].append(route)
         if not routes:
@@ -146,7 +146,7 @@ class MqNetwork:
     def routes(self, at: QueueManager, queue_manager: str) -> list[ClusterRoute]:
         """The cluster channels over which a manager reaches another one; may be empty."""
         routes = [route for route in _known_routes(at) if route.queue_manager == queue_manager]
-        for cluster in self._clusters_of(at):
+        for cluster in self.joined(at):
             routes += self._routes[cluster].get(queue_manager, ())
         return routes
 
@@ -159,7 +159,7 @@ class MqNetwork:
         """
         instances = [instance for instance in at.known_instances if instance.name == name]
         seen = {instance.route.queue_manager for instance in instances}
-        for cluster in self._clusters_of(at):
+        for cluster in self.joined(at):
             instances += (
                 instance
                 for instance in self._instances.get(cluster, {}).get(name, ())
@@ -175,19 +175,20 @@ class MqNetwork:
     def routes_from(self, at: QueueManager) -> list[ClusterRoute]:
         """The cluster channels over which a manager reaches other members, each once."""
         found: dict[str, ClusterRoute] = {}
-        for cluster in self._clusters_of(at):
+        for cluster in self.joined(at):
             for name, routes in self._routes[cluster].items():
                 if name != at.name:
                     found.setdefault(name, routes[0])
         return list(found.values())
 
-    def _clusters_of(self, at: QueueManager) -> list[str]:
-        return sorted(self._clusters.get(at.name, ()))
+    def joined(self, at: QueueManager) -> tuple[str, ...]:
+        """The clusters of a manager: those of its cluster-receiver channels, by name."""
+        return self._clusters.get(at.name, ())
 
     def own_instance(self, at: QueueManager, queue: mq.Queue) -> ClusterInstance:
         """A manager's own clustered queue as workload management compares it with others."""
         channels = (
-            route for cluster in self._clusters_of(at) for route in self._routes[cluster][at.name]
+            route for cluster in self.joined(at) for route in self._routes[cluster][at.name]
         )
         clusters = at.clusters_of(queue.cluster, queue.cluster_namelist)
         own = ClusterRoute(queue_manager=at.name, cluster=next(iter(clusters), ""))
@@ -207,7 +208,9 @@ class MqNetwork:
                 if isinstance(queue, mq.LocalQueue)
                 and queue.cluster_channels
                 and queue.is_transmission_queue
-                and _generic_match(queue.cluster_channels, route.channel)
+                and re.fullmatch(
+                    re.escape(queue.cluster_channels).replace(r"\*", ".*"), route.channel
+                )
             ]
             if matching:
                 return min(matching, key=_specificity).name
@@ -346,11 +349,6 @@ def _instance(queue: mq.Queue, route: ClusterRoute) -> ClusterInstance:
         default_priority=queue.default_priority,
         location=queue.location,
     )
-
-
-def _generic_match(pattern: str, name: str) -> bool:
-    expression = ".*".join(re.escape(part) for part in pattern.split("*"))
-    return re.fullmatch(expression, name) is not None
 
 
 def _specificity(queue: mq.LocalQueue) -> tuple[bool, int, str]:

@@ -89,7 +89,11 @@ class ManagerTables:
                 case BridgeQueue() | StoreAndForwardQueue() if manager.code_base is CodeBase.C:
                     pass
                 case MqeLocalQueue() | MqeRemoteQueue() | BridgeQueue():
-                    self._add(queue)
+                    names = identity(queue, manager.name)
+                    self.queues.setdefault(names, queue)
+                    for alias in queue.aliases:
+                        known_as = Names(queue=alias, queue_manager=names.queue_manager)
+                        self.queue_aliases.setdefault(known_as, queue)
                 case StoreAndForwardQueue():
                     for target in queue.targets:
                         self.store_and_forward.setdefault(target, queue)
@@ -99,14 +103,6 @@ class ManagerTables:
             self.connections.setdefault(connection.name, connection)
         for alias, name, definition in manager_aliases(manager):
             self.aliases.setdefault(alias, (name, definition))
-
-    def _add(self, queue: Addressable) -> None:
-        names = identity(queue, self.manager.name)
-        self.queues.setdefault(names, queue)
-        for alias in queue.aliases:
-            self.queue_aliases.setdefault(
-                Names(queue=alias, queue_manager=names.queue_manager), queue
-            )
 
 
 def manager_aliases(manager: MqeQueueManager) -> Iterator[tuple[str, str, MqeDefinition]]:
@@ -479,27 +475,17 @@ class MqeResolver:
             resolution.accepted,
         )
 
-    def transmit(
-        self, stored: Stored, message: PutMessage = ANY_MESSAGE, conditions: Conditions = NORMAL
-    ) -> MqeResolution:
-        """Pass a stored message on over its queue's connection once.
+    def transmit(self, stored: Stored, conditions: Conditions = NORMAL) -> MqeResolution:
+        """Pass a stored message on over its queue's connection once, as a running channel does.
 
-        It is the common part of a push and a transmission, and what a running channel does for each
-        message. A message that the next manager refuses stays where it is, with the reason (reading
-        O3).
+        A message that the next manager refuses stays where it is, with the reason (reading O3).
         """
-        trace = PutTrace(message, conditions)
+        trace = PutTrace(ANY_MESSAGE, conditions)
         return trace.result(self._pass_on(stored, trace) or stored)
 
-    def pull(
-        self,
-        stored: Stored,
-        queue_manager: str,
-        message: PutMessage = ANY_MESSAGE,
-        conditions: Conditions = NORMAL,
-    ) -> MqeResolution:
+    def pull(self, stored: Stored, queue_manager: str, conditions: Conditions) -> MqeResolution:
         """Pull a stored message to a manager; without steps if none of its queues pulls it."""
-        trace = PutTrace(message, conditions)
+        trace = PutTrace(ANY_MESSAGE, conditions)
         return trace.result(self._pull(stored, queue_manager, trace) or stored)
 
     # A put and its hops
@@ -585,16 +571,12 @@ class MqeResolver:
                 on_its_own = isinstance(stored.queue, StoreAndForwardQueue)
                 return self._pass_on(stored, trace) if on_its_own else None
             case TriggerTransmission(queue_manager):
-                return self._trigger(stored, queue_manager or stored.queue_manager, trace)
+                if queue_manager not in {"", stored.queue_manager}:
+                    return self._pull(stored, queue_manager, trace)
+                on_its_own = isinstance(stored.queue, MqeRemoteQueue)
+                return self._pass_on(stored, trace) if on_its_own else None
             case Pull(queue_manager):
                 return self._pull(stored, queue_manager, trace)
-
-    def _trigger(self, stored: Stored, queue_manager: str, trace: PutTrace) -> End | None:
-        if stored.queue_manager != queue_manager:
-            return self._pull(stored, queue_manager, trace)
-        queue = stored.queue
-        is_sent = isinstance(queue, MqeRemoteQueue) and queue.mode is Mode.ASYNC
-        return self._pass_on(stored, trace) if is_sent else None
 
     def _pass_on(self, stored: Stored, trace: PutTrace) -> End | None:
         """Send over the connection of the queue's manager name; None if there is none."""
