@@ -1,7 +1,8 @@
 """Answers the decisions' questions about the cluster, all at once.
 
-Only the broker answers. A late answer is a fault, and never counts as "does not exist", "is not
-full" or "may be written to". The messages of replays and recent puts are followed in the outcomes.
+Only the broker answers. Without an answer in time every question raises ``TransientFault``, and
+never counts as "does not exist", "is not full" or "may be written to". The messages of replays and
+recent puts are followed in the outcomes.
 """
 
 from __future__ import annotations

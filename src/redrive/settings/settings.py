@@ -241,12 +241,7 @@ def read_settings_for_lookup(path: Path, *, options: Sequence[Option] = ()) -> S
     try:
         return read_settings(path, options=options)
     except ConfigurationError as error:
-        document = _document(path, options, os.environ)
-        try:
-            settings = settings_of(document, without_tables=True)
-        except ConfigurationError:
-            raise error from None
-        return _with_topics(settings)
+        return _with_topics(_without_tables(_document(path, options, os.environ), error))
 
 
 def read_settings_for_topic(path: Path) -> tuple[Settings, str]:
@@ -267,16 +262,21 @@ def read_settings_for_topic(path: Path) -> tuple[Settings, str]:
         document = _document(path, (), os.environ)
         for key in _WITHOUT_TOPIC:
             document = document.without(key)
-        try:
-            settings = settings_of(document, without_tables=True)
-        except ConfigurationError:
-            raise error from None
+        settings = _without_tables(document, error)
         first = next(
             diagnostic.message
             for diagnostic in error.diagnostics
             if diagnostic.severity is Severity.ERROR
         )
         return settings, f"{path} has errors that do not matter here, such as: {first}"
+
+
+def _without_tables(document: Document, error: ConfigurationError) -> Settings:
+    """The settings without rules tables; raises the error of those with them if that fails."""
+    try:
+        return settings_of(document, without_tables=True)
+    except ConfigurationError:
+        raise error from None
 
 
 def _with_topics(settings: Settings) -> Settings:

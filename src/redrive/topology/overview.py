@@ -35,7 +35,7 @@ _NOT_RESTING: Final = Resting("", "")
 _Topics: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DefinitionTarget:
     """The target of a definition."""
 
@@ -197,11 +197,9 @@ def _mq_queue(manager: QueueManager, queue: mq.Queue, topics: _Topics) -> QueueO
     is_transmission = isinstance(queue, mq.LocalQueue) and queue.is_transmission_queue
     targets: tuple[DefinitionTarget, ...] = ()
     if isinstance(queue, mq.AliasQueue):
-        targets = (DefinitionTarget(queue=queue.target, queue_manager=manager.name),)
+        targets = (DefinitionTarget(queue.target, manager.name),)
     elif isinstance(queue, mq.RemoteQueue):
-        targets = (
-            DefinitionTarget(queue=queue.remote_queue, queue_manager=queue.remote_queue_manager),
-        )
+        targets = (DefinitionTarget(queue.remote_queue, queue.remote_queue_manager),)
     return QueueOverview(
         name=queue.name,
         kind=f"{queue.keyword} XMITQ" if is_transmission else queue.keyword,
@@ -282,20 +280,13 @@ _HOLDING = frozenset({"local", "remote async", "store-and-forward", "bridge"})
 
 def _mqe_kind(queue: MqeQueue) -> tuple[str, tuple[DefinitionTarget, ...]]:
     match queue:
-        case MqeRemoteQueue():
-            return f"remote {queue.mode}", (
-                DefinitionTarget(queue=queue.name, queue_manager=queue.queue_manager),
-            )
-        case BridgeQueue():
-            return "bridge", (
-                DefinitionTarget(queue=queue.name, queue_manager=queue.queue_manager),
-            )
+        case MqeRemoteQueue() | BridgeQueue():
+            kind = f"remote {queue.mode}" if isinstance(queue, MqeRemoteQueue) else "bridge"
+            return kind, (DefinitionTarget(queue.name, queue.queue_manager),)
         case HomeServerQueue():
-            return "home server", (DefinitionTarget(queue="", queue_manager=queue.queue_manager),)
+            return "home server", (DefinitionTarget("", queue.queue_manager),)
         case StoreAndForwardQueue():
-            return "store-and-forward", tuple(
-                DefinitionTarget(queue="", queue_manager=name) for name in queue.targets
-            )
+            return "store-and-forward", tuple(DefinitionTarget("", name) for name in queue.targets)
     return "local", ()
 
 
