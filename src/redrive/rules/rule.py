@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -190,6 +190,11 @@ class Rule:
     def _delays(self, tried: int) -> int:
         """The number of the delay, from 1, before the attempt after ``tried`` attempts."""
         return tried + 1 if self.action is Action.RETRY else max(1, tried)
+
+
+def bare(rule: Rule) -> Rule:
+    """A rule without its patterns, attempts and delays."""
+    return replace(rule, patterns={}, retry=1, backoff=None)
 
 
 def _plain(pattern: Pattern) -> object:

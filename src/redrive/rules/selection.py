@@ -15,15 +15,16 @@ and patterns that cannot be looked up are evaluated only for rules whose other p
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import accumulate, pairwise
-from operator import or_, xor
+from itertools import accumulate, groupby, pairwise
+from operator import itemgetter, or_, xor
 from typing import Final, NamedTuple, TypeAlias
 
-from redrive.rules.keywords import Dialect, field_order, pattern_keyword
+from redrive.rules.backoff import Backoff
+from redrive.rules.keywords import GROWING, Dialect, field_order, pattern_keyword
 from redrive.rules.patterns import (
     FieldValue,
     Interval,
@@ -32,9 +33,19 @@ from redrive.rules.patterns import (
     intervals_of,
     members_of,
 )
-from redrive.rules.rule import Action, Control, RetryTo, Rule
+from redrive.rules.rule import (
+    Action,
+    Authority,
+    Control,
+    RetryTo,
+    Rule,
+    original_target,
+    resolve_target,
+)
 from redrive.rules.table import RulesTable
 
+_FOLLOWED: Final = 1_000
+"""Maximum attempts to follow on an ageing message."""
 MEMO_LIMIT: Final = 100_000
 """Maximum cached values of one field.
 
@@ -267,6 +278,8 @@ class _FieldIndex(dict[FieldValue | None, int]):
         return rules
 
 
+Message: TypeAlias = Mapping[str, FieldValue]
+"""Match fields by pattern keyword."""
 FailedAttempts: TypeAlias = int | Mapping[int, int]
 """The failed attempts of a message: all together, or those of each rule by its index."""
 
@@ -434,3 +447,101 @@ def explain_rule(table: RulesTable, index: int, fields: Mapping[str, FieldValue]
         value = fields.get(keyword, pattern.default)
         verdicts.append(ClauseVerdict(keyword, pattern, value, pattern.matches(value)))
     return RuleVerdict(index, rule, tuple(verdicts))
+
+
+# What a table does with a message, however its rules are written: while every attempt fails, a
+# sequence of attempts, and then it discards the message or keeps it.
+
+
+@dataclass(frozen=True, slots=True)
+class RulePut:
+    """A way to put a message; rules that put it in the same way are equal here."""
+
+    queue: str
+    queue_manager: str
+    """Empty for the local one."""
+    header: bool
+    """Whether the dead-letter header stays on the message."""
+    authority: Authority
+    is_topic: bool = False
+    """Whether FWDT names the queue, which then is a topic."""
+    backoff: Backoff | None = None
+    """The delays between its attempts; None for RETRYINT."""
+    to: RetryTo = RetryTo.TOPIC
+    """Whether it goes to the topic of its group instead of the queue."""
+    transform: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableDecision:
+    """The decision about a message, as long as every attempt fails."""
+
+    steps: tuple[tuple[RulePut, int], ...]
+    """The puts in order, each with its number of attempts; equal successive puts are one step."""
+    discarded: bool
+    """Whether it is discarded at the end; otherwise it remains, by IGNORE or without a rule."""
+    quarantined: bool = False
+
+
+def decide(
+    table: RulesTable, candidates: int, message: Message, failed: FailedAttempts = 0
+) -> tuple[TableDecision, tuple[int, ...]]:
+    """What a table does with a message, and the indexes of the rules that apply to it.
+
+    ``candidates`` are the matching rules, as bits; ``failed`` are the attempts that have failed
+    already.
+    """
+    turns = [
+        (index, table.rules[index], left)
+        for index, left in attempts_left(table, candidates, failed)
+    ]
+    # Each BACKOFF restarts with its first delay, so its attempts are a separate step.
+    tried = [
+        (put_of(rule, message), -1 if rule.backoff is None else index, left)
+        for index, rule, left in turns
+        if rule.action.can_fail
+    ]
+    steps = tuple(
+        (put, sum(left for _, _, left in same))
+        for (put, _), same in groupby(tried, key=itemgetter(0, 1))
+    )
+    end = turns[-1][1].action if turns else Action.IGNORE
+    decision = TableDecision(steps, end is Action.DISCARD, end is Action.QUARANTINE)
+    return decision, tuple(index for index, _, _ in turns)
+
+
+def decide_while_ageing(
+    table: RulesTable, message: Message
+) -> tuple[list[tuple[int, RulePut]], str]:
+    """The attempts on a message that ages while all fail, and the last action.
+
+    Attempts have their times in seconds; the message is as old as at the first attempt.
+    """
+    matcher = Matcher(table)
+    ages = {name: int(message.get(name, 0)) for name in GROWING}
+    failed: Counter[int] = Counter()
+    puts: list[tuple[int, RulePut]] = []
+    seconds = 0
+    for _ in range(_FOLLOWED):
+        now = {name: age + seconds for name, age in ages.items()}
+        candidates = matcher.candidates_of({**message, **now})
+        index = select_rule(table, candidates, failed)
+        rule = None if index is None else table.rules[index]
+        if index is None or rule is None or not rule.action.can_fail:
+            return puts, rule.action if rule else Action.IGNORE
+        puts.append((seconds, put_of(rule, message)))
+        failed[index] += 1
+        following = select_rule(table, candidates, failed)
+        if following is not None:
+            interval = table.control.retry_interval
+            seconds += table.rules[following].wait_before(failed[following], interval)
+    return puts, ""
+
+
+def put_of(rule: Rule, message: Message) -> RulePut:
+    """The put of a rule for a message."""
+    is_retry = rule.action is Action.RETRY
+    header = rule.header and not is_retry
+    target = original_target(message) if is_retry else resolve_target(rule, message)
+    is_topic = bool(rule.forward_topic)
+    return RulePut(*target, header, rule.authority, is_topic, rule.backoff, rule.to, rule.transform)

@@ -13,20 +13,12 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Final, TypeAlias, TypeVar
 
-from redrive.rules.analysis.decision import (
-    Attempt,
-    Message,
-    TableDecision,
-    attempts_of,
-    decide,
-    decide_while_ageing,
-    meaning_of,
-)
 from redrive.rules.analysis.search import Search, bits_of
 from redrive.rules.analysis.text_automata import Effort, Undecided
 from redrive.rules.keywords import GROWING, KAFKA_PATTERNS, Dialect
 from redrive.rules.patterns import Pattern, StringPattern
-from redrive.rules.rule import Action, Rule
+from redrive.rules.rule import Action, Rule, bare, inserts
+from redrive.rules.selection import Message, TableDecision, decide, decide_while_ageing, put_of
 from redrive.rules.table import RulesTable
 
 _OLD: Final = 0
@@ -34,9 +26,53 @@ _NEW: Final = 1
 _REMAINS: Final = "remains"
 _END: Final = {Action.DISCARD: "discarded", Action.QUARANTINE: "quarantined"}
 
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt of a rule on any message."""
+
+    rule: Rule
+    """A rule that makes such an attempt, without its patterns."""
+    references: frozenset[str]
+    """Fields of the message that its target depends on."""
+    delays: tuple[tuple[int, ...], int] | None
+    """With a BACKOFF, its distinct delays and the number of attempts: the attempts of such a rule
+    count as one, because another rule would restart with the first delay."""
+    number: int
+    """The rule's patterns, if the rule itself matters; else 0."""
+
+    def on(self, message: Message) -> tuple[object, ...]:
+        """The attempt on one message; attempts that do the same to it are equal."""
+        return put_of(self.rule, message), self.delays
+
+    def on_any(self, known: Message) -> tuple[object, ...]:
+        """The attempt on all messages in which some fields have known values."""
+        return self.on({name: f"\0{name}" for name in self.references} | dict(known))
+
+
+def attempts_of(rule: Rule, dialect: Dialect, number: int) -> tuple[Attempt, int]:
+    """The attempt of a rule whose action can fail, and how often the rule makes it."""
+    targets = (rule.forward_queue, rule.forward_queue_manager)
+    names = {*inserts(rule), *(name[1:] for name in targets if name.startswith("&"))}
+    if rule.action is Action.RETRY:
+        names = {"DESTQ", "DESTQM"} | ({"TOPIC"} if dialect is Dialect.KAFKA else set())
+    delays, times = None, rule.retry
+    if rule.backoff is not None:
+        distinct = rule.backoff.distinct(rule.retry)
+        is_constant = len(distinct) == 1
+        delays, times = (distinct, 1 if is_constant else times), times if is_constant else 1
+    return Attempt(bare(rule), frozenset(names), delays, number), times
+
+
+def meaning_of(rule: Rule) -> Rule:
+    """A rule without its patterns, and without settings that have no effect."""
+    return replace(rule, patterns={}) if rule.action.can_fail else Rule(action=rule.action)
+
+
 _ActionSequence: TypeAlias = tuple[tuple[Attempt, int], ...]
 """Attempts, each with its number of repetitions."""
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

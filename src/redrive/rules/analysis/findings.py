@@ -9,14 +9,13 @@ from typing import Final
 
 from redrive.diagnostics import Severity
 from redrive.printable import counted
-from redrive.rules.analysis.decision import Message, bare
 from redrive.rules.analysis.search import Search, bits_of
 from redrive.rules.analysis.text_automata import Undecided
 from redrive.rules.canonical import write_message
 from redrive.rules.diagnosis import EntryDiagnostic, without_allowed
 from redrive.rules.keywords import GROWING
-from redrive.rules.rule import Action, Control, Rule
-from redrive.rules.selection import harsher_puts, rules_of, sooner
+from redrive.rules.rule import Action, Control, Rule, bare
+from redrive.rules.selection import Message, harsher_puts, rules_of, sooner
 from redrive.rules.source import physical_lines
 from redrive.rules.table import RulesTable
 

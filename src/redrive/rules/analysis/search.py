@@ -10,7 +10,6 @@ from decimal import Decimal, localcontext
 from itertools import chain, pairwise
 from typing import Final, TypeAlias
 
-from redrive.rules.analysis.decision import Message
 from redrive.rules.analysis.text_automata import Effort, Undecided, shortest_text
 from redrive.rules.keywords import Value, pattern_keyword
 from redrive.rules.patterns import (
@@ -26,7 +25,7 @@ from redrive.rules.patterns import (
     members_of,
 )
 from redrive.rules.rule import Control, Rule
-from redrive.rules.selection import IntervalIndex, Matcher, rules_of
+from redrive.rules.selection import IntervalIndex, Matcher, Message, rules_of
 from redrive.rules.table import RulesTable
 
 _USUAL: Final[Mapping[str, Sequence[int]]] = {
