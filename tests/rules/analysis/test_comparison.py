@@ -15,7 +15,7 @@ from tests.rules.reference import PlainRule
 from redrive.rules import parse
 from redrive.rules.analysis import comparison as comparison_module
 from redrive.rules.analysis.comparison import Comparison, compare
-from redrive.rules.analysis.text_automata import Effort
+from redrive.rules.analysis.search import Effort
 
 HEADS = {"IBM": "", "KAFKA": "DIALECT(KAFKA)\n"}
 in_table = cases_beside(__file__)

@@ -11,8 +11,7 @@ from tests.rules.reference import PlainRule, candidates, text_matches
 from redrive.rules import Rule
 from redrive.rules.analysis import Search, Undecided
 from redrive.rules.analysis import search as search_module
-from redrive.rules.analysis.search import value_of
-from redrive.rules.analysis.text_automata import Effort, shortest_text
+from redrive.rules.analysis.search import Effort, shortest_text, value_of
 from redrive.rules.patterns import NumberPattern, StringPattern
 from redrive.rules.rule import Action
 

@@ -14,8 +14,7 @@ from redrive.rules.analysis.comparison import (
     control_changes,
 )
 from redrive.rules.analysis.findings import analyse
-from redrive.rules.analysis.search import Search, bits_of
-from redrive.rules.analysis.text_automata import Undecided
+from redrive.rules.analysis.search import Search, Undecided, bits_of
 from redrive.rules.canonical import hidden_field, present_fields, write_field, write_message
 from redrive.rules.selection import Message, TableDecision, decide
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Final, TypeAlias, TypeVar
 
-from redrive.rules.analysis.search import Search, bits_of
-from redrive.rules.analysis.text_automata import Effort, Undecided
+from redrive.rules.analysis.search import Effort, Search, Undecided, bits_of
 from redrive.rules.keywords import GROWING, KAFKA_PATTERNS, Dialect
 from redrive.rules.patterns import Pattern, StringPattern
 from redrive.rules.rule import Action, Rule, bare, inserts

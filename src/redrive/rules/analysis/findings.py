@@ -9,8 +9,7 @@ from typing import Final
 
 from redrive.diagnostics import Severity
 from redrive.printable import counted
-from redrive.rules.analysis.search import Search, bits_of
-from redrive.rules.analysis.text_automata import Undecided
+from redrive.rules.analysis.search import Search, Undecided, bits_of
 from redrive.rules.canonical import write_message
 from redrive.rules.diagnosis import EntryDiagnostic, without_allowed
 from redrive.rules.keywords import GROWING
