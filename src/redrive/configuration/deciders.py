@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 
@@ -52,8 +53,10 @@ def topology_of(sources: tuple[SourceText, ...]) -> Topology:
 def in_states(defined: Topology, states: States) -> Topology:
     """The topology with the changes of operators, opens and queue discovery."""
     discovered = (Discovered(*definition) for definition in sorted(states.discovered))
-    with_queues = defined.with_dynamic_queues(sorted(states.dynamic_queues))
-    return with_queues.with_put_enabled(states.put_enabled).with_discovered(discovered)
+    changed = defined.with_dynamic_queues(sorted(states.dynamic_queues))
+    if states.put_enabled:
+        changed = replace(changed, mq=changed.mq.with_put_enabled(states.put_enabled))
+    return changed.with_discovered(discovered)
 
 
 @lru_cache(maxsize=2)

@@ -18,7 +18,6 @@ import orjson
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import MetricsHandler
 
-from redrive.checkpoints.instances import Share
 from redrive.checkpoints.registry import vacant_shares
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import JobConfiguration
@@ -167,14 +166,12 @@ class Survey(JobObserver):
                 if handler.identity.topic in self._stopped:  # its work may be invisible
                     states[handler.identity.name] = HandlerState.STOPPED
             self._metrics.show_handlers(states)
-            self._metrics.vacant_shares.set(len(self._vacant_shares()))
+            job, vacant = self._configuration, 0
+            if job.share.total > 1 and not job.rebalances:
+                names = job.application, job.control_topic
+                vacant = len(vacant_shares(self._cluster, *names, job.share))
+            self._metrics.vacant_shares.set(vacant)
         self._metrics.broker_answer.set(now)
-
-    def _vacant_shares(self) -> Collection[Share]:
-        job = self._configuration
-        if job.share.total == 1 or job.rebalances:
-            return ()
-        return vacant_shares(self._cluster, job.application, job.control_topic, job.share)
 
     def _warn(self, topic: Waiting, now: float) -> None:
         if not topic.expiring:

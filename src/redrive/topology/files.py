@@ -100,7 +100,10 @@ class _Files:
         if isinstance(text, Diagnostic):
             self.findings.append(text)
         elif source.suffix == CONFIGURATION_SUFFIX:
-            self._read_configuration(text, source)
+            configuration, findings = read_configuration(text, source.name)
+            before = self._configurations.get(source.queue_manager, NO_CONFIGURATION)
+            self._configurations[source.queue_manager] = configuration.over(before)
+            self.findings += findings
         elif source.suffix in YAML_SUFFIXES:
             self._read_yaml(text, source.name)
         elif source.suffix == JSON_SUFFIX:
@@ -108,12 +111,6 @@ class _Files:
             self._error("UNSUPPORTED", message, source.name, hint="write MQSC, as dmpmqcfg does")
         else:
             self._read_script(text, source)
-
-    def _read_configuration(self, text: str, source: SourceText) -> None:
-        configuration, findings = read_configuration(text, source.name)
-        before = self._configurations.get(source.queue_manager, NO_CONFIGURATION)
-        self._configurations[source.queue_manager] = configuration.over(before)
-        self.findings += findings
 
     def _read_script(self, text: str, source: SourceText) -> None:
         file = source.name

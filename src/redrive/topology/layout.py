@@ -101,10 +101,6 @@ class Topology:
         holder = manager.holder_of(queue) if manager else queue_manager
         return self.bindings.topic(queue=queue, queue_manager=holder)
 
-    def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Topology:
-        """The topology with PUT of some queues changed, by manager and queue."""
-        return replace(self, mq=self.mq.with_put_enabled(changes)) if changes else self
-
     def with_dynamic_queues(self, opened: Collection[DynamicQueue]) -> Topology:
         """The topology with dynamic queues that opens created."""
         return replace(self, mq=self.mq.with_dynamic_queues(opened)) if opened else self

@@ -156,6 +156,7 @@ class _Puts:
 
     def __init__(self, network: MqNetwork, others: Container[str]) -> None:
         self._network, self._others = network, others
+        self._is_alone = len(network.queue_managers) == 1
         topology = Topology(mq=network)
         moving = {
             topic.topic: topic
@@ -199,10 +200,12 @@ class _Puts:
             yield _warning(location, "ROUTE_LOOP", f"a put to {queue} never ends: {message}")
             return
         if isinstance(answer, Destination):
-            if not answer.is_arrival and (missing := self._missing(answer.queue_manager)):
+            name = answer.queue_manager
+            is_known = name in self._network or name in self._others
+            if name and not (answer.is_arrival or is_known or self._is_alone):
                 message = f"a put to {queue} leaves the topology: no definition has queue manager "
                 hint = "correct RQMNAME, or add the definitions of that queue manager"
-                yield _warning(location, "DANGLING_RQMNAME", message + missing, hint)
+                yield _warning(location, "DANGLING_RQMNAME", message + name, hint)
             return
         opened = route.receiver.opened(
             queue=route.names.queue, queue_manager=route.names.queue_manager
@@ -224,11 +227,6 @@ class _Puts:
             # By an alias of the manager itself the put names a queue.
             message = f"a put to {queue} ends with {text}: {detail}"
             yield _warning(location, _CODES.get(reason, "PUT_FAILS"), message, advice)
-
-    def _missing(self, name: str) -> str:
-        """The name of a queue manager if no definition has it."""
-        is_known = name in self._network or name in self._others
-        return "" if is_known or len(self._network.queue_managers) == 1 else name
 
 
 def _queue_findings(

@@ -262,12 +262,7 @@ def _queues(manager: MqeQueueManager) -> Iterator[Diagnostic]:
         first = manager.dead_letter_queues[0].name
         message = f"{manager.name!r} already has a dead-letter queue: {first!r}"
         yield _error("TWO_DEAD_LETTER_QUEUES", queue, message, "give the role to one queue only")
-    if not manager.local_queuing:
-        yield from _without_local_queuing(manager)
-
-
-def _without_local_queuing(manager: MqeQueueManager) -> Iterator[Diagnostic]:
-    for queue in manager.queues:
+    for queue in manager.queues if not manager.local_queuing else ():
         if isinstance(queue, MqeLocalQueue | StoreAndForwardQueue) or (
             isinstance(queue, MqeRemoteQueue) and queue.mode is Mode.ASYNC
         ):
