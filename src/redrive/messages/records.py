@@ -73,7 +73,7 @@ class HeaderGrid:
 
     layout: tuple[str, ...]
     """The header names of every record."""
-    values: tuple[bytes | None, ...] | pa.BinaryArray
+    values: Sequence[bytes | None] | pa.BinaryArray
     """The values of all records, record after record."""
 
     @classmethod
@@ -106,7 +106,11 @@ class HeaderGrid:
     def column(self, index: int) -> Sequence[bytes | None]:
         """The value of one header of ``layout`` in every record."""
         values = self.values[index :: len(self.layout)]
-        return values if isinstance(values, tuple) else _objects(values)
+        return _objects(values) if isinstance(values, pa.Array) else values
+
+    def last(self, name: str) -> Sequence[bytes | None]:
+        """The value of the last header with a name of ``layout`` in every record."""
+        return self.column(len(self.layout) - 1 - self.layout[::-1].index(name))
 
 
 class _HeadersOnDemand(Sequence[Headers]):
@@ -117,7 +121,7 @@ class _HeadersOnDemand(Sequence[Headers]):
 
     @cached_property
     def _rows(self) -> list[Headers]:
-        return _headers(self.column)
+        return _headers(self.column, None)
 
     def __len__(self) -> int:
         return len(self.column)
@@ -169,24 +173,31 @@ class Records:
         Raises:
             KeyError: If a column is missing.
         """
-        headers = batch.column("headers")
-        return cls(
+        column = batch.column("headers")
+        grid = HeaderGrid.of_arrow(column)
+        if grid is not None and not reads_few:
+            grid = HeaderGrid(grid.layout, _objects(grid.values) if grid.layout else ())
+        records = cls(
             keys=_objects(batch.column("key")),
             values=_objects(batch.column("value")),
-            headers=_HeadersOnDemand(headers) if reads_few else _headers(headers),
+            headers=_HeadersOnDemand(column) if reads_few else _headers(column, grid),
             timestamps=_milliseconds(batch.column("timestamp")).to_pylist(),
             offsets=batch.column("offset").to_pylist(),
         )
+        records.grid = grid
+        return records
 
     @cached_property
     def grid(self) -> HeaderGrid | None:
         """The headers as columns; None if the records' header names or their order differ."""
-        if isinstance(self.headers, _HeadersOnDemand):
-            return HeaderGrid.of_arrow(self.headers.column)
         return HeaderGrid.of(self.headers)
 
 
-def _headers(column: pa.ListArray) -> list[Headers]:
+def _headers(column: pa.ListArray, grid: HeaderGrid | None) -> list[Headers]:
+    if grid is not None and grid.layout:  # nearly always: the names are not made again
+        width = len(grid.layout)
+        same = list(zip(grid.layout * len(column), grid.values, strict=True))
+        return [same[start : start + width] for start in range(0, len(same), width)]
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     pairs = column.flatten()
     # Kafka has no null header names; an Arrow column may. Each distinct name is made once.
