@@ -13,7 +13,7 @@ from tests.engine.known_cluster import OPEN, KnownCluster
 from tests.engine.samples import identity_of, outcomes_in, slice_of
 
 from redrive.engine.commands import states_of
-from redrive.engine.facts import Gone, Original, RecordQuestion, TopicFacts
+from redrive.engine.facts import NO_LIMIT, Gone, Original, RecordQuestion, TopicFacts
 from redrive.engine.message import seed_of
 from redrive.engine.put_decider import PutDecider
 from redrive.engine.put_record import by_priority
@@ -80,6 +80,7 @@ def work_on(
     retries: int = 0,
     key: bytes | None = b"k",
     table: str = "0" * 16,
+    records: Records | None = None,
 ) -> Slice:
     definitions = of or topology()
     sources = {topic.topic: topic for topic in topics_of(definitions) if topic.is_read}
@@ -95,7 +96,7 @@ def work_on(
         hop_limit=hop_limit, channel=channel,
         message_retries=retries,
     )  # fmt: skip
-    records = Records([key], [value], [headers], [timestamp], [offset])
+    records = records or Records([key], [value], [headers], [timestamp], [offset])
     return slice_of(records, router, kind=kind, topic=source, partition=2, now=NOW)
 
 
@@ -109,6 +110,63 @@ def results(work: Slice) -> tuple[list[OutputRecord], dict[str, Any]]:
 def names(queue: str, queue_manager: str = "", **fields: str) -> Headers:
     mqmd: Headers = [(f"JMS_IBM_MQMD_{name}", text.encode()) for name, text in fields.items()]
     return [("redrive.oqm", queue_manager.encode()), ("redrive.oq", queue.encode()), *mqmd]
+
+
+NAMED_VALUES = {
+    "redrive.oq": (b"Q", b"FAR", b"SOON", b"ANSWER", b"NONE", b"Q   ", None),
+    "redrive.oqm": (b"", b"A", b"B", b"C"),
+    "redrive.bind": (b"open",),
+    "redrive.id": (b"A--redrive-put:0:1", b"x:2:3", b"bad", None),
+    "redrive.hops": (b"1", b"25", b"x"),
+    "redrive.timestamp": (b"77",),
+    "redrive.rule": (b"3",),
+    "JMS_IBM_MQMD_Persistence": (b"0", b"1", b"2", b" 2", None),
+    "JMS_IBM_MQMD_Priority": (b"-1", b"7", b"odd"),
+    "JMS_IBM_MQMD_MsgId": (b"0" * 48, b"a" * 48, None),
+    "JMS_IBM_MQMD_PutDate": (b"20260101", b" "),
+    "JMS_IBM_MQMD_PutTime": (b"12000000",),
+    "JMS_IBM_MQMD_Encoding": (b"273",),
+    "JMS_IBM_MQMD_ReplyToQ": (b"ANSWER", b"R"),
+    "JMS_IBM_MQMD_ReplyToQMgr": (b"", b"A"),
+    "JMS_IBM_MQMD_Expiry": (b"-1", b"600"),
+    "JMS_IBM_MQMD_Report": (b"0", b"256"),
+    "JMSExpiration": (b"5",),
+    "x": (b"1", b"2", None),
+}
+HEADERS = {INTAKE: ["redrive.oq"], TRANSMISSION: ["redrive.oq", "redrive.id", "redrive.hops"]}
+SOURCES = [(INTAKE, None), (TRANSMISSION, None), (TRANSMISSION, ("A", "A.TO.B"))]
+
+
+@given(st.data(), st.sampled_from(SOURCES), st.lists(st.sampled_from([*NAMED_VALUES]), max_size=9))
+def test_prepared_puts_write_what_each_message_does_by_itself(
+    data: st.DataObject, source: tuple[str, tuple[str, str] | None], layout: list[str]
+) -> None:
+    """Records with the same header names in the same order, repeated names too."""
+    topic, channel = source
+    layout = [*HEADERS[topic], *layout]
+    column = st.sampled_from
+    row = st.tuples(
+        column([b"k", None]),
+        column([b"body", bytes(51), None]),
+        st.tuples(*(column(NAMED_VALUES[name]) for name in layout)),
+        column([NOW, NOW - 5, 0, -1]),
+    )
+    rows = data.draw(st.lists(row, min_size=1, max_size=6))
+    topics = {
+        "A--Q": TopicFacts(stamps_records=data.draw(st.booleans()), timestamp_before_max=3),
+        "B--Q": TopicFacts(max_message_bytes=data.draw(column([20_000, NO_LIMIT]))),
+    }
+
+    def decided(*, is_prepared: bool) -> list[tuple[int, OutputRecord]]:
+        keys, values, headers, times = map(list, zip(*rows, strict=True))
+        pairs = [[*zip(layout, row, strict=True)] for row in headers]
+        records = Records(keys, values, pairs, times, [*range(len(rows))])
+        if not is_prepared:
+            records.grid = None
+        work = work_on(None, [], source=topic, channel=channel, records=records)
+        return KnownCluster(topics).decided(work)
+
+    assert decided(is_prepared=True) == decided(is_prepared=False)
 
 
 def test_a_refused_put_becomes_a_dead_letter_and_a_refused_dead_letter_remains() -> None:

@@ -10,7 +10,7 @@ A cache belongs to the decider that fills it, and is used by one thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from redrive.engine.message import Attempts, Message
 from redrive.engine.put_record import (
     ANY_TIME,
     LEFT_TO_QUEUE,
+    Completion,
     PutDescriptor,
     PutTimes,
     defaults_of,
@@ -209,6 +210,8 @@ class PutCache:
         """By the values of the headers, for new messages and for others."""
         self.changes: dict[tuple[int, int], Mapping[str, bytes]] = {}
         """The changes to a message descriptor on a queue, by the ids of both."""
+        self.prepared: dict[tuple[str, ...], dict[Hashable, PreparedPut | None]] = {}
+        """By header names, and by the values that decide; None for individual puts."""
         self.times: dict[str, PutTimes] = {}
         """By topic."""
 
@@ -272,11 +275,14 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
 
 
 class PreparedPut:
-    """Writes the dead letters of one profile that one decision puts to a queue."""
+    """Writes the messages that one decision puts to a queue.
+
+    They are dead letters of one profile, or puts with the same names and message descriptor.
+    """
 
     __slots__ = (
-        "_added", "_columns", "_edits", "_endings", "_first", "_gaps", "_last", "_left", "_now",
-        "_strips", "_times", "_topic", "_variants", "cut", "decision", "earliest",
+        "_added", "_columns", "_completion", "_edits", "_endings", "_first", "_gaps", "_last",
+        "_left", "_now", "_strips", "_times", "_topic", "_variants", "cut", "decision", "earliest",
         "hops", "is_counted_by_body", "latest", "may_lack_rounds", "room", "topic",
     )  # fmt: skip
 
@@ -290,16 +296,21 @@ class PreparedPut:
         hops: int,
         may_lack_rounds: bool = False,
         is_counted_by_body: bool = False,
+        completion: Completion | None = None,
+        rewrite: Callable[[Headers], Headers] | None = None,
     ) -> None:
-        """Prepare puts of messages with these header names, without Redrive's own, in order.
+        """Prepare puts of messages with these header names in order.
 
-        ``bounds`` are those of ``put_bounds``, ``hops`` Redrive's earlier puts of every message.
-        ``may_lack_rounds`` is whether messages that may be rounds need an individual decision. For
-        ``is_counted_by_body`` see ``AttemptCounter``.
+        Those of dead letters are without Redrive's own. ``bounds`` are those of ``put_bounds``,
+        ``hops`` Redrive's earlier puts of every message. ``may_lack_rounds`` is whether messages
+        that may be rounds need an individual decision. For ``is_counted_by_body`` see
+        ``AttemptCounter``. A put of an application is completed; ``rewrite`` gives the headers of
+        a put, in which unchanged pairs are the same objects.
         """
         self.decision = put
         self.may_lack_rounds = may_lack_rounds
         self.is_counted_by_body = is_counted_by_body
+        self._completion = completion
         self.hops = hops
         self.topic = put.destination.topic
         self.room, self.earliest, self.latest = bounds
@@ -319,9 +330,9 @@ class PreparedPut:
         self._left = [
             (index, LEFT_TO_QUEUE[name], (name, defaults[name]))
             for index, name in enumerate(layout)
-            if name in LEFT_TO_QUEUE
+            if rewrite is None and name in LEFT_TO_QUEUE
         ]
-        self._prepare_edits(put.profile, layout, strip=put.strip)
+        self._prepare_edits(put, tuple(layout), rewrite)
 
     def put(self, message: Message, named: int) -> tuple[OutputRecord, Put] | None:
         """The record of one message, and its decision; None if its put needs an individual one.
@@ -365,6 +376,8 @@ class PreparedPut:
                     return None
                 decision = self._variant(own_time, is_renewed=stamp != own_time)
             is_noted = times.is_needed(own_time, stamp, may_drift=not named)
+        if self._completion is not None:
+            headers = headers + self._completion.headers(identity.decode("ascii"), timestamp)
         partition, written = self.place(headers, identity)
         if is_noted:
             written.append(timestamp_header(own_time))
@@ -412,27 +425,32 @@ class PreparedPut:
         return self._topic.partition(partition), added
 
     def _prepare_edits(
-        self, profile: DeadLetterProfile, layout: Sequence[str], *, strip: bool
+        self,
+        put: Put,
+        layout: tuple[str, ...],
+        rewrite: Callable[[Headers], Headers] | None,
     ) -> None:
         """Derive the edits for every record of this layout from one message."""
         probe: Headers = [(name, _UNLIKELY) for name in layout]
         value: bytes | None = _PROBE
-        if strip:
-            value, kept = remove_header(profile, value, probe)
+        if rewrite is not None:
+            kept = rewrite(probe)
+        elif put.strip:
+            value, kept = remove_header(put.profile, value, probe)
         else:
-            kept = without_stacks(profile, probe)
+            kept = without_stacks(put.profile, probe)
         self.cut = len(_PROBE) - len(value or b"")
         position = {id(pair): index for index, pair in enumerate(probe)}
-        survivors = [position.get(id(pair)) for pair in kept]
         taken = 0
-        for pair, index in zip(kept, survivors, strict=True):
-            if index is not None:
-                self._gaps += range(taken, index)
-                taken = index + 1
-            elif taken < len(layout) and layout[taken] == pair[0]:
-                self._edits.append((taken, pair))
-                taken += 1
-            else:
+        for pair in kept:
+            index = position.get(id(pair))
+            if index is None and pair[0] in layout[taken:]:  # replaced where it stood
+                index = layout.index(pair[0], taken)
+                self._edits.append((index, pair))
+            if index is None:
                 self._added.append(pair)
+                continue
+            self._gaps += range(taken, index)
+            taken = index + 1
         self._gaps += range(taken, len(layout))
         self._gaps.reverse()

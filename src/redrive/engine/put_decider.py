@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from redrive.engine.attempts import LOOP
-from redrive.engine.cache import PutCache
+from redrive.engine.cache import PreparedPut, PutCache, put_bounds
 from redrive.engine.commands import Entry as CommandEntry
 from redrive.engine.commands import Replay, channel_entry, discovered_entry
 from redrive.engine.context import Decided, Entry, SliceContext
@@ -25,9 +25,11 @@ from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import Result, bounded
 from redrive.engine.pointers import NO_PAYLOAD, restore_message
 from redrive.engine.put_record import (
+    NAMES,
     PERSISTENCE_AS_QUEUE_IS_DEFINED,
     PRIORITY_AS_QUEUE_IS_DEFINED,
     READ,
+    Completion,
     PutDescriptor,
     PutTimes,
     as_put,
@@ -156,6 +158,29 @@ class PutDecider:
         put = PutAttempt(self, message, facts, entry, failures=failures, is_new=is_new)
         return put.decide()
 
+    def prepare(
+        self, message: Message, names: tuple[str, ...], facts: SliceContext
+    ) -> PreparedPut | None:
+        """The put of each message that differs from this one only in what a put does not read.
+
+        Args:
+            message: The message, as it was read.
+            names: The header names of all of their records, in order.
+            facts: See ``decide``.
+
+        Returns:
+            None if each needs an attempt of its own: its fate depends on the moment, or its put
+            writes more than a record.
+        """
+        is_new, completion, made = self.receiver.takes_puts, None, Headers()
+        if is_new:
+            completion = Completion.of(dict(message.headers), self.receiver.queue_manager)
+            made = completion.headers(message.identity, max(1, message.timestamp))
+        if any(name in names for name, _ in made):  # it replaces a header
+            return None
+        attempt = PutAttempt(self, message, facts, 0, is_new=is_new)
+        return attempt.prepared((*names, *(name for name, _ in made)), completion)
+
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
         """See ``Decider.waiting_place``."""
         del message, decision
@@ -244,7 +269,6 @@ class PutDecider:
         fields: dict[str, str | int] = {"DESTQ": names.queue, "DESTQM": names.queue_manager}
         if refusal.reason:
             fields["REASON"] = refusal.reason
-        headers = {"headers": destination.headers} if destination else {}
         return self._decisions.write(
             _KINDS[result],
             result,
@@ -255,7 +279,7 @@ class PutDecider:
             destination=destination,
             reason=refusal.reason,
             detail=refusal.detail,
-            of_kind={"is_worth_logging": refusal.reason != 0, **headers},
+            of_kind={"is_worth_logging": refusal.reason != 0},
         )
 
 
@@ -302,6 +326,29 @@ class PutAttempt:
         self._message, self._descriptor = message, descriptor
 
     # -- the decision ----------------------------------------------------------------------------
+
+    def prepared(self, names: tuple[str, ...], completion: Completion | None) -> PreparedPut | None:
+        """See ``PutDecider.prepare``; the names are those of the completed headers."""
+        put, descriptor = self._routed(), self._descriptor
+        if isinstance(put, Refusal) or descriptor.report.value or descriptor.expiry > 0:
+            return None
+        place, bounds = put.destination, put_bounds(put, self._facts)
+        depends_on_moment = place.expiry is not None or place.cap_expiry is not None
+        if bounds is None or place.discovered or depends_on_moment:
+            return None
+        first, last = PutTimes.of(put, self._facts).kept
+        return PreparedPut(
+            put,
+            names,
+            (bounds[0], max(1, first), last),
+            self._facts,
+            hops=self._message.hops,
+            completion=completion,
+            rewrite=lambda probe: [
+                *self._headers_on(place, own.without_own(probe, NAMES)),
+                *place.headers,
+            ],
+        )
 
     def decide(self) -> Decided:
         """The decision about the message, and the records that it writes."""
@@ -425,7 +472,7 @@ class PutAttempt:
 
     def _put_on(self, destination: Destination, entry: int) -> OutputRecord | Refusal:
         """The record of a put to a destination, by the number of the record, or why it fails."""
-        headers = self._headers_on(destination)
+        headers = self._headers_on(destination, self._message.headers)
         headers += destination.headers
         record = self._output(destination.topic, self._message.value, headers)
         persistence = self._descriptor.persistence_at(destination)
@@ -441,7 +488,7 @@ class PutAttempt:
         put, names = self._routed(), self._descriptor.names
         # A put that fails on a queue has that queue's defaults (MQMD, field Persistence).
         queue = place if isinstance(put, Refusal) else put.destination
-        plain = self._headers_on(queue)
+        plain = self._headers_on(queue, self._message.headers)
         header = new_header(
             plain,
             reason=refusal.reason,
@@ -459,14 +506,14 @@ class PutAttempt:
             return Refusal(problem.reason, f"{place.queue}: {problem.detail}")
         return place, record
 
-    def _headers_on(self, queue: Destination) -> Headers:
-        """The headers of the message after the open of its put, with the queue's defaults."""
+    def _headers_on(self, queue: Destination, headers: Headers) -> Headers:
+        """Headers of the message after the open of its put, with the queue's defaults."""
         # Both objects live as long as the cache: it has the descriptor and the decision.
         key = id(self._descriptor), id(queue)
         changes = self._cache.changes.get(key)
         if changes is None:
             changes = self._cache.changes[key] = mqmd_headers(self._changed_fields(queue))
-        headers = without_names(self._message.headers)
+        headers = without_names(headers)
         if changes:
             if EXPIRY in changes:
                 headers = [pair for pair in headers if pair[0] != DEADLINE]
@@ -514,7 +561,7 @@ class PutAttempt:
             queue = put.destination
         # A report has the message as the open of its put left it.
         if queue is not None:
-            message = message._replace(headers=self._headers_on(queue))
+            message = message._replace(headers=self._headers_on(queue, message.headers))
         report = self.report(kind, message, decision.reason)
         self._records += report.entries
         return self._with_detail(decision, report.detail)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from redrive.engine.context import SliceContext
@@ -26,7 +27,6 @@ from redrive.messages.dead_letters import origin_time
 from redrive.messages.fields import (
     TENTH,
     deadline_of,
-    is_default,
     mqmd_headers,
     parse_long,
     put_moment,
@@ -60,8 +60,8 @@ LEFT_TO_QUEUE: Final = {
 }
 """Headers of fields that may use the queue's default, with the value that does."""
 _GROUP_OF_JMS: Final = "JMSXGroupID"
-_MSG_ID: Final = MQMD["MsgId"].header
-_PUT_DATE: Final = MQMD["PutDate"].header
+MSG_ID: Final = MQMD["MsgId"].header
+PUT_DATE: Final = MQMD["PutDate"].header
 _NATIVE: Final = mqmd_headers(
     {"Encoding": UTF8_LITTLE_ENDIAN.encoding, "CodedCharSetId": UTF8_LITTLE_ENDIAN.ccsid}
 )
@@ -166,6 +166,51 @@ def is_late(
     return bool(ends) and now > min(ends)
 
 
+class Completion(NamedTuple):
+    """What MQPUT completes (MQMD: MsgId, PutDate, PutTime, Encoding, CodedCharSetId).
+
+    Existing fields stay, as with MQPMO_SET_ALL_CONTEXT, since Kafka does not say who wrote them.
+    The identifier is derived from the message's identity, so that a repeated decision has the same
+    one.
+    """
+
+    queue_manager: str
+    """The manager that the application is connected to."""
+    lacks_id: bool
+    lacks_moment: bool
+    native: Headers
+    """Headers that are the same for all messages."""
+
+    @classmethod
+    def of(cls, present: Mapping[str, bytes | None], queue_manager: str) -> Completion:
+        """What a message with these headers lacks."""
+        return cls(
+            queue_manager,
+            not has_id(present.get(MSG_ID)),
+            not read_text(present.get(PUT_DATE)),
+            [pair for pair in _NATIVE.items() if pair[0] not in present],
+        )
+
+    def headers(self, identity: str, timestamp: int) -> Headers:
+        """The headers for one message; its timestamp is in milliseconds."""
+        made: Headers = []
+        if self.lacks_id:
+            made.append((MSG_ID, unique_identifier(self.queue_manager, identity).encode()))
+        if self.lacks_moment and timestamp > 0:
+            made += _moment_headers(timestamp // 10)
+        return made + self.native
+
+
+@lru_cache(maxsize=1024)
+def _moment_headers(hundredths: int) -> Headers:
+    return [*mqmd_headers(put_moment(hundredths * 10)).items()]
+
+
+def has_id(raw: bytes | None) -> bool:
+    """Whether the header of a MsgId has one."""
+    return bool((raw or b"").strip(b"0 \0"))  # MQMI_NONE
+
+
 def as_put(message: Message, present: Mapping[str, bytes | None], queue_manager: str) -> Message:
     """A message as MQPUT completes it (MQMD: MsgId, PutDate, PutTime, Encoding, CodedCharSetId).
 
@@ -178,18 +223,10 @@ def as_put(message: Message, present: Mapping[str, bytes | None], queue_manager:
         present: Its headers by name.
         queue_manager: The manager that the application is connected to.
     """
-    made: dict[str, str | int] = {}
-    if not (present.get(_MSG_ID) or b"").strip(b"0 \0"):  # MQMI_NONE
-        made["MsgId"] = unique_identifier(queue_manager, message.identity)
-    if message.timestamp > 0 and not read_text(present.get(_PUT_DATE)):
-        made |= put_moment(message.timestamp)
-    changes = mqmd_headers(made)
-    changes |= {header: text for header, text in _NATIVE.items() if header not in present}
-    if not changes:
-        return message
-    if changes.keys().isdisjoint(present):  # nearly always: nothing is replaced
-        added = [pair for pair in changes.items() if not is_default(*pair)]
-        return message._replace(headers=[*message.headers, *added])
+    made = Completion.of(present, queue_manager).headers(message.identity, message.timestamp)
+    if present.keys().isdisjoint([name for name, _ in made]):  # nearly always
+        return message._replace(headers=[*message.headers, *made])
+    changes = {name: text for name, text in made if text is not None}
     return message._replace(headers=with_mqmd_headers(message.headers, changes))
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from redrive.engine.breaker import BreakerKey, OpenBreaker, SliceBreakers
-from redrive.engine.cache import rule_input
+from redrive.engine.cache import PreparedPut, rule_input
 from redrive.engine.commands import Replay
 from redrive.engine.context import Decided, Entry, SliceContext
 from redrive.engine.decision import (
@@ -45,6 +45,7 @@ from redrive.engine.sources import (
     Input,
     InstructionSource,
     PartitionRecords,
+    PutSource,
     SourceKind,
     fit,
     parked,
@@ -117,7 +118,9 @@ class Lane:
             return self._decide_in_key_order(decider, decider.held_keys, first)
         is_plain = not self._facts.refused
         if isinstance(source, DeadLetterSource) and source.is_fresh and is_plain:
-            return self._write_prepared_puts(source, first)
+            return self._write_prepared_puts(self._prepared_letters(source, first))
+        if isinstance(source, PutSource) and self._part.kind is SourceKind.PUTS and is_plain:
+            return self._write_prepared_puts(source.prepared_puts(first), source.identities)
         if isinstance(source, InstructionSource) and source.columns is not None and is_plain:
             return self._write_instructions(source, first)
         return self._decide_rows(first)
@@ -238,15 +241,13 @@ class Lane:
         yield from decided.records
         yield from self._copies_and_outcome(row, decided.message, decided.decision)
 
-    def _write_prepared_puts(self, source: DeadLetterSource, first: int) -> Iterator[Entry]:
-        """Like ``_decide_rows``, for fresh dead letters, most of which have a prepared put."""
-        decider, facts, records = source.decider, self._facts, self._part.records
-        layout, prefix, base = source.layout, self._prefix, self._base
-        record_times = self._record_times
-        decisions, prepared = facts.decisions, decider.prepared_puts(layout, facts)
-        since = NO_LIMIT if self._part.since is None else self._part.since
+    def _prepared_letters(
+        self, source: DeadLetterSource, first: int
+    ) -> Iterator[tuple[int, PreparedPut | None]]:
+        """Rows with fresh dead letters, each with its put; None if it is decided by itself."""
+        decider, layout, facts = source.decider, source.layout, self._facts
+        prepared = decider.prepared_puts(layout, facts)
         for row, profile in enumerate(self._profiles(source, first), first):
-            value, timestamp = records.values[row], records.timestamps[row]
             # A prepared put keeps its profile alive, so no other one gets the id. Where there is
             # no put, the id may be used again, and the row is decided by itself.
             try:
@@ -254,6 +255,22 @@ class Lane:
             except KeyError:
                 put = decider.prepare(profile, layout, facts)
                 prepared[id(profile)] = put
+            yield row, put
+
+    def _write_prepared_puts(
+        self,
+        puts: Iterable[tuple[int, PreparedPut | None]],
+        identities: Sequence[bytes | None] | None = None,
+    ) -> Iterator[Entry]:
+        """Like ``_decide_rows``, for rows most of which have a prepared put.
+
+        The identities are those in Redrive's headers, if the records have been put before.
+        """
+        facts, records, prefix, base = self._facts, self._part.records, self._prefix, self._base
+        record_times, decisions = self._record_times, facts.decisions
+        since = NO_LIMIT if self._part.since is None else self._part.since
+        for row, put in puts:
+            value, timestamp = records.values[row], records.timestamps[row]
             if (
                 put is None
                 or value is None
@@ -264,7 +281,8 @@ class Lane:
                 yield from self._outputs_of(row)
                 continue
             here, key = f"{prefix}{records.offsets[row]}", records.keys[row]
-            identity = here.encode("ascii")
+            name = (identities and own.read_identity(identities[row])) or here
+            identity = name.encode("ascii")
             named = record_times[row] if record_times else 0
             written = put.written(key, value, records.headers[row], timestamp, identity, named)
             if written is None:
@@ -276,10 +294,10 @@ class Lane:
             if put.is_counted_by_body:
                 digest = digest_of(key, record.value)
                 decision = with_own_headers(decision, digest, record.headers or [])
-            yield (
-                INTERNAL,
-                self._outcome(row, identity, here, here, 0, key, value, timestamp, 0, decision),
+            outcome = self._outcome(
+                row, identity, name, here, put.hops, key, value, timestamp, 0, decision
             )
+            yield INTERNAL, outcome
 
     def _write_instructions(self, source: InstructionSource, first: int) -> Iterator[Entry]:
         """Like ``_decide_rows``, for instructions, most of which have a prepared put."""

@@ -30,7 +30,7 @@ so that one instance reads all of a partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, TypeAlias
@@ -44,7 +44,7 @@ from redrive.engine.message import NO_ATTEMPTS, UNKNOWN_TIME, Attempts, Message
 from redrive.engine.ordering import Round
 from redrive.engine.outcome import Result
 from redrive.engine.put_decider import PutDecider
-from redrive.engine.put_record import NAMES, by_priority
+from redrive.engine.put_record import MSG_ID, NAMES, PUT_DATE, READ, by_priority, has_id
 from redrive.engine.rules_decider import RulesDecider
 from redrive.messages import (
     INTERNAL,
@@ -161,7 +161,7 @@ def source_of(part: PartitionRecords, decoder: DeadLetterDecoder, facts: SliceCo
     """The reader of a lane, for some of its records."""
     decider = part.decider
     if not isinstance(decider, RulesDecider):
-        return PutSource(by_priority=decider.by_priority)
+        return PutSource(facts, by_priority=decider.by_priority)
     letters = DeadLetterSource(decider, decoder)
     match part.kind:
         case SourceKind.REMAINING:
@@ -480,8 +480,8 @@ class PutSource:
 
     letters = None
 
-    def __init__(self, *, by_priority: bool) -> None:
-        self._by_priority = by_priority
+    def __init__(self, facts: SliceContext, *, by_priority: bool) -> None:
+        self._facts, self._by_priority = facts, by_priority
 
     def load(self, part: PartitionRecords, first: int) -> bool:
         """See ``Source.load``."""
@@ -489,6 +489,38 @@ class PutSource:
         self._part, self._prefix = part, part.prefix
         self._own_headers: own.OwnHeadersReader | None = None
         return True
+
+    @property
+    def identities(self) -> Sequence[bytes | None] | None:
+        """Redrive's header with the identity in each row; None if none has it, or some do."""
+        grid = self._part.records.grid
+        if grid is None or own.ID not in grid.layout:
+            return None
+        return grid.last(own.ID)
+
+    def prepared_puts(self, first: int) -> Iterator[tuple[int, PreparedPut | None]]:
+        """The rows from ``first`` on, each with its put; None if it needs a decision of its own."""
+        part, decider, grid = self._part, self._part.decider, self._part.records.grid
+        names = () if grid is None else grid.layout
+        own_names = {name for name in names if name.startswith(own.PREFIX)} - NAMES
+        # Without the identity no header is Redrive's; these two make messages differ.
+        is_plain = own.ID in own_names or not own_names
+        is_plain = is_plain and own_names.isdisjoint((own.TIMESTAMP, own.UNREADABLE))
+        if not isinstance(decider, PutDecider) or grid is None or not is_plain:
+            yield from ((row, None) for row in self.rows(first))
+            return
+        columns = [grid.last(name) for name in (*READ, own.HOPS, PUT_DATE) if name in names]
+        ids = grid.last(MSG_ID) if MSG_ID in names else [None] * len(part.records)
+        kinds = [*zip(map(has_id, ids), *columns, strict=True)]
+        prepared = decider.cache_in(self._facts).prepared.setdefault(names, {})
+        for row in self.rows(first):
+            kind = kinds[row]
+            if kind not in prepared:
+                item = self.read(row)
+                prepared[kind] = item and decider.prepare(item[0], names, self._facts)
+            # A channel that stopped at an earlier message moves none.
+            is_stopped = decider.channel in self._facts.recorded
+            yield row, None if is_stopped else prepared[kind]
 
     def rows(self, first: int) -> Iterable[int]:
         """See ``Source.rows``; a channel takes them by priority, then in order of arrival."""
