@@ -110,20 +110,14 @@ class KafkaProducer:
     ) -> None:
         """Hand over records, each with the entry number that a report will carry."""
         self._with_reports = with_reports
+        produce: Any = self._producer.produce  # its type of a list of pairs is invariant
         for entry, record in outputs:
             topic, key, value, headers, timestamp, partition = record
             report = partial(self._on_delivery, entry, topic) if with_reports else None
             while not self._abort_required:
                 try:
-                    self._producer.produce(
-                        topic,
-                        value,
-                        key,
-                        partition,
-                        report,
-                        timestamp=timestamp,
-                        headers=headers,  # type: ignore[arg-type]  # a list of pairs, invariant
-                    )
+                    # By position, since names of arguments cost an eighth of the call.
+                    produce(topic, value, key, partition, report, None, timestamp, headers)
                 except BufferError:
                     self._producer.poll(0.05)
                     continue
