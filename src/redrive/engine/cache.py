@@ -275,10 +275,7 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
 
 
 class PreparedPut:
-    """Writes the messages that one decision puts to a queue.
-
-    They are dead letters of one profile, or puts with the same names and message descriptor.
-    """
+    """Writes dead letters of one profile, or puts that differ in nothing that a put reads."""
 
     __slots__ = (
         "_added", "_columns", "_completion", "_edits", "_endings", "_first", "_gaps", "_last",
@@ -299,13 +296,12 @@ class PreparedPut:
         completion: Completion | None = None,
         rewrite: Callable[[Headers], Headers] | None = None,
     ) -> None:
-        """Prepare puts of messages with these header names in order.
+        """Prepare puts of messages with these header names in order, dead letters' without our own.
 
-        Those of dead letters are without Redrive's own. ``bounds`` are those of ``put_bounds``,
-        ``hops`` Redrive's earlier puts of every message. ``may_lack_rounds`` is whether messages
-        that may be rounds need an individual decision. For ``is_counted_by_body`` see
-        ``AttemptCounter``. A put of an application is completed; ``rewrite`` gives the headers of
-        a put, in which unchanged pairs are the same objects.
+        ``bounds`` are those of ``put_bounds``, ``hops`` Redrive's earlier puts of every message.
+        ``may_lack_rounds`` is whether messages that may be rounds need an individual decision. For
+        ``is_counted_by_body`` see ``AttemptCounter``. ``rewrite`` makes the headers of a put from
+        those of a completed message; unchanged pairs stay the same objects.
         """
         self.decision = put
         self.may_lack_rounds = may_lack_rounds
@@ -425,10 +421,7 @@ class PreparedPut:
         return self._topic.partition(partition), added
 
     def _prepare_edits(
-        self,
-        put: Put,
-        layout: tuple[str, ...],
-        rewrite: Callable[[Headers], Headers] | None,
+        self, put: Put, layout: tuple[str, ...], rewrite: Callable[[Headers], Headers] | None
     ) -> None:
         """Derive the edits for every record of this layout from one message."""
         probe: Headers = [(name, _UNLIKELY) for name in layout]

@@ -617,11 +617,9 @@ def column_of(scheme: Scheme, name: str, records: Records) -> PartColumn | None:
 
 def _named(name: str, grid: HeaderGrid, *, is_first: bool = False) -> Sequence[bytes | None] | None:
     """A header in each record, the last or the first of repeated ones; None if none has it."""
-    names = grid.layout
-    if name not in names:
+    if name not in grid.layout:
         return None
-    index = names.index(name) if is_first else len(names) - 1 - names[::-1].index(name)
-    return grid.column(index)
+    return grid.column(grid.layout.index(name)) if is_first else grid.last(name)
 
 
 def _last(name: str, records: Records) -> Sequence[bytes | None] | None:

@@ -6,7 +6,7 @@ happens to a put").
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -163,23 +163,11 @@ class PutDecider:
     ) -> PreparedPut | None:
         """The put of each message that differs from this one only in what a put does not read.
 
-        Args:
-            message: The message, as it was read.
-            names: The header names of all of their records, in order.
-            facts: See ``decide``.
-
-        Returns:
-            None if each needs an attempt of its own: its fate depends on the moment, or its put
-            writes more than a record.
+        ``names`` are those of their records' headers in order. None if each message needs its own
+        attempt: the moment decides about it, a header is replaced, or more than a record written.
         """
-        is_new, completion, made = self.receiver.takes_puts, None, Headers()
-        if is_new:
-            completion = Completion.of(dict(message.headers), self.receiver.queue_manager)
-            made = completion.headers(message.identity, max(1, message.timestamp))
-        if any(name in names for name, _ in made):  # it replaces a header
-            return None
-        attempt = PutAttempt(self, message, facts, 0, is_new=is_new)
-        return attempt.prepared((*names, *(name for name, _ in made)), completion)
+        attempt = PutAttempt(self, message, facts, 0, is_new=self.receiver.takes_puts)
+        return attempt.prepared(names, dict(message.headers))
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
         """See ``Decider.waiting_place``."""
@@ -327,15 +315,22 @@ class PutAttempt:
 
     # -- the decision ----------------------------------------------------------------------------
 
-    def prepared(self, names: tuple[str, ...], completion: Completion | None) -> PreparedPut | None:
-        """See ``PutDecider.prepare``; the names are those of the completed headers."""
-        put, descriptor = self._routed(), self._descriptor
+    def prepared(
+        self, names: tuple[str, ...], present: Mapping[str, bytes | None]
+    ) -> PreparedPut | None:
+        """See ``PutDecider.prepare``; ``present`` are the headers before they were completed."""
+        put, descriptor, completion = self._routed(), self._descriptor, None
         if isinstance(put, Refusal) or descriptor.report.value or descriptor.expiry > 0:
             return None
         place, bounds = put.destination, put_bounds(put, self._facts)
-        depends_on_moment = place.expiry is not None or place.cap_expiry is not None
-        if bounds is None or place.discovered or depends_on_moment:
+        if bounds is None or place.discovered or (place.expiry, place.cap_expiry) != (None, None):
             return None
+        if self._is_new:
+            completion = Completion.of(present, self._decider.receiver.queue_manager)
+            made = [name for name, _ in completion.headers("", 1)]
+            if not present.keys().isdisjoint(made):
+                return None
+            names = *names, *made
         first, last = PutTimes.of(put, self._facts).kept
         return PreparedPut(
             put,

@@ -262,10 +262,7 @@ class Lane:
         puts: Iterable[tuple[int, PreparedPut | None]],
         identities: Sequence[bytes | None] | None = None,
     ) -> Iterator[Entry]:
-        """Like ``_decide_rows``, for rows most of which have a prepared put.
-
-        The identities are those in Redrive's headers, if the records have been put before.
-        """
+        """Like ``_decide_rows``, for rows with puts; identities are those in their headers."""
         facts, records, prefix, base = self._facts, self._part.records, self._prefix, self._base
         record_times, decisions = self._record_times, facts.decisions
         since = NO_LIMIT if self._part.since is None else self._part.since
@@ -294,10 +291,11 @@ class Lane:
             if put.is_counted_by_body:
                 digest = digest_of(key, record.value)
                 decision = with_own_headers(decision, digest, record.headers or [])
-            outcome = self._outcome(
-                row, identity, name, here, put.hops, key, value, timestamp, 0, decision
+            hops = put.hops
+            yield (
+                INTERNAL,
+                self._outcome(row, identity, name, here, hops, key, value, timestamp, 0, decision),
             )
-            yield INTERNAL, outcome
 
     def _write_instructions(self, source: InstructionSource, first: int) -> Iterator[Entry]:
         """Like ``_decide_rows``, for instructions, most of which have a prepared put."""

@@ -488,24 +488,19 @@ class PutSource:
         del first
         self._part, self._prefix = part, part.prefix
         self._own_headers: own.OwnHeadersReader | None = None
+        grid = part.records.grid
+        self.identities = grid.last(own.ID) if grid and own.ID in grid.layout else None
         return True
-
-    @property
-    def identities(self) -> Sequence[bytes | None] | None:
-        """Redrive's header with the identity in each row; None if none has it, or some do."""
-        grid = self._part.records.grid
-        if grid is None or own.ID not in grid.layout:
-            return None
-        return grid.last(own.ID)
 
     def prepared_puts(self, first: int) -> Iterator[tuple[int, PreparedPut | None]]:
         """The rows from ``first`` on, each with its put; None if it needs a decision of its own."""
         part, decider, grid = self._part, self._part.decider, self._part.records.grid
         names = () if grid is None else grid.layout
         own_names = {name for name in names if name.startswith(own.PREFIX)} - NAMES
-        # Without the identity no header is Redrive's; these two make messages differ.
-        is_plain = own.ID in own_names or not own_names
-        is_plain = is_plain and own_names.isdisjoint((own.TIMESTAMP, own.UNREADABLE))
+        # Without an identity no header is Redrive's.
+        is_plain = own_names.isdisjoint((own.TIMESTAMP, own.UNREADABLE)) and (
+            own.ID in own_names or not own_names
+        )
         if not isinstance(decider, PutDecider) or grid is None or not is_plain:
             yield from ((row, None) for row in self.rows(first))
             return

@@ -121,7 +121,7 @@ class _HeadersOnDemand(Sequence[Headers]):
 
     @cached_property
     def _rows(self) -> list[Headers]:
-        return _headers(self.column, None)
+        return _headers(self.column)
 
     def __len__(self) -> int:
         return len(self.column)
@@ -193,7 +193,7 @@ class Records:
         return HeaderGrid.of(self.headers)
 
 
-def _headers(column: pa.ListArray, grid: HeaderGrid | None) -> list[Headers]:
+def _headers(column: pa.ListArray, grid: HeaderGrid | None = None) -> list[Headers]:
     if grid is not None and grid.layout:  # nearly always: the names are not made again
         width = len(grid.layout)
         same = list(zip(grid.layout * len(column), grid.values, strict=True))
