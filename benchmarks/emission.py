@@ -1,10 +1,11 @@
 """Where the time of a dead letter goes: one emitter, stage by stage, without Spark.
 
-    python -m benchmarks.emission [--records 100000] [--replays] [--json]
+    python -m benchmarks.emission [--records 100000] [--replays | --puts] [--json]
 
 Each stage does all that the stages before it do, on the records of the throughput benchmark and an
 embedded broker, so what a stage adds is its own cost. With ``--replays`` no rule places the dead
-letters, and the records are the instructions of a plan that puts them on a queue. Rows are read as
+letters, and the records are the instructions of a plan that puts them on a queue. With ``--puts``
+they are messages on an intake that leads to a queue of the same manager. Rows are read as
 the job reads what is held; dead letters themselves are read by Spark. Microseconds of processor
 time for each record: of the thread that runs Python, and of the process with the client's own
 threads.
@@ -16,12 +17,14 @@ import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import starmap
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 from benchmarks.clients import create
 from benchmarks.command_line import broker, parser, show
+from benchmarks.hops import SCRIPTS, put_all
 from benchmarks.job import PARTITIONS, TARGETS, configuration_of, fill
 from kafka.admin import NewTopic
 
@@ -41,6 +44,8 @@ from redrive.operations.replay.plan import Plan, new_plan_id
 from redrive.streaming.emission import Emission, EmissionOrder, GroupCluster
 from redrive.streaming.lifecycle import Emitted
 from redrive.streaming.rows import arrow_batch
+from redrive.topology.layout import SourceText
+from redrive.topology.names import put_topic
 
 Stage: TypeAlias = Callable[[OffsetRange], object]
 
@@ -56,15 +61,21 @@ def exhaust(items: Iterable[object]) -> None:
 class Stages:
     """The stages, each with all that comes before it."""
 
-    def __init__(self, servers: str, directory: str, rules: str) -> None:
+    def __init__(
+        self, servers: str, directory: str, rules: str, topology: tuple[SourceText, ...] = ()
+    ) -> None:
         """Open the clients.
 
         Args:
             servers: The broker.
             directory: For the job's files.
             rules: The table that decides.
+            topology: The definitions that lead puts; then there is no handler.
         """
-        self._configuration = configuration_of(servers, directory, "stages", "driver", rules)
+        configuration = configuration_of(servers, directory, "stages", "driver", rules)
+        if topology:
+            configuration = replace(configuration, handlers=(), topology=topology)
+        self._configuration = configuration
         self._facts = Facts(time.monotonic)
         self._deciders = DeciderFactory(self._configuration, self._facts).deciders()
         self._decoder = DeadLetterDecoder()
@@ -180,12 +191,15 @@ def measured(
     return thread / records * 1e6, process / records * 1e6
 
 
-def measure(records: int, *, replays: bool = False) -> dict[str, dict[str, float]]:
+def measure(
+    records: int, *, replays: bool = False, puts: bool = False
+) -> dict[str, dict[str, float]]:
     """What each stage adds; the second half of the partitions counts, the first one warms up.
 
     Args:
         records: How many dead letters.
         replays: Whether they remain first, and are replayed.
+        puts: Whether they are puts on an intake.
     """
     count = records // PARTITIONS
     with broker() as (folder, servers):
@@ -197,10 +211,17 @@ def measure(records: int, *, replays: bool = False) -> dict[str, dict[str, float
             NewTopic(f"redrive-stages-{part}", 1, 1, topic_configs=compact)
             for part in ("control", "tables")
         ]
-        create(servers, NewTopic("backlog", PARTITIONS, 1), *own, *topics)
-        fill(servers, "backlog", records)
-        stages = Stages(servers, str(folder / "job"), NOTHING_PLACED if replays else "")
-        topic = stages.instruct(count) if replays else "backlog"
+        topic = put_topic("NEAR") if puts else "backlog"
+        topics.append(NewTopic("NEAR--IN", PARTITIONS, 1))
+        create(servers, NewTopic(topic, PARTITIONS, 1), *own, *topics)
+        if puts:
+            put_all(servers, b"IN", records)
+        else:
+            fill(servers, topic, records)
+        rules = NOTHING_PLACED if replays else ""
+        stages = Stages(servers, str(folder / "job"), rules, SCRIPTS if puts else ())
+        if replays:
+            topic = stages.instruct(count)
         figures = {}
         for name, stage in stages.all().items():
             measured(stage, topic, range(PARTITIONS // 2), count)
@@ -221,8 +242,9 @@ def main() -> int:
     """The command line."""
     options = parser(__doc__, records=100_000)
     options.add_argument("--replays", action="store_true", help="of instructions to replay")
+    options.add_argument("--puts", action="store_true", help="of messages on an intake")
     arguments = options.parse_args()
-    figures = measure(arguments.records, replays=arguments.replays)
+    figures = measure(arguments.records, replays=arguments.replays, puts=arguments.puts)
     if arguments.json:
         show(figures)
         return 0
