@@ -333,6 +333,7 @@ class SimulatedProducer:
         value: bytes | None = None,
         key: bytes | None = None,
         partition: int = -1,
+        callback: Callable[[KafkaError | None, Any], None] | None = None,
         on_delivery: Callable[[KafkaError | None, Any], None] | None = None,
         timestamp: int = 0,
         headers: list[tuple[str, bytes | None]] | None = None,
@@ -347,7 +348,7 @@ class SimulatedProducer:
         if topic not in network.cluster.topics and network.random.random() < 0.5:
             raise problem(_PRIVATE.unknown_topic)  # known already; the transaction goes on
         record = OutputRecord(topic, key, value, headers, timestamp, partition)
-        message = _Message(record, on_delivery)
+        message = _Message(record, callback or on_delivery)
         self._queue.append(message)
         self._handed_over.append(message)
         if self._id and network.happens(network.faults.sent_early):
