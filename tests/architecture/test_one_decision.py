@@ -1,22 +1,28 @@
-"""How many files a reader opens to follow one dead letter from its record to the records put."""
+"""How many files a reader opens to follow one dead letter, and one view of dead letters."""
 
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
 import pytest
+from starlette.testclient import TestClient
+from tests.commands import redrive
 from tests.engine.failed_processing import spring
 from tests.engine.samples import dead_letter, handler_of, record, slice_of
+from tests.transcripts.topics import recorded_jobs
 
-import redrive
+import redrive as product
+from redrive.console.server import console_application
 from redrive.engine.facts import Answers, TopicFacts
 from redrive.engine.slice import Slice
 from redrive.messages import OutputRecord, Records
 
-SOURCE = Path(redrive.__file__).parent
+SOURCE = Path(product.__file__).parent
 LIMITS = {
     "REASON(2035) ACTION(DISCARD)": (21, 150, 15),  # no rule matches
     "ACTION(DISCARD)": (19, 136, 15),
@@ -27,6 +33,14 @@ LIMITS = {
 }
 """Files, switches between files and open calls, by table. These bounds only get lower: 12, 60 and
 10 are the goal."""
+
+VIEWS = {
+    "history -c shop.toml orders.dlq:1:0": 54,
+    "ls -c shop.toml": 65,
+    "/messages?whole=1": 75,
+}
+"""Files whose functions a command or a page calls, imports aside. These bounds only get lower: 20
+is the goal."""
 
 
 @dataclass
@@ -89,3 +103,45 @@ def test_one_dead_letter_is_followed_in_few_files(table: str) -> None:
     assert len(trace.files) <= files, sorted(trace.files)
     assert trace.switches <= switches
     assert trace.depth <= depth
+
+
+def files_of(show: Callable[[], object]) -> set[str]:
+    """The project's files whose functions a view calls, in all its threads, the second time."""
+    show()
+    codes = set()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        del event, argument
+        codes.add(frame.f_code)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        show()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]  # as sys.setprofile
+    paths = {Path(code.co_filename) for code in codes}
+    return {str(path.relative_to(SOURCE)) for path in paths if path.is_relative_to(SOURCE)}
+
+
+def show_page(place: str) -> None:
+    application = console_application(Path("shop.toml").absolute())
+    headers = {"Accept": "text/html"}
+    with TestClient(application, "http://localhost", headers=headers) as client:
+        assert client.get(place).status_code == 200
+
+
+def test_a_view_is_followed_in_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with recorded_jobs(tmp_path) as (folder, _):
+        monkeypatch.chdir(folder)
+        files = {
+            view: files_of(
+                lambda view=view: (
+                    show_page(view) if view.startswith("/") else redrive(*view.split(), code=0)
+                )
+            )
+            for view in VIEWS
+        }
+    numbers = {view: len(files[view]) for view in VIEWS}
+    assert all(numbers[view] <= VIEWS[view] for view in VIEWS), (numbers, files)

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.transcripts.topics import TOPICS, copy_job, write_topics
+from tests.transcripts.topics import TOPICS, recorded_jobs
 from tests.transcripts.transcript import answered, fix_names, stop_clock
 
 from redrive.__main__ import SUBCOMMANDS, main
-from redrive.broker import EmbeddedBroker
 
 FOLDER = Path(__file__).parent
 FILES = sorted(
@@ -37,12 +36,9 @@ def now() -> float:
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """The folder of the recorded jobs, and a broker with their topics."""
-    folder = tmp_path_factory.mktemp("jobs")
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as broker:
-        copy_job(folder, broker.bootstrap_servers)
-        write_topics(broker.bootstrap_servers, TOPICS.read_text().splitlines())
-        yield folder, broker.bootstrap_servers
+    """The folder of the recorded jobs, and the broker with their topics."""
+    with recorded_jobs(tmp_path_factory.mktemp("recorded")) as jobs:
+        yield jobs
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FOLDER)))

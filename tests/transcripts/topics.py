@@ -15,8 +15,8 @@ import json
 import shutil
 from base64 import b64decode
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,24 @@ from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
 from tests.conftest import PATIENCE, eventually
 
+from redrive.broker import EmbeddedBroker
+
 RECORDED = Path(__file__).parent / "recorded"
 TOPICS = RECORDED / "topics.jsonl"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 _ALL_TIMES = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
 """Records keep their times, whatever the clock of this machine says."""
+
+
+@contextmanager
+def recorded_jobs(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The folder of the recorded jobs, and a broker with their topics."""
+    jobs = folder / "jobs"
+    jobs.mkdir()
+    with EmbeddedBroker(folder / "broker") as broker:
+        copy_job(jobs, broker.bootstrap_servers)
+        write_topics(broker.bootstrap_servers, TOPICS.read_text().splitlines())
+        yield jobs, broker.bootstrap_servers
 
 
 def copy_job(folder: Path, servers: str) -> None:
