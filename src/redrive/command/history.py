@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,9 +24,8 @@ from redrive.command.options import (
 )
 from redrive.command.output import console, print_json, print_notes, print_table
 from redrive.command.selection import key_option, parse_key, parse_reason, parse_time, reason_option
-from redrive.configuration import JobConfiguration
 from redrive.engine.outcome import Result
-from redrive.errors import NotFoundError, RedriveError, TransientFault, UsageError
+from redrive.errors import NotFoundError, RedriveError, UsageError
 from redrive.kafka.records import StoredRecord
 from redrive.masking import Mask
 from redrive.operations.durations import clock, duration
@@ -33,7 +33,7 @@ from redrive.operations.network import open_cluster
 from redrive.operations.record_view import RecordView, read_record, record_place
 from redrive.operations.schema_registry import SchemaRegistry
 from redrive.outcomes.bodies import Lost
-from redrive.outcomes.history import Archive, History, NotFound
+from redrive.outcomes.history import Archive, History, NoOutcomeError
 from redrive.outcomes.rows import Row
 from redrive.outcomes.selection import Criteria
 from redrive.printable import counted, printable
@@ -111,11 +111,11 @@ def history(
         outcomes = [outcome.masked(mask) for outcome in newest]
         _show_newest(outcomes, notes, criteria, mq=mq, as_json=as_json)
         return
-    answer = archive.history(identity)
-    if isinstance(answer, NotFound):
-        print_notes(answer.notes)
-        raise NotFoundError(answer.reason, hint=answer.hint)
-    shown = masked(answer, mask)
+    try:
+        shown = masked(archive.history(identity), mask)
+    except NoOutcomeError as error:
+        print_notes(error.notes)
+        raise
     if as_json:
         print_json(document_of(shown))
     else:
@@ -287,26 +287,19 @@ def find_message(
         NotFoundError: There is neither an outcome nor a record.
     """
     archive = Archive(settings.job)
-    answer = archive.history(identity)
-    if not isinstance(answer, NotFound):
-        return masked(answer, settings.mask), archive.record(answer.last)
-    is_limited = of_handlers or settings.job.only_handlers is not None
-    if is_limited and identity.partition(":")[0] not in _topics(settings.job):
-        raise NotFoundError(answer.reason)  # no hint, which would be about other topics
     try:
-        with open_cluster(settings.job.connection) as cluster:
+        answer = archive.history(identity)
+        return masked(answer, settings.mask), archive.record(answer.last)
+    except NoOutcomeError as error:
+        names = (handler.identity for handler in settings.job.handlers)
+        topics = {topic for name in names for topic in name.topics}
+        is_limited = of_handlers or settings.job.only_handlers is not None
+        if is_limited and identity.partition(":")[0] not in topics:
+            # Without a hint, which would be about other topics.
+            raise NotFoundError(error.message) from None
+        with suppress(RedriveError), open_cluster(settings.job.connection) as cluster:
             return None, read_record(cluster, *record_place(identity))
-    except (RedriveError, TransientFault):
-        raise NotFoundError(answer.reason, hint=answer.hint) from None
-
-
-def _topics(job: JobConfiguration) -> set[str]:
-    names = (handler.identity for handler in job.handlers)
-    return {
-        topic
-        for name in names
-        for topic in (name.topic, *name.waiting_topics, name.remaining_topic)
-    }
+        raise
 
 
 def message_document(

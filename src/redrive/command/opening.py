@@ -10,12 +10,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from redrive.command.output import print_notes, progress_bar
 from redrive.errors import UsageError
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import SchemeTable
 from redrive.operations.retention import DiscardedMessages, discarded_messages
 from redrive.operations.states import acknowledgements_in_effect
-from redrive.outcomes.bodies import Bodies
+from redrive.outcomes.bodies import Bodies, select_by_body
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.printable import counted
@@ -132,7 +133,7 @@ def ask_inventory(
         partial(acknowledgements_in_effect, settings.job), settings.mask
     )
     with inventory:
-        selection, bodies = select_by_body(settings, archive, inventory, selection)
+        selection, bodies = choose_by_body(settings, archive.cluster, inventory, selection)
         content = question(inventory, selection)
         quarantined = count_quarantined(inventory, selection)
         held = discarded_messages(settings.job, inventory, selection)
@@ -140,11 +141,13 @@ def ask_inventory(
     return Answer(content, notes, archive.unread(), quarantined, bodies, held)
 
 
-def select_by_body(
-    settings: Settings, archive: Archive, inventory: Inventory, selection: Selection
+def choose_by_body(
+    settings: Settings, cluster: Cluster | None, inventory: Inventory, selection: Selection
 ) -> tuple[Selection, Bodies | None]:
-    """``Archive.select_by_body``, with its progress; None if there is no condition on bodies."""
+    """``select_by_body``, with its progress; None if there is no condition on bodies."""
     if not selection.is_about_bodies:
         return selection, None
-    with progress_bar("looking at bodies") as show_progress:
-        return archive.select_by_body(inventory, selection, settings.mask, show_progress)
+    with progress_bar("looking at bodies") as show:
+        return select_by_body(
+            cluster, settings.job, inventory, selection, mask=settings.mask, show_progress=show
+        )

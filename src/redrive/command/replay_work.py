@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from redrive.checkpoints.instances import Share
-from redrive.command.opening import count_quarantined, notes_about_quarantined, select_by_body
+from redrive.command.opening import choose_by_body, count_quarantined, notes_about_quarantined
 from redrive.command.output import (
     ShowProgress,
     ask,
@@ -32,13 +32,7 @@ from redrive.configuration import JobConfiguration
 from redrive.engine.commands import Replay, To
 from redrive.engine.edits import Content, Edit
 from redrive.engine.outcome import Result
-from redrive.errors import (
-    AlreadyRunningError,
-    NotFoundError,
-    RedriveError,
-    TransientFault,
-    UsageError,
-)
+from redrive.errors import AlreadyRunningError, RedriveError, TransientFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CLOSE
 from redrive.kafka.facts import ClusterFacts
@@ -50,7 +44,7 @@ from redrive.operations.replay.plan import Change, Plan
 from redrive.operations.replay.planning import Planner
 from redrive.operations.replay.progress import ReplayStatus, statuses
 from redrive.operations.states import read_control, read_states
-from redrive.outcomes.history import Archive, NotFound
+from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.printable import counted, printable
 from redrive.settings import Settings
@@ -114,7 +108,7 @@ def planned(
         archive = Archive(job)
         inventory, notes = archive.inventory(mask=settings.mask)
         with inventory:
-            selection, bodies = select_by_body(settings, archive, inventory, selection)
+            selection, bodies = choose_by_body(settings, archive.cluster, inventory, selection)
             places = inventory.places(selection, limit=limit)
             quarantined = count_quarantined(inventory, selection)
             notes = (*notes, *notes_about_quarantined(quarantined))
@@ -132,7 +126,11 @@ def planned(
         if editor is not None and places.rows:
             edit = editor(planner.preview.content(places.rows[0], replay))
             replay = replace(replay, edit=edit)
-        trying = progress_bar("trying the edit") if replay.edit else nullcontext(_no_progress)
+        trying = (
+            progress_bar("trying the edit")
+            if replay.edit
+            else nullcontext(lambda _done, _total: None)
+        )
         with trying as show:
             plan = planner.plan(
                 places,
@@ -145,10 +143,6 @@ def planned(
     if plan.count or not selection.message:
         return plan
     return replace(plan, notes=[*plan.notes, _note_about(job, selection.message)])
-
-
-def _no_progress(done: int, total: int) -> None:
-    """Show nothing: without an edit no message is tried."""
 
 
 def _notes_about_others(inventory: Inventory, selection: Selection) -> Iterator[str]:
@@ -164,8 +158,6 @@ def _notes_about_others(inventory: Inventory, selection: Selection) -> Iterator[
 def _note_about(job: JobConfiguration, message: str) -> str:
     """A note about the last outcome of a message; raises ``NotFoundError``."""
     answer = Archive(job).history(message)
-    if isinstance(answer, NotFound):
-        raise NotFoundError(answer.reason, hint=answer.hint)
     last = answer.last
     known = f"the last outcome of {answer.message} is {last.result!r}, {clock(last.time)} UTC"
     if last.result == Result.DISCARDED:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final
 
 from redrive.configuration.deciders import (
     DeciderFactory,
@@ -21,7 +21,7 @@ from redrive.engine.context import SliceContext
 from redrive.engine.facts import Facts
 from redrive.engine.outcome import FINAL, UNTOUCHED, Result
 from redrive.engine.rules_decider import RulesDecider
-from redrive.errors import EnvironmentFault, TransientFault
+from redrive.errors import EnvironmentFault, NotFoundError, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CONNECT, GLIMPSE, PATIENCE
 from redrive.kafka.records import StoredRecord
@@ -32,8 +32,8 @@ from redrive.outcomes.acknowledgements import (
     ReadAcknowledgements,
     no_acknowledgements,
 )
-from redrive.outcomes.bodies import Bodies, Lost, find_record, select_by_body
-from redrive.outcomes.inventory import Inventory, Selection
+from redrive.outcomes.bodies import Lost, find_record
+from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
 from redrive.outcomes.rows import Row
@@ -53,23 +53,6 @@ _MOST: Final = 10_000
 _IDENTITY: Final = re.compile(
     r"([A-Za-z0-9._-]{1,249}(?:~[0-9]{1,9})?):([0-9]{1,10}):([0-9]{1,18})"
 )
-
-
-class Identity(NamedTuple):
-    """The parts of ``topic:partition:offset``."""
-
-    topic: str
-    partition: int
-    offset: int
-
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        """The parts; None if the text does not have this form."""
-        match = _IDENTITY.fullmatch(text)
-        return cls(match[1], int(match[2]), int(match[3])) if match else None
-
-    def __str__(self) -> str:
-        return f"{self.topic}:{self.partition}:{self.offset}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,15 +89,13 @@ class History:
         return next(effective, self.outcomes[-1])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotFound:
-    """A message without any outcome."""
+class NoOutcomeError(NotFoundError):
+    """A message has no outcome; the hint has similar identities, or what to do."""
 
-    reason: str
-    """The reason, if known."""
-    hint: str
-    """Similar identities, or what to do."""
-    notes: tuple[str, ...]
+    def __init__(self, message: str, *, hint: str, notes: tuple[str, ...]) -> None:
+        super().__init__(message, hint=hint)
+        self.notes = notes
+        """Why outcomes may be missing."""
 
 
 class Archive:
@@ -123,29 +104,28 @@ class Archive:
     def __init__(self, configuration: JobConfiguration) -> None:
         """Connect to the broker if it can be reached."""
         self._configuration = configuration
-        self._cluster: Cluster | None = None
+        self.cluster: Cluster | None = None
         self._notes: tuple[str, ...] = ()
         try:
-            self._cluster = Cluster.open(configuration.connection, timeout=CONNECT)
+            self.cluster = Cluster.open(configuration.connection, timeout=CONNECT)
         except EnvironmentFault as fault:
             self._notes = (f"{fault.message}; the newest outcomes may be missing",)
 
-    def history(self, text: str) -> History | NotFound:
-        """The outcomes of a message, and its next step if the cluster causes no failures.
-
-        Args:
-            text: Its identity, or ``topic:partition:offset`` of a dead letter or of a copy.
+    def history(self, text: str) -> History:
+        """All outcomes of a message or copy, and its next step if the cluster causes no failure.
 
         Raises:
-            EnvironmentFault: The ledger exists and cannot be read.
+            NoOutcomeError: There is none.
         """
         ledger = self._open(text.encode())
         rows = ledger.find(Criteria(message=text), limit=_MOST)
         if not rows:
             copies = ledger.find(Criteria(record=text), limit=1)
-            if copies:
-                return self._of_record(text, copies[0].message)
-            return self._not_found(text, ledger)
+            if not copies:
+                raise self._not_found(text, ledger)
+            answer = self.history(copies[0].message)
+            note = f"{text} is a record of the message {answer.message}"
+            return replace(answer, notes=(note, *answer.notes))
         source = sources_of(self._configuration).get(rows[-1].handler)
         if source is None:
             step = what_next(rows, _deciders(self._configuration))
@@ -174,9 +154,9 @@ class Archive:
         """
         ledger = self._open(b"")
         current: Sequence[Acknowledgement] = ()
-        if self._cluster is not None:
+        if self.cluster is not None:
             try:
-                current = acknowledgements(self._cluster)
+                current = acknowledgements(self.cluster)
             except TransientFault as fault:
                 note = f"{fault.message}; acknowledgements are unknown"
                 self._notes = (*self._notes, note)
@@ -188,15 +168,15 @@ class Archive:
         Returns:
             An upper bound, as transaction markers count too; None if unknown.
         """
-        if self._cluster is None:
+        if self.cluster is None:
             return None
         topics = {handler.identity.topic for handler in self._configuration.handlers}
         with suppress(TransientFault):
-            lanes, silent = self._cluster.led(sorted(topics))
+            lanes, silent = self.cluster.led(sorted(topics))
             if silent:
                 return None
-            extents = self._cluster.extents(lanes)
-            committed = self._cluster.committed(self._configuration.application, lanes)
+            extents = self.cluster.extents(lanes)
+            committed = self.cluster.committed(self._configuration.application, lanes)
             is_latest = self._configuration.starting_offsets == "latest"
             return sum(
                 extent.end - extent.position(committed[lane], from_end=is_latest)
@@ -206,7 +186,7 @@ class Archive:
 
     def record(self, row: Row) -> StoredRecord | Lost:
         """The message of an outcome, the last one of a dead letter."""
-        if self._cluster is None:
+        if self.cluster is None:
             return Lost("it could not be read: the broker cannot be reached")
         handler = next(
             (
@@ -216,20 +196,7 @@ class Archive:
             ),
             None,
         )
-        return find_record(self._cluster, handler, row)
-
-    def select_by_body(
-        self,
-        inventory: Inventory,
-        selection: Selection,
-        mask: Mask,
-        show_progress: Callable[[int, int], None],
-    ) -> tuple[Selection, Bodies]:
-        """See ``bodies.select_by_body``; errors as there."""
-        records = self._cluster, self._configuration
-        return select_by_body(
-            *records, inventory, selection, mask=mask, show_progress=show_progress
-        )
+        return find_record(self.cluster, handler, row)
 
     def find(self, criteria: Criteria, *, limit: int) -> tuple[Sequence[Row], tuple[str, ...]]:
         """The newest outcomes that match criteria, oldest first, and why some may be missing.
@@ -239,20 +206,13 @@ class Archive:
         ledger = self._open(b"")
         return ledger.find(criteria, limit=limit), self._all_notes(ledger)
 
-    def _of_record(self, text: str, message: str) -> History | NotFound:
-        answer = self.history(message)
-        if isinstance(answer, NotFound):
-            return answer
-        note = f"{text} is a record of the message {message}"
-        return replace(answer, notes=(note, *answer.notes))
-
     def _open(self, needle: bytes) -> Ledger:
         path, topic = self._configuration.ledger.path, self._configuration.outcomes_topic
         only = self._configuration.only_handlers
         try:
             ledger = Ledger.open(
                 path,
-                self._cluster,
+                self.cluster,
                 topic=topic,
                 seconds=GLIMPSE if may_exist(path) else PATIENCE,
                 wanted=lambda value: needle in value,
@@ -272,44 +232,44 @@ class Archive:
     def _all_notes(self, ledger: Ledger) -> tuple[str, ...]:
         return (*self._notes, *ledger.notes)
 
-    def _not_found(self, text: str, ledger: Ledger) -> NotFound:
+    def _not_found(self, text: str, ledger: Ledger) -> NoOutcomeError:
         hints = [*self._place_on_topic(text)]
         if similar := list(dict.fromkeys(self._similar(text, ledger))):
             hints.append(f"did you mean {' or '.join(similar)}?")
-        return NotFound(
-            reason=f"no outcome of {text} was found",
+        return NoOutcomeError(
+            f"no outcome of {text} was found",
             hint="; ".join(hints) or "`redrive history --since 1h` lists the newest outcomes",
             notes=self._all_notes(ledger),
         )
 
     def _place_on_topic(self, text: str) -> Iterator[str]:
-        identity = Identity.parse(text)
-        if identity is None:
+        match = _IDENTITY.fullmatch(text)
+        if match is None:
             yield "an ID has the form topic:partition:offset"
             return
-        lane = TopicPartition(identity.topic, identity.partition)
+        lane, offset = TopicPartition(match[1], int(match[2])), int(match[3])
         queues = {handler.identity.topic for handler in self._configuration.handlers}
-        if self._cluster is None or identity.topic not in queues:
+        if self.cluster is None or lane.topic not in queues:
             return
-        if lane not in self._cluster.lanes([identity.topic]):
+        if lane not in self.cluster.lanes([lane.topic]):
             yield f"there is no partition {lane}"
             return
         try:
-            if self._cluster.leaderless([lane]):
+            if self.cluster.leaderless([lane]):
                 yield f"no broker leads {lane}"
                 return
-            extent = self._cluster.extents([lane])[lane]
-            committed = self._cluster.committed(self._configuration.application, [lane])[lane]
+            extent = self.cluster.extents([lane])[lane]
+            committed = self.cluster.committed(self._configuration.application, [lane])[lane]
         except TransientFault:
             return
         position = extent.first if committed is None else committed
         if extent.first == extent.end:
             yield f"{lane} is empty"
-        elif identity.offset >= extent.end:
+        elif offset >= extent.end:
             yield f"{lane} ends at offset {extent.end - 1}"
-        elif identity.offset >= position:
+        elif offset >= position:
             yield f"it waits on its dead-letter queue, where the job continues at offset {position}"
-        elif identity.offset < extent.first:
+        elif offset < extent.first:
             yield f"{lane} begins at offset {extent.first}: earlier records were deleted"
 
     def _similar(self, text: str, ledger: Ledger) -> Iterator[str]:
@@ -319,27 +279,28 @@ class Archive:
         topics = [handler.identity.topic for handler in self._configuration.handlers]
         if names and names[0] in topics:
             topics = [names[0]]
-        elif names and self._cluster is not None and names[0] in self._cluster.topics():
+        elif names and self.cluster is not None and names[0] in self.cluster.topics():
             return  # ids of another topic do not help
         elif names:
             topics = difflib.get_close_matches(names[0], topics, n=2, cutoff=0.5)
         if len(numbers) < len(("partition", "offset")):
             return
         for topic in topics:
-            wanted = Identity(topic, int(numbers[0]), int(numbers[1]))
-            if str(wanted) != text and ledger.find(Criteria(message=str(wanted)), limit=1):
-                yield str(wanted)
+            lane, offset = TopicPartition(topic, int(numbers[0])), int(numbers[1])
+            wanted = f"{lane}:{offset}"
+            if wanted != text and ledger.find(Criteria(message=wanted), limit=1):
+                yield wanted
             else:
-                yield from _neighbours(wanted, ledger)
+                yield from _neighbours(lane, offset, ledger)
 
 
-def _neighbours(wanted: Identity, ledger: Ledger) -> Iterator[str]:
+def _neighbours(lane: TopicPartition, offset: int, ledger: Ledger) -> Iterator[str]:
     if ledger.table is None:
         return
-    prefix = sql_text(f"{wanted.topic}:{wanted.partition}:")
+    prefix = sql_text(f"{lane}:")
     for order, sign in (("DESC", "<"), ("ASC", ">")):
         for row in ledger.table.rows(
-            f"WHERE message_offset {sign} {wanted.offset} AND starts_with(message, {prefix})"
+            f"WHERE message_offset {sign} {offset} AND starts_with(message, {prefix})"
             f" ORDER BY message_offset {order} LIMIT 1",
             columns="message",
         ):
