@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.outcomes.samples import START, append, outcome, rows
 
-from redrive.outcomes.ledger import Flow, Ledger
+from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.rows import Row, moment
 from redrive.outcomes.selection import Criteria
@@ -76,7 +76,7 @@ def test_flows_count_every_outcome_once(
     whole, half, everything = ledgers
     earliest = [moment(START + age) for age in ages]
     good = [row for row in everything if row.malformed is None]
-    flows = [(Flow(row.handler, row.result), row) for row in good]
+    flows = [((row.handler, row.result), row) for row in good]
     expected = [Counter(flow for flow, _ in flows)]
     expected += [Counter(flow for flow, row in flows if row.time >= time) for time in earliest]
     assert whole.flows(*earliest) == half.flows(*earliest) == expected

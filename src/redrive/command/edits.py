@@ -64,7 +64,12 @@ def read_edit(set_headers: Iterable[str], dropped: Iterable[str], patch: JsonPat
 
 
 def _edit_of(set_headers: Sequence[str], dropped: Sequence[str], patch: Path | None) -> Edit:
-    return read_edit(set_headers, dropped, None if patch is None else _read_patch(patch))
+    try:
+        data = None if patch is None else patch.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{patch} cannot be read: {error.strerror}", hint="name a file") from error
+    read = None if data is None else patch_of(data, str(patch), "the file")
+    return read_edit(set_headers, dropped, read)
 
 
 edit_options = parsed(
@@ -94,14 +99,6 @@ def _header_name(option: str, name: str) -> str:
         return checked_name(name)
     except ValueError as error:
         raise UsageError(f"{option}: {error}", hint="name a header of the message") from None
-
-
-def _read_patch(path: Path) -> JsonPatch:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="name a file") from error
-    return patch_of(data, str(path), "the file")
 
 
 def patch_of(data: bytes, name: str, what: str) -> JsonPatch:

@@ -381,12 +381,19 @@ def acknowledge(
         )
     if not until or not note:
         raise UsageError("an acknowledgement needs --until and --note")
+    try:
+        end = parse_until(until, datetime.now(UTC))
+    except ValueError as error:
+        raise UsageError(
+            f"--until {until} is not a future time",
+            hint="give 12h, 7d, 4w, or 2027-01-31; 0.1.0 was the last version with forever",
+        ) from error
     made = Acknowledgement(
         id=secrets.token_hex(4),
         operator=operator,
         note=note,
         made=datetime.now(UTC),
-        until=_parse_end(until),
+        until=end,
         selection=replace(selection, state=State.REMAINING),
     )
 
@@ -488,16 +495,6 @@ def _in_effect(settings: Settings) -> Sequence[Acknowledgement]:
         for acknowledgement in current
         if only is None or acknowledgement.selection.handler in only
     ]
-
-
-def _parse_end(text: str) -> datetime:
-    try:
-        return parse_until(text, datetime.now(UTC))
-    except ValueError as error:
-        raise UsageError(
-            f"--until {text} is not a future time",
-            hint="give 12h, 7d, 4w, or 2027-01-31; 0.1.0 was the last version with forever",
-        ) from error
 
 
 def _end_text(acknowledgement: Acknowledgement) -> str:

@@ -182,7 +182,14 @@ def try_table(
         EnvironmentFault: The topic does not exist.
     """
     if config is None:
-        settings = _without_file(table, topic, bootstrap_server)
+        options = [
+            Option(("kafka", "bootstrap_servers"), "--bootstrap-server", bootstrap_server),
+            Option(("application", "name"), "--topic", escape(topic)),
+            Option(("handlers", 0, "queue"), "--topic", topic),
+            _table_option(0, table),
+        ]
+        document = with_environment(Document.empty(), os.environ)
+        settings = settings_of(document.with_options("redrive explain", options))
     else:
         job = read_settings(config).job
         settings = with_table(config, table, job.handlers[_handler_of(job, topic)])
@@ -220,17 +227,6 @@ def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
     print_notes(dict.fromkeys(note for answer in answers for note in answer.notes))
     if job.topology:
         print_notes([_PUTS])
-
-
-def _without_file(table: Path, topic: str, bootstrap_server: str) -> Settings:
-    options = [
-        Option(("kafka", "bootstrap_servers"), "--bootstrap-server", bootstrap_server),
-        Option(("application", "name"), "--topic", escape(topic)),
-        Option(("handlers", 0, "queue"), "--topic", topic),
-        _table_option(0, table),
-    ]
-    document = with_environment(Document.empty(), os.environ)
-    return settings_of(document.with_options("redrive explain", options))
 
 
 def _handler_of(job: JobConfiguration, topic: str) -> int:

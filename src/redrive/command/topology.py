@@ -22,7 +22,6 @@ from redrive.command.options import (
     yes_option,
 )
 from redrive.command.output import ask, print_json, print_notes, print_table
-from redrive.configuration import JobConfiguration
 from redrive.errors import EnvironmentFault, TransientFault, UsageError
 from redrive.operations.depths import NO_DEPTH, Depth, depths_of
 from redrive.operations.network import Network, read_definitions, read_network
@@ -319,7 +318,11 @@ def apply(
     if not as_json:
         _show(plan)
         if network.job is not None:
-            _show_own_partitions(network.job, plan)
+            from redrive.streaming.topics import count_own_partitions  # noqa: PLC0415 - slow to import
+
+            partitions_of = {topic.topic: topic.partitions for topic in plan.topics}
+            own = counted(count_own_partitions(network.job, partitions_of), "partition")
+            click.echo(f"the job's own topics, which it makes itself, take {own}")
     if count and not yes:
         _ask(count)
     if count:
@@ -332,13 +335,6 @@ def apply(
         print_json({"topics": topics, "created": created})
     elif count:
         click.echo(f"created {counted(count, 'topic')}")
-
-
-def _show_own_partitions(job: JobConfiguration, plan: TopicPlan) -> None:
-    from redrive.streaming.topics import count_own_partitions  # noqa: PLC0415 - slow to import
-
-    own = count_own_partitions(job, {topic.topic: topic.partitions for topic in plan.topics})
-    click.echo(f"the job's own topics, which it makes itself, take {counted(own, 'partition')}")
 
 
 def _ask(count: int) -> None:

@@ -100,23 +100,20 @@ class PidFile:
             )
 
     def _acquire(self) -> None:
+        # Lock the file before it gets its name, so that it never exists without its owner.
+        scratch = self.path.with_suffix(f".pid.{os.getpid()}")
         try:
-            self._file = self._write()
+            file = scratch.open("w")
+            _lock(file, fcntl.LOCK_EX)
+            file.write(f"{os.getpid()}{'' if self.takes_signals else f' {_NO_SIGNALS}'}\n")
+            file.flush()
+            scratch.replace(self.path)
         except OSError as error:
             raise EnvironmentFault(
                 f"{self.path} cannot be written: {error.strerror}",
                 hint="free disk space there, or give the job another folder",
             ) from error
-
-    def _write(self) -> IO[str]:
-        # Lock the file before it gets its name, so that it never exists without its owner.
-        scratch = self.path.with_suffix(f".pid.{os.getpid()}")
-        file = scratch.open("w")
-        _lock(file, fcntl.LOCK_EX)
-        file.write(f"{os.getpid()}{'' if self.takes_signals else f' {_NO_SIGNALS}'}\n")
-        file.flush()
-        scratch.replace(self.path)
-        return file
+        self._file = file
 
     def _release(self) -> None:
         if self._file is None:

@@ -91,7 +91,7 @@ class NewMessage:
                 hint="with --set-identity the put takes it from the properties",
             )
         kept = (pair for pair in own_properties if pair[0] not in replaced)
-        return [*self._names(), *fields, *kept]
+        return [*fields, *kept]
 
     def reports_in_vain(self) -> list[str]:
         """Sentences about reports that the message asks for and will not get."""
@@ -108,14 +108,12 @@ class NewMessage:
             lost.append("no report will be made: the message has no ReplyToQ")
         return lost
 
-    def _names(self) -> Iterator[tuple[str, bytes]]:
+    def _fields(self) -> Iterator[tuple[str, bytes]]:
         if self.queue_manager:
             yield QUEUE_MANAGER_HEADER, self.queue_manager.encode()
         yield QUEUE_HEADER, self.queue.encode()
         if self.bind:
             yield BIND_HEADER, self.bind.encode()
-
-    def _fields(self) -> Iterator[tuple[str, bytes]]:
         persistence = _AS_QUEUE_IS_DEFINED if self.persistent is None else int(self.persistent)
         yield MQMD["Persistence"].header, own.number(persistence)
         priority = _PRIORITY_AS_QUEUE_IS_DEFINED if self.priority is None else self.priority
@@ -174,13 +172,10 @@ def put(network: Network, topic: str, message: NewMessage, body: bytes, *, count
     record = OutputRecord(topic, key, body, message.headers(), int(time.time() * 1000))
     records: Iterable[OutputRecord] = repeat(record, count)
     if message.new_correl_id:
-        records = (_with_new_correl_id(record) for record in records)
+        name, headers = MQMD["CorrelId"].header, record.headers or ()
+        identifiers = (unique_identifier("", uuid4().hex).encode() for _ in range(count))
+        records = (record._replace(headers=[*headers, (name, value)]) for value in identifiers)
     return write_records(network.connection, records)
-
-
-def _with_new_correl_id(record: OutputRecord) -> OutputRecord:
-    identifier = unique_identifier("", uuid4().hex).encode()
-    return record._replace(headers=[*(record.headers or ()), (MQMD["CorrelId"].header, identifier)])
 
 
 def _property(name: str, value: str) -> tuple[str, bytes]:

@@ -60,7 +60,6 @@ from redrive.topology.mqe.results import (
     Stored,
 )
 from redrive.topology.names import Names, put_topic, transmission_topic
-from redrive.topology.receiving import ReceivingQueueManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,30 +150,6 @@ class Explanation:
 
 MOVES: Final = ("push", "pull", "trigger")
 """What can happen to a message that is stored in MQ Everyplace."""
-
-
-def explain(
-    topology: Topology,
-    receiver: ReceivingQueueManager,
-    names: Names,
-    *,
-    reason: int,
-    seed: int,
-) -> Explanation:
-    """Explain one put of a receiver; ``reason`` is why it failed, or 0."""
-    opened = receiver.opened(queue=names.queue, queue_manager=names.queue_manager, seed=seed)
-    if isinstance(opened, Resolution):
-        return _explanation(opened, names, reason)
-    visits = _visits(opened, receiver.queue_manager, names)
-    match opened.end:
-        case Delivered(over_bridge=True, names=far) if far.queue_manager in topology.mq:
-            # The bridge puts as an application of the IBM MQ queue manager does.
-            put = open_queue(topology.mq, far.queue_manager, job_request(far.queue))
-            bridged = _explanation(put, Names(queue=far.queue), reason)
-            return replace(bridged, visits=(*visits, *bridged.visits))
-        case (Failed() as failed) | Stored(refused=Failed() as failed):
-            return Explanation(visits=visits, failure=str(failed), advice=failed.advice)
-    return Explanation(visits=visits, advice=ADVICE.get(reason, ""))
 
 
 def _explanation(opened: Resolution, names: Names, reason: int) -> Explanation:
@@ -392,16 +367,15 @@ class PutTracer:
                 hint="by the bindings, its topics are on another Kafka cluster",
             )
         put = OutputRecord(topic, None, body, message.headers(), _NOW)
-        resolution = self._trace(self._walk(put, offset))
+        context = self._deciders, self._facts, self._answers
+        resolution = self._trace(walk(put, *context, now=_NOW, offset=offset))
         if ReportOptions(message.report).asks_for(ReportKind.EXPIRATION):
             fields = [*message.headers(), (MQMD["Expiry"].header, own.number(1))]
-            late = self._walk(put._replace(headers=fields, timestamp=0), offset)
+            expired = put._replace(headers=fields, timestamp=0)
+            late = walk(expired, *context, now=_NOW, offset=offset)
             caused = (*resolution.caused, *self._caused(late, ", if it is late"))
             resolution = replace(resolution, caused=caused)
         return replace(resolution, assumed=tuple(self._take_assumptions()))
-
-    def _walk(self, put: OutputRecord, offset: int) -> Walk:
-        return walk(put, self._deciders, self._facts, self._answers, now=_NOW, offset=offset)
 
     def _take_assumptions(self) -> Iterator[str]:
         assumed = self._assumed
@@ -470,15 +444,22 @@ class PutTracer:
     def _explain(self, hop: Hop) -> Explanation:
         decider, _ = self._deciders[hop.record.topic]
         assert isinstance(decider, PutDecider), "topics of puts have no other deciders"
-        headers = hop.record.headers or []
+        headers, reason = hop.record.headers or [], hop.outcome["reason"]
         seed = seed_of(read_text(dict(headers).get(BIND_HEADER)) or hop.outcome["message"])
-        return explain(
-            self._topology,
-            decider.receiver,
-            names_of(headers),
-            reason=hop.outcome["reason"],
-            seed=seed,
-        )
+        receiver, names, managers = decider.receiver, names_of(headers), self._topology.mq
+        opened = receiver.opened(queue=names.queue, queue_manager=names.queue_manager, seed=seed)
+        if isinstance(opened, Resolution):
+            return _explanation(opened, names, reason)
+        visits = _visits(opened, receiver.queue_manager, names)
+        match opened.end:
+            case Delivered(over_bridge=True, names=far) if far.queue_manager in managers:
+                # The bridge puts as an application of the IBM MQ queue manager does.
+                put = open_queue(managers, far.queue_manager, job_request(far.queue))
+                bridged = _explanation(put, Names(queue=far.queue), reason)
+                return replace(bridged, visits=(*visits, *bridged.visits))
+            case (Failed() as failed) | Stored(refused=Failed() as failed):
+                return Explanation(visits=visits, failure=str(failed), advice=failed.advice)
+        return Explanation(visits=visits, advice=ADVICE.get(reason, ""))
 
     def _decision(self, hop: Hop) -> str:
         outcome, words = hop.outcome, str(hop.result)

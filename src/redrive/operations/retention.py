@@ -78,7 +78,11 @@ def waiting_on_topics(
     lanes, _ = cluster.led([*read, *own])
     extents = cluster.extents(lanes)
     committed = cluster.committed(configuration.application, lanes)
-    waiting = _waiting(configuration, committed, extents)
+    is_latest = configuration.starting_offsets == "latest"
+    waiting = {
+        lane: Extent(extent.position(committed[lane], from_end=is_latest), extent.end)
+        for lane, extent in extents.items()
+    }
     kept = _retentions(cluster.settings_of(sorted({lane.topic for lane in lanes})))
     bounds = _bounds(configuration, cluster, waiting, kept, now)
     first = _first_deletions(cluster, {lane: waiting[lane].first for lane in bounds}, kept)
@@ -233,18 +237,6 @@ def _topics(configuration: JobConfiguration) -> tuple[list[str], set[str]]:
         for topic in (*identity.waiting_topics, identity.remaining_topic)
     }
     return read, own
-
-
-def _waiting(
-    configuration: JobConfiguration,
-    committed: Mapping[TopicPartition, int | None],
-    extents: Mapping[TopicPartition, Extent],
-) -> dict[TopicPartition, Extent]:
-    is_latest = configuration.starting_offsets == "latest"
-    return {
-        lane: Extent(extent.position(committed[lane], from_end=is_latest), extent.end)
-        for lane, extent in extents.items()
-    }
 
 
 def _retentions(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:

@@ -112,11 +112,7 @@ class Archive:
             self._notes = (f"{fault.message}; the newest outcomes may be missing",)
 
     def history(self, text: str) -> History:
-        """All outcomes of a message or copy, and its next step if the cluster causes no failure.
-
-        Raises:
-            NoOutcomeError: There is none.
-        """
+        """All outcomes of a message or copy, and its next step; raises ``NoOutcomeError``."""
         ledger = self._open(text.encode())
         rows = ledger.find(Criteria(message=text), limit=_MOST)
         if not rows:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 import orjson
 import pyarrow as pa
@@ -37,11 +37,8 @@ _BATCH_WINDOW: Final = 1000
 """Rows of (time, handler, result) to search for the last batches."""
 
 
-class Flow(NamedTuple):
-    """The key under which outcomes are counted."""
-
-    handler: str
-    result: str
+Flow: TypeAlias = tuple[str, str]
+"""Handler and result, by which outcomes are counted."""
 
 
 class Batch(NamedTuple):
@@ -153,16 +150,15 @@ class Ledger:
         counts: list[Counter[Flow]] = [Counter() for _ in range(1 + len(earliest))]
         for outcome in self.tail:
             if outcome.malformed is None:
-                flow = Flow(outcome.handler, outcome.result)
+                flow = outcome.handler, outcome.result
                 counts[0][flow] += 1
                 for count, moment in zip(counts[1:], earliest, strict=True):
                     count[flow] += outcome.time >= moment
         if self.table is not None:
-            for what, number in counts_of(self.table, OpenLetters.of(self.table)).items():
-                counts[0][Flow(*what)] += number
+            counts[0] += counts_of(self.table, OpenLetters.of(self.table))
             for row in self._flows_since(earliest):
                 for part, count in enumerate(counts[1:]):
-                    count[Flow(row["handler"], row["result"])] += row[f"n{part}"]
+                    count[row["handler"], row["result"]] += row[f"n{part}"]
         return [+count for count in counts]
 
     def _flows_since(self, earliest: Sequence[datetime]) -> list[Values]:

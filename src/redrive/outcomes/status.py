@@ -422,10 +422,10 @@ def _puts(configuration: JobConfiguration, outcomes: _Outcomes) -> PutsStatus | 
 
 def _by_result(flows: Counter[Flow], handlers: Collection[str]) -> dict[str, int]:
     results: Counter[str] = Counter()
-    for flow, number in flows.items():
-        if flow.handler in handlers:
-            results[flow.result] += number
-    return {result.value: results[result] for result in Result if results[result]}
+    for (handler, result), number in flows.items():
+        if handler in handlers:
+            results[result] += number
+    return {known.value: results[known] for known in Result if results[known]}
 
 
 @dataclass(frozen=True, slots=True)
