@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -352,7 +353,8 @@ def test_reload_logs_who_asked_for_it_and_why(
     settings.job.directory.mkdir(parents=True)
     monkeypatch.setattr(run, "_configure_log", lambda *_, **__: None)
     RestartRecord(settings.job.directory, settings.job.share).ask("ann (ticket 4711)")
-    reload = run._Reload(SimpleNamespace(read=lambda: settings), settings.job)  # type: ignore[arg-type]
+    source: Any = SimpleNamespace(read=lambda: settings)
     with caplog.at_level("INFO", "redrive"):
-        assert reload().operator == "ann (ticket 4711)"
+        job = run._reload(source, settings.job, logs_output=True)
+    assert job.operator == "ann (ticket 4711)"
     assert "read again for ann (ticket 4711)" in caplog.text

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -38,7 +39,8 @@ def is_alive(pid: int, mark: str) -> bool:
     An ending process counts as alive until it has released its files and ports. ``mark`` is a text
     in its command line, such as its folder.
     """
-    _reap(pid)
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)  # an ended child would otherwise stay in the process table
     if not _PROC.joinpath("self").exists():
         return mark in _listed_command_line(pid)
     process = _PROC / str(pid)
@@ -64,14 +66,6 @@ def send_signal(pid: int, mark: str, number: signal.Signals) -> None:
     """Send a signal to the right process, if it still runs."""
     if is_alive(pid, mark):
         os.kill(pid, number)
-
-
-def _reap(pid: int) -> None:
-    """Reap an ended child, which would otherwise stay in the process table."""
-    try:
-        os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        return
 
 
 def _is_zombie(process: Path) -> bool:

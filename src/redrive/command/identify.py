@@ -156,7 +156,11 @@ def init(
     Exit codes: 0 done, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     topics = [*dict.fromkeys(topics)]
-    rules = _rules_files(topics)
+    stems = Counter(map(stem_of, topics))
+    rules = {  # short where no two are alike
+        topic: Path(f"{stem_of(topic) if stems[stem_of(topic)] == 1 else topic}.rul")
+        for topic in topics
+    }
     name = application or stem_of(topics[0])
     text = first_settings(name, bootstrap_server, rules)
     identifications, existing = _look_at(text, topics)
@@ -181,15 +185,6 @@ def init(
 
     try_tables(read_settings(DEFAULT_FILE), as_json=False)
     click.echo("\nredrive run starts the job; redrive groups shows then what waits, and why.")
-
-
-def _rules_files(topics: Iterable[str]) -> Mapping[str, Path]:
-    """A file for the rules of each topic, short where no two are alike."""
-    stems = Counter(map(stem_of, topics))
-    return {
-        topic: Path(f"{stem_of(topic) if stems[stem_of(topic)] == 1 else topic}.rul")
-        for topic in topics
-    }
 
 
 def _look_at(text: str, topics: Iterable[str]) -> tuple[list[Identification], Collection[str]]:

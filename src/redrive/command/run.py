@@ -240,7 +240,7 @@ def run(
         try_tables(settings, as_json=as_json)
         return
     _configure_log(settings, logs_output=not once)
-    load = _Reload(source, settings.job, logs_output=not once)
+    load = partial(_reload, source, settings.job, logs_output=not once)
     if once:
         observer = SummaryObserver()
         code = run_job(settings, LogObserver(), observer, load=load, kept=source.text(), once=True)
@@ -255,6 +255,7 @@ def run(
 
 
 def _configure_log(settings: Settings, *, logs_output: bool) -> None:
+    """Log as the settings say; as JSON also what is printed, but for the result of a run once."""
     log = settings.log
     if logs_output and log.format is LogFormat.JSON and not log.file:
         log_all_output()
@@ -349,22 +350,14 @@ def _log_error(log: LogSettings) -> Iterator[None]:
         raise
 
 
-@dataclass(frozen=True, slots=True)
-class _Reload:
-    source: _Source
-    running: JobConfiguration
-    logs_output: bool = True
-    """Whether a log as JSON has what is printed too; a run once prints its result."""
-
-    def __call__(self) -> JobConfiguration:
-        settings = self.source.read()
-        job = checked_restart(settings, self.running)
-        _configure_log(settings, logs_output=self.logs_output)
-        record = RestartRecord(self.running.directory, self.running.share)
-        operator = record.asked_by()
-        if operator:
-            _LOGGER.info("the settings are read again for %s", operator)
-        return replace(job, operator=operator)
+def _reload(source: _Source, running: JobConfiguration, *, logs_output: bool) -> JobConfiguration:
+    settings = source.read()
+    job = checked_restart(settings, running)
+    _configure_log(settings, logs_output=logs_output)
+    operator = RestartRecord(running.directory, running.share).asked_by()
+    if operator:
+        _LOGGER.info("the settings are read again for %s", operator)
+    return replace(job, operator=operator)
 
 
 def _handler_options(

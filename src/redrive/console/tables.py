@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -34,23 +34,22 @@ _ANSWER: Final = 60.0
 """Seconds that a job has to answer a restart."""
 
 
+@dataclass(frozen=True, slots=True)
 class RulesTables:
     """The tables of one job, or of a scope of it.
 
     Methods with a handler or a hash raise ``UsageError`` if it is unknown.
     """
 
-    def __init__(self, documents: Documents) -> None:
-        self._documents = documents
-        self._config = documents.path
+    documents: Documents
 
     def within(self, scope: Scope) -> RulesTables:
         """The tables of part of the job."""
-        return RulesTables(self._documents.within(scope))
+        return RulesTables(self.documents.within(scope))
 
     def every(self) -> dict[str, Any]:
         """What ``redrive tables --hits --json`` prints, and the handlers of the settings."""
-        job = self._documents.settings().job
+        job = self.documents.settings().job
         handlers = [handler.identity.name for handler in job.handlers]
         try:
             ran = tables_of(job)
@@ -65,7 +64,7 @@ class RulesTables:
 
         It raises ``EnvironmentFault`` if only the hash of the table was kept.
         """
-        settings = self._documents.settings()
+        settings = self.documents.settings()
         _handler(settings, handler)
         kept = tables_of(settings.job).find(digits, handler)
         return {**self.table(handler, required_text(kept)), "hash": kept.hash}
@@ -75,7 +74,7 @@ class RulesTables:
 
         ``handler`` may be empty if the hashes are unambiguous; errors are as for ``ran``.
         """
-        settings = self._documents.settings()
+        settings = self.documents.settings()
         if handler:
             _handler(settings, handler)
         ran = tables_of(settings.job)
@@ -96,7 +95,7 @@ class RulesTables:
 
         ``text`` replaces the table's text; None for that of the file.
         """
-        job = self._documents.settings().job
+        job = self.documents.settings().job
         index = handler_index(job, handler)
         now, (path, reading) = job.handlers[index], table_file(job, index)
         shown = now.rules if text is None else text
@@ -121,7 +120,7 @@ class RulesTables:
         checked = self.table(handler, text)
         if checked["has_errors"]:
             return {**checked, "difference": [], "trials": [], "confirm": ""}
-        settings = self._documents.settings()
+        settings = self.documents.settings()
         names = [handler, *checked["shared_with"]]
         with TemporaryDirectory(prefix="redrive-console-") as folder:
             new = self._with_text(names, text, Path(folder))
@@ -171,7 +170,7 @@ class RulesTables:
             RedriveError: The job refused; the file is unchanged.
         """
         path, handlers = self._file(handler)
-        job = self._documents.settings().job
+        job = self.documents.settings().job
         names = [reader.identity.name for reader in handlers]
         if confirm != _confirmation(job, names, text):
             raise UsageError(
@@ -189,15 +188,15 @@ class RulesTables:
                 " ConfigMap, under files in the values of the chart, and restart the job there",
             )
         running_process(job)
-        restart = RestartCommand(self._config, (), (), yes=True, operator=operator)
+        restart = RestartCommand(self.documents.path, (), (), yes=True, operator=operator)
         answer = restart.with_text(file, handlers, text, _ANSWER, lambda _: None)
         saved = file.saved.name if file.saved.exists() else ""
         return {"handlers": names, "process": answer.pid, "saved": saved}
 
     def _file(self, handler: str) -> tuple[Path, Sequence[HandlerConfiguration]]:
-        seen = self._documents.settings()
+        seen = self.documents.settings()
         _handler(seen, handler)
-        job = read_settings(self._config).job
+        job = read_settings(self.documents.path).job
         path, handlers = table_file(job, handler_index(job, handler))
         names = {reader.identity.name for reader in handlers}
         if seen.job.only_handlers is not None and not names <= seen.job.only_handlers:
@@ -230,11 +229,13 @@ class RulesTables:
     def _with_text(self, handlers: Sequence[str], text: str, folder: Path) -> Settings:
         table = folder / "table"
         table.write_bytes(text.encode())
-        job = read_settings(self._config).job
+        job = read_settings(self.documents.path).job
         settings = with_table(
-            self._config, table, *(job.handlers[handler_index(job, name)] for name in handlers)
+            self.documents.path,
+            table,
+            *(job.handlers[handler_index(job, name)] for name in handlers),
         )
-        return replace(settings, job=self._documents.scope.restrict(settings.job))
+        return replace(settings, job=self.documents.scope.restrict(settings.job))
 
 
 def _confirmation(job: JobConfiguration, handlers: Sequence[str], text: str) -> str:

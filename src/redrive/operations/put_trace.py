@@ -477,17 +477,16 @@ class PutTracer:
         last = hops[-1]
         written, outcome = last.message, last.outcome
         if written is None:
-            kept_on = self._kept_queue(hops) if last.result is Result.REMAINS else ""
-            return _End(str(last.result), kept_on)
+            if last.result is not Result.REMAINS:
+                return _End(str(last.result))
+            read = [hop.record.topic for hop in hops if hop.kind is SourceKind.PUTS]
+            source = self._sources[read[-1]]
+            is_kept = source.role is TopicRole.TRANSMISSION
+            return _End(str(last.result), source.place if is_kept else "")
         final = Names(queue=outcome["target_queue"], queue_manager=outcome["target_queue_manager"])
         if last.result is Result.DEAD_LETTERED:
             return _End(_DEAD_LETTER, str(final), written.record.topic)
         return self._end_on_topic(written.record.topic, str(final))
-
-    def _kept_queue(self, hops: tuple[Hop, ...]) -> str:
-        read = [hop.record.topic for hop in hops if hop.kind is SourceKind.PUTS]
-        source = self._sources[read[-1]]
-        return source.place if source.role is TopicRole.TRANSMISSION else ""
 
     def _end_on_topic(self, topic: str, final: str = "") -> _End:
         place = self._topics.get(topic)

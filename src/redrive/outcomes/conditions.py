@@ -113,7 +113,9 @@ def _parsed(condition: str) -> exp.Expr:
 
     try:
         # Not after parsing: a parser that recurses takes longer, the deeper it gets.
-        trees = [] if _parentheses(condition) > _DEEPEST else _dialect()().parse(condition)
+        depths = accumulate((text == "(") - (text == ")") for text in condition)
+        is_deep = max(depths, default=0) > _DEEPEST
+        trees = [] if is_deep else _dialect()().parse(condition)
     except ParseError as error:
         raise _error(_place(error.errors[0], condition), _HINT) from None
     except SqlglotError:
@@ -128,11 +130,6 @@ def _parsed(condition: str) -> exp.Expr:
         raise _error("it is not one expression", _HINT)
     tree: exp.Expr = trees[0]
     return tree
-
-
-def _parentheses(condition: str) -> int:
-    """How deep parentheses are nested, at most."""
-    return max(accumulate((text == "(") - (text == ")") for text in condition), default=0)
 
 
 @cache

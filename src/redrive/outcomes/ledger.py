@@ -265,7 +265,12 @@ class LastOutcomes:
         by_origin: dict[str, LastOutcome] = {}
         gone: dict[int, int] = {}
         if ledger is not None:
-            gone = _gone_in(ledger)
+            # The offsets up to which the projection missed deleted outcomes.
+            rows = ledger.rows(
+                f"WHERE starts_with(malformed, {sql_text(GONE)}) GROUP BY outcomes_partition",
+                columns="outcomes_partition p, max(outcomes_offset) o",
+            )
+            gone = {row["p"]: row["o"] + 1 for row in rows}
             for row in _outcomes_in_ledger(ledger, origins):
                 _outcome_of(by_origin, row).add(row)
         cluster.topics()
@@ -297,15 +302,6 @@ class LastOutcomes:
 
 def _outcome_of(by_origin: dict[str, LastOutcome], row: Row) -> LastOutcome:
     return by_origin.setdefault(row.origin, LastOutcome(row.outcomes_partition))
-
-
-def _gone_in(ledger: LedgerTable) -> dict[int, int]:
-    """The offsets up to which the projection missed deleted outcomes."""
-    rows = ledger.rows(
-        f"WHERE starts_with(malformed, {sql_text(GONE)}) GROUP BY outcomes_partition",
-        columns="outcomes_partition p, max(outcomes_offset) o",
-    )
-    return {row["p"]: row["o"] + 1 for row in rows}
 
 
 def _outcomes_in_ledger(ledger: LedgerTable, origins: Collection[str]) -> Iterator[Row]:
