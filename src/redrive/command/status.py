@@ -145,7 +145,6 @@ class StatusView:
     others: Sequence[str] = ()
     """What is to be known of other applications on the same topics."""
     hidden: Sequence[HiddenRecords] = ()
-    """Records that open transactions hide."""
 
     @classmethod
     def of(

@@ -38,7 +38,6 @@ _STYLES: Final = {
 _MOST_MANAGERS: Final = 50
 """Maximum queue managers to list; more are counted."""
 _MOST_QUEUES: Final = 500
-"""Maximum queues to list."""
 
 
 @click.group()

@@ -198,7 +198,6 @@ class Planned(Chosen):
     """Names, one a line."""
     json_patch: str = ""
     edited: str = ""
-    """The edited text of one message."""
 
     def selection(self) -> Selection:
         """The selection; raises ``UsageError``."""

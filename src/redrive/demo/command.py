@@ -15,6 +15,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -239,23 +240,21 @@ class Demonstration:
         return time.monotonic() - self._last_line
 
 
+@dataclass(slots=True)
 class Play:
     """Runs the job, and what happens around it."""
 
-    def __init__(
-        self, script: Script, topics: TopicAdministration, client: Client, teller: Demonstration
-    ) -> None:
-        self._script = script
-        self._topics = topics
-        self._client = client
-        self._teller = teller
-        self._positions: dict[int, str] = {}
-        """Where each message was put, by its number."""
-        self._is_running: Callable[[], bool] = lambda: True
-        self._deliveries: Counter[int] | None = None
-        """How often each message came to the application; None before it starts."""
-        self.failed: set[str] = set()
-        """Positions of the records that the application failed to process."""
+    _script: Script
+    _topics: TopicAdministration
+    _client: Client
+    _teller: Demonstration
+    failed: set[str] = field(default_factory=set)
+    """Positions of the records that the application failed to process."""
+    _positions: dict[int, str] = field(default_factory=dict)
+    """Where each message was put, by its number."""
+    _is_running: Callable[[], bool] = lambda: True
+    _deliveries: Counter[int] | None = None
+    """How often each message came to the application; None before it starts."""
 
     def run(self, folder: Path) -> None:
         """Run the job until every message has come to rest; raises ``EnvironmentFault``."""

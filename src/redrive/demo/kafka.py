@@ -28,7 +28,6 @@ _JITTER: Final = 0.2
 _INVOICES: Final = "invoices"
 """The topic that does not exist when the job starts."""
 _PAYMENTS: Final = "payments"
-"""The topic whose application runs in the demo."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +42,8 @@ class KafkaKind(MessageKind):
     """Class of the exception, or of its cause."""
     message: str = ""
     stage: str = ""
-    """The stage of a sink."""
     tenant: str = "shop"
     is_negative: bool = False
-    """Whether the amount is negative."""
     is_binary: bool = False
     failures: Sequence[int] = (0,)
     """How often the application fails to process them again: one of these numbers."""

@@ -38,7 +38,6 @@ _QUEUES: Final = (
 )
 """The other queues that a message can be put to; further names are unknown."""
 _PARTITIONS: Final = 4
-"""Partitions of the dead-letter queue."""
 _FULL_PARTS: Final = 8
 """The full queue has room for only this share of its messages, so that they need many retries."""
 _READS_A_SECOND: Final = 3

@@ -43,9 +43,7 @@ class Script(ABC):
     """A demo: the dead letters, where each must end, and an application that reads a topic."""
 
     rules_name: ClassVar[str]
-    """File of the rules table."""
     queues: ClassVar[Sequence[str]]
-    """The dead-letter queues that the job handles."""
     late: ClassVar[NewTopic]
     """A topic that many messages return to, and that does not exist when the job starts."""
     application_topic: ClassVar[str]
@@ -61,11 +59,9 @@ class Script(ABC):
     others: Sequence[tuple[str, Record]] = ()
     """Records of others that lie on these topics."""
     rules: str
-    """The rules table."""
     late_by: float
     """Seconds for which the late topic is missing once the job needs it."""
     settings: str = ""
-    """Further settings of the job."""
 
     def write_files(self, folder: Path, bootstrap_servers: str, *, ledger: bool) -> None:
         """Write the settings of the job, with or without a ledger, and its rules table."""

@@ -45,9 +45,7 @@ class Start(StrEnum):
     WAITING = "waiting"
     """With the unread messages, in the order in which the queue delivers them."""
     EARLIEST = "earliest"
-    """With the oldest of the topic."""
     LATEST = "latest"
-    """With the newest."""
 
 
 @dataclass(frozen=True, slots=True)

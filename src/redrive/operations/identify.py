@@ -99,7 +99,6 @@ class SchemeFound:
     groups: Counter[str] = field(default_factory=Counter)
     """Consumer groups and connectors."""
     unreadable: Counter[str] = field(default_factory=Counter)
-    """Fields that cannot be read."""
     draft: str = ""
     """Settings that would describe messages of no scheme, if they look like dead letters."""
     schema: int | None = None
@@ -112,7 +111,6 @@ class Identification:
 
     topic: str
     count: int = 0
-    """Messages in the sample."""
     unnamed: int = 0
     """Those that do not name the topic where they failed."""
     schemes: dict[str, SchemeFound] = field(default_factory=dict)

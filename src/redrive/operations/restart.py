@@ -44,7 +44,6 @@ class RestartAnswer:
     """Why the job keeps its old settings; empty if it took the new ones."""
     hint: str = ""
     findings: Sequence[str] = field(default_factory=list)
-    """The findings in the new settings."""
     changed: Sequence[str] = field(default_factory=list)
     """Handlers that are new, or whose table or schemes changed in meaning."""
     unchanged: Sequence[str] = field(default_factory=list)
