@@ -34,6 +34,7 @@ from redrive.checkpoints.held import (
     TransmissionQueue,
 )
 from redrive.checkpoints.states import StatesFollower
+from redrive.collector import collector_paused
 from redrive.engine.commands import NO_STATES, States
 from redrive.engine.names import control_topic
 from redrive.errors import TransientFault
@@ -143,8 +144,9 @@ class HeldReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The committed records of some ranges; runs in a Python worker."""
         assert isinstance(partition, HeldRanges)
-        for lane, records in read_parts(self._settings.connection, partition.ranges):
-            yield arrow_batch(lane, records)
+        with collector_paused():
+            for lane, records in read_parts(self._settings.connection, partition.ranges):
+                yield arrow_batch(lane, records)
 
     def stop(self) -> None:
         """Ends the planning process at once when Java has closed its connection."""
