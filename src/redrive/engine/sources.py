@@ -318,8 +318,9 @@ class InstructionSource:
             self.columns = letters.copy_columns() if is_plain else None
             self._prepared = self._of_layout.setdefault(letters.layout, {})
             return True
-        for plan in {dict(headers).get(own.REPLAY) for headers in part.records.headers[first:]}:
-            facts.replay(own.read_own([(own.REPLAY, plan)]).replay)
+        # The last header of every instruction; the replay of any other is asked for with its row.
+        for header in {headers[-1] for headers in part.records.headers[first:] if headers}:
+            facts.replay(own.read_own([header]).replay)
         return False
 
     def read(self, row: int) -> Input | Decided:
