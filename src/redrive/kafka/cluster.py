@@ -499,6 +499,18 @@ class Cluster:
                     run.is_last = True
                     break
 
+    def places(
+        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> Iterator[tuple[bytes | None, int, bool]]:
+        """Key and offset of each record, and whether it has a value; the rest as for ``read``.
+
+        Without headers, which cost the most.
+        """
+        for run in self._clients.readers.read(starts, ends):
+            for message in run.messages:
+                place: Any = message.key(), message.offset(), message.value() is not None
+                yield place
+
     def append(self, topic: str, key: bytes, value: bytes | None) -> None:
         """Write a record to partition 0 of a topic, and wait until every replica has it."""
         self._appender.append(topic, key, value)

@@ -115,8 +115,8 @@ class PlannedMessages:
             for lane in lanes
         }
         absent = {
-            lane.replay: {key for key in lane.origins if last[lane.replay].get(key, _NONE) == _NONE}
-            for lane in lanes
+            lane.replay: {key for key in lane.origins if copies.get(key, _NONE) == _NONE}
+            for lane, copies in zip(lanes, last.values(), strict=True)
         }
         if not is_new:
             # The job may have carried out earlier instructions of this plan.
@@ -178,7 +178,7 @@ class PlannedMessages:
         if restorable and not self._is_undo:
             # One that was retried meanwhile, and remains again, has a later copy than those read.
             end = settled_ends(self._cluster, [lane.remaining])[lane.remaining]
-            for newer, *_ in self._places(lane.remaining, until, end):
+            for newer, *_ in self._cluster.places({lane.remaining: until}, {lane.remaining: end}):
                 restorable.pop(newer or b"", None)
         return restorable
 
@@ -193,15 +193,11 @@ class PlannedMessages:
     def _last_places(self, lane: PlannedLane, until: int) -> dict[bytes, int]:
         return {
             key: offset if has_value else _NONE
-            for key, offset, has_value in self._places(lane.remaining, 0, until)
+            for key, offset, has_value in self._cluster.places(
+                {lane.remaining: 0}, {lane.remaining: until}
+            )
             if key is not None and key in lane.origins
         }
-
-    def _places(
-        self, lane: TopicPartition, start: int, end: int
-    ) -> Iterator[tuple[bytes | None, int, bool]]:
-        for record in self._cluster.read({lane: start}, {lane: end}):
-            yield record.key, record.offset, record.value is not None
 
 
 _CHUNK_RECORDS: Final = 5_000
@@ -394,32 +390,23 @@ class Instructions(_Applied):
             record for record in copies if look.copies.get(record.key or b"") == record.offset
         )
         for chunk in _chunks_of(current):
-            yield self._instructions_for(lane, chunk), chunk[-1].offset + 1
+            # In the order in which the messages were dead-lettered.
+            ordered = sorted(chunk, key=lambda record: _offset_of(record.key or b""))
+            contents = ((record.key, record.value, record.headers) for record in ordered)
+            yield self._instructions(lane, contents), chunk[-1].offset + 1
         for restored in self._restored_instructions(lane, look.restorable):
             yield restored, span.until
 
     def _records(self, lane: TopicPartition, start: int, end: int) -> Iterator[StoredRecord]:
         yield from self.cluster.read({lane: start}, {lane: end})
 
-    def _instructions_for(
-        self, lane: PlannedLane, chunk: Sequence[StoredRecord]
-    ) -> list[OutputRecord]:
-        """Instructions in the order in which the messages were dead-lettered."""
-        ordered = sorted(chunk, key=lambda record: _offset_of(record.key or b""))
+    def _instructions(self, lane: PlannedLane, contents: Iterable[Content]) -> list[OutputRecord]:
+        (topic, partition), now = lane.replay, int(time.time() * 1000)
+        replay = own.REPLAY, self.plan.id.encode()
         return [
-            self._instruction(lane, record.key, record.value, record.headers) for record in ordered
+            OutputRecord(topic, key, value, [*headers, replay], now, partition)
+            for key, value, headers in contents
         ]
-
-    def _instruction(
-        self,
-        lane: PlannedLane,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Iterable[tuple[str, bytes | None]],
-    ) -> OutputRecord:
-        now = int(time.time() * 1000)
-        all_headers = [*headers, (own.REPLAY, self.plan.id.encode())]
-        return OutputRecord(lane.replay.topic, key, value, all_headers, now, lane.partition)
 
     def _restored_instructions(
         self, lane: PlannedLane, lost: Mapping[bytes, Restorable]
@@ -440,13 +427,11 @@ class Instructions(_Applied):
             for chunk in _chunks_of(records):
                 if not held.keys() <= self._held(lane).keys():
                     return  # the topic was recreated while it was read
-                yield [
-                    self._instruction(
-                        lane,
-                        *_copy_of(record, offsets[record.offset], lost[offsets[record.offset]]),
-                    )
+                contents = [
+                    _copy_of(record, offsets[record.offset], lost[offsets[record.offset]])
                     for record in chunk
                 ]
+                yield self._instructions(lane, contents)
 
     def _held(self, lane: PlannedLane) -> dict[str, HeldPlace]:
         topic = lane.handler.identity.topic
