@@ -2,7 +2,7 @@
 #
 #   make demo     the whole job on sample dead letters and an embedded broker
 #   make test     every test that needs nothing else; what it leaves to other targets is in pyproject.toml
-#   make setup    the environment that both use, in .venv
+#   make setup    the environment of tests and checks, in .venv; the demo needs less of it
 #   make check    format, lint and types
 #   make crash    kill -9 under load, ROUNDS times, and count every effect (SEED=N repeats a run),
 #                 also what consumers that go on failing get in rounds of put and processing, and what
@@ -39,7 +39,8 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# A module is compiled when it is first imported: most of them never are.
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
 ROUNDS ?= 20
 TIMES ?= 1000
 RESTARTS ?= 50
@@ -61,8 +62,10 @@ WORKERS := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 .PHONY: demo test transcripts setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts instances test-console test-deployment bench bench-peers docs dist images kubernetes libraries release-test lock clean
 .DELETE_ON_ERROR:
 
-demo: setup
+# Archives of classes come last: they take longer to make than they save the first time.
+demo: $(VENV)/.project
 	$(BIN)/redrive demo
+	@$(BIN)/redrive setup
 
 test: setup
 	$(BIN)/python -m pytest $(WORKERS) $(ARGUMENTS)
@@ -70,10 +73,10 @@ test: setup
 transcripts: setup
 	$(BIN)/python -m pytest -n0 tests/transcripts --write-transcripts
 
-setup: $(VENV)/.project
+setup: $(VENV)/.development
 	@$(BIN)/redrive setup
 
-check: $(VENV)/.project
+check: $(VENV)/.development
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -131,7 +134,7 @@ fuzz: setup
 	$(BIN)/python -m tests.fuzz.random_inputs rules --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.fuzz.random_inputs mqsc --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
-mutations: $(VENV)/.project
+mutations: $(VENV)/.development
 	$(BIN)/python -m pytest tests/simulation --schedules 1000 -k whatever_fails
 	$(BIN)/python -m tests.simulation.mutations
 
@@ -212,9 +215,12 @@ $(VENV)/.created:
 	$$python -m venv --clear $(VENV)
 	@touch $@
 
-# Whatever has to be built is built with locked tools: nothing that is not locked is fetched.
+# Whatever has to be built is built with locked tools: nothing that is not locked is fetched. The jars
+# of pyspark are compressed already, so its wheel stores them.
+$(VENV)/.packages: export DIST_EXTRA_CONFIG := $(CURDIR)/$(VENV)/stored.cfg
 $(VENV)/.packages: build.lock requirements.lock $(VENV)/.created
 	@echo "Installing the locked Python packages, which takes a minute or two"
+	@printf '[bdist_wheel]\ncompression = stored\n' > $(VENV)/stored.cfg
 	$(PIP) --require-hashes --only-binary :all: -r build.lock
 	$(PIP) --require-hashes --no-build-isolation -r requirements.lock
 	@touch $@
@@ -223,21 +229,27 @@ $(VENV)/.project: pyproject.toml $(VENV)/.packages
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
+$(VENV)/.development: development.lock $(VENV)/.project
+	$(PIP) --require-hashes --only-binary :all: -r development.lock
+	@touch $@
+
 # An environment of its own: what makes the site is no part of the project's.
 .docs/.packages: docs.lock $(VENV)/.created
 	$(BIN)/python -m venv --clear .docs
 	.docs/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --only-binary :all: -r docs.lock
 	@touch $@
 
-# Three locks, because what builds a package has to be there before it.
+# Four locks: what builds a package has to be there before it, and a demo needs no tools for tests.
 COMPILE := .lock/bin/uv pip compile --universal --generate-hashes --no-emit-index-url --no-header \
            --python-version 3.11 --upgrade
 
 lock: $(VENV)/.created
 	$(BIN)/python -m venv --clear .lock
 	.lock/bin/python -m pip --disable-pip-version-check install --quiet $(UV)
-	$(COMPILE) --extra dev pyproject.toml --output-file requirements.lock >/dev/null
+	$(COMPILE) --extra console --extra registry pyproject.toml --output-file requirements.lock >/dev/null
 	$(COMPILE) --group pyproject.toml:build --constraints requirements.lock --output-file build.lock >/dev/null
+	$(COMPILE) --group pyproject.toml:development --constraints requirements.lock --constraints build.lock \
+	    --output-file development.lock >/dev/null
 	$(COMPILE) --group pyproject.toml:docs --constraints requirements.lock --output-file docs.lock >/dev/null
 	rm -rf .lock
 

@@ -2,8 +2,8 @@
 
     python deploy/release/sbom.py dist/redrive-0.1.0.cdx.json
 
-It lists what ``requirements.lock`` and ``jars.lock`` pin and an installation needs. What only
-development needs is left out. The same checkout always gives the same bytes.
+It lists what ``requirements.lock`` and ``jars.lock`` pin, which is what an installation needs. The
+same checkout always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -148,9 +148,8 @@ def _jar(jar: Jar) -> dict[str, Any]:
 
 
 def _optional(project: Mapping[str, Any]) -> list[str]:
-    """What users may install besides: the extras, less that of developers."""
-    extras = project["optional-dependencies"].items()
-    return [text for name, texts in extras if name != "dev" for text in texts]
+    """What users may install besides: the extras."""
+    return [text for texts in project["optional-dependencies"].values() for text in texts]
 
 
 def _dependencies(

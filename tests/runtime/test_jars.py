@@ -118,6 +118,19 @@ def test_no_network_is_told_as_such(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("empty_cache")
+def test_without_settings_of_the_user_a_jar_is_one_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("REDRIVE_IVY_SETTINGS")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    with pytest.raises(EnvironmentFault, match="not available"):
+        fetch_jars()
+    log = (jar_directory().parent / "fetch.log").read_text()
+    assert log.count("Server access error") == log.count(".jar (java") == len(locked_jars())
+
+
+@pytest.mark.usefixtures("empty_cache")
 def test_damage_is_found_and_mended(repository: Path) -> None:
     shutil.copytree(repository, jar_directory(), copy_function=os.link)
     cut, changed = jar_files(JarGroup.BROKER)[:2]
