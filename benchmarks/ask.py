@@ -1,12 +1,13 @@
 """How long a question takes over the outcomes of ten million attempts.
 
-    python -m benchmarks.ask [--rows 10000000] [--json]
+    python -m benchmarks.ask [--rows 10000000] [--folder LEDGER] [--only QUESTION] [--json]
 
 A ledger over twenty days as maintenance leaves it: of fifty dead letters 36 are forwarded at once,
 ten wait for a second attempt, one is discarded, and two remain in the end. Each question is asked
 by a process of its own, from its start to its end; each figure is the median of some runs. No
 broker takes part: reading what is not in the ledger yet is timed by ``benchmarks.ledger``. On a
 machine with other work look at the processor seconds: two cores need half of them and more.
+``--folder`` keeps the ledger, and asks one that is there already.
 """
 
 from __future__ import annotations
@@ -74,14 +75,17 @@ class Seconds(NamedTuple):
 
 def main() -> int:
     """Measures, prints, and returns 1 if a goal is missed."""
-    arguments = parser(__doc__, rows=10_000_000).parse_args()
+    asked = parser(__doc__, rows=10_000_000)
+    asked.add_argument("--folder", type=Path, help="the ledger; by default one for this run")
+    asked.add_argument("--only", choices=list(QUESTIONS), nargs="*", default=list(QUESTIONS))
+    arguments = asked.parse_args()
     with tempfile.TemporaryDirectory(prefix="redrive-ask-") as folder:
-        path = Path(folder, "ledger")
-        fill(path, arguments.rows)
+        path = arguments.folder or Path(folder, "ledger")
+        if not path.exists():
+            fill(path, arguments.rows)
         middle = arguments.rows // 200 * 100
         figures = {
-            name: timed(path, question.format(middle=middle))
-            for name, question in QUESTIONS.items()
+            name: timed(path, QUESTIONS[name].format(middle=middle)) for name in arguments.only
         }
     if arguments.json:
         document = {name: figure._asdict() for name, figure in figures.items()}

@@ -6,7 +6,7 @@ One entry of the settings names all topics by an expression, on an embedded brok
 time from the process's start to its first outcome, with Redrive's own topics to be made and once
 more with them there; processor time and memory at rest; and, of dead letters that arrive at a
 steady rate over all topics, the time from produce to visible. Halfway through, one topic is
-deleted; its dead letters are not counted.
+deleted; its dead letters are not counted. ``--seconds 0`` measures the starts alone.
 """
 
 from __future__ import annotations
@@ -123,20 +123,8 @@ def measure(servers: str, folder: Path, options: argparse.Namespace) -> dict[str
     with started() as (_, first):
         pass
     with started() as (leader, later):
-        time.sleep(_WARM)
-        before = cpu_seconds(leader)
-        time.sleep(_REST)
-        after = cpu_seconds(leader)
-        idle = sum(spent - before.get(pid, 0.0) for pid, spent in after.items()) / _REST
-        resident = sum(resident_bytes(pid) for pid in after)
         load = Load(producer, consumer, topics)
-        steady = load.run(options.rate, options.seconds)
-        admin = KafkaAdminClient(bootstrap_servers=servers)
-        admin.delete_topics([topics[-1]])
-        admin.close()
-        load.topics = topics[:-1]
-        beside = load.run(options.rate, options.seconds)
-        busy = sum(resident_bytes(pid) for pid in cpu_seconds(leader))
+        more = rest_and_work(servers, leader, load, options) if options.seconds else {}
     known = producer.list_topics(timeout=30).topics
     own = [topic for name, topic in known.items() if name.startswith("redrive-")]
     return {
@@ -146,6 +134,28 @@ def measure(servers: str, folder: Path, options: argparse.Namespace) -> dict[str
         "own partitions": sum(len(topic.partitions) for topic in own),
         "first start to first outcome, s": first,
         "later start to first outcome, s": later,
+        **more,
+    }
+
+
+def rest_and_work(
+    servers: str, leader: int, load: Load, options: argparse.Namespace
+) -> dict[str, Any]:
+    """What the job, whose first process is given, takes at rest and under a load."""
+    time.sleep(_WARM)
+    before = cpu_seconds(leader)
+    time.sleep(_REST)
+    after = cpu_seconds(leader)
+    idle = sum(spent - before.get(pid, 0.0) for pid, spent in after.items()) / _REST
+    resident = sum(resident_bytes(pid) for pid in after)
+    steady = load.run(options.rate, options.seconds)
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin.delete_topics([load.topics[-1]])
+    admin.close()
+    load.topics = load.topics[:-1]
+    beside = load.run(options.rate, options.seconds)
+    busy = sum(resident_bytes(pid) for pid in cpu_seconds(leader))
+    return {
         "idle, cores": round(idle, 3),
         "resident at rest, MB": round(resident / 1e6),
         "resident after the load, MB": round(busy / 1e6),
