@@ -39,7 +39,7 @@ from redrive.checkpoints.tables import read_tables
 from redrive.configuration import JobConfiguration
 from redrive.kafka.cluster import Cluster
 from redrive.messages import DeadLetterHeader, encode_header
-from redrive.operations.restart import RestartAnswer, restart
+from redrive.operations.restart import RestartAnswer, RestartRecord, restart
 from redrive.rules import parse
 from redrive.settings import read_settings
 
@@ -52,6 +52,8 @@ KINDS: Final = {2053: 90, 2085: 6, 2051: 2, 2030: 2}
 BROKEN: Final = "REASON(2053) ACTION(FWD) FWDQ('one.even')\nREASON(2085) ACTION(FORWARD)\n"
 _ASKED_AGAIN: Final = 3
 """How often a request is made whose answer may have been meant for an operator's command."""
+_ANSWERED: Final = 15.0
+"""Seconds for the answers to earlier requests of operators' commands."""
 _COMMANDS_EVERY: Final = 5
 """Requests between two moments at which operators' commands are started."""
 _HEADERS: Final = {
@@ -279,15 +281,22 @@ class Restarts(CrashProgram):
 def _answered(
     job: JobConfiguration, patience: float, is_meant: Callable[[RestartAnswer], object]
 ) -> RestartAnswer:
-    """The job's answer to a request; another one's answer may come first, so it is asked again.
+    """The job's answer to a request; another one's answer may come first, so it is waited for.
+
+    It is asked again only after a while: a request that finds nothing changed restarts the query.
 
     Args:
         job: The job.
         patience: Seconds for an answer.
         is_meant: Whether an answer can only be the one to this request.
     """
+    record = RestartRecord(job.directory, job.share)
     answer = restart(job, timeout=patience)
     for _ in range(_ASKED_AGAIN):
+        deadline = time.monotonic() + _ANSWERED
+        while not is_meant(answer) and time.monotonic() < deadline:
+            time.sleep(0.01)
+            answer = record.read() or answer
         if is_meant(answer):
             break
         answer = restart(job, timeout=patience)
