@@ -1,9 +1,9 @@
 """What exists for speed: equal messages are decided once, and most puts are prepared.
 
-Nearly all fresh dead letters of a lane, and instructions to replay some, have the same header names
-in the same order, and few distinct profiles. ``PreparedPut`` computes their common part once; each
-record then costs one list, one slice and one line of JSON. Other records are made individually.
-Both ways write the same records, which tests check.
+Nearly all fresh dead letters of a lane, instructions to replay some, and puts have the same header
+names in the same order, and few distinct profiles or message descriptors. ``PreparedPut`` computes
+their common part once; each record then costs one list, one slice and one line of JSON. Other
+records are made individually. Both ways write the same records, which tests check.
 
 A cache belongs to the decider that fills it, and is used by one thread.
 """
