@@ -496,7 +496,9 @@ class ClassArchive:
             return []
         # Java ignores an archive that no longer fits; users need no warning.
         quiet = ["-Xlog:disable", "-Xlog:all=error:stderr"]
-        return [f"-XX:SharedArchiveFile={path}", "-Xshare:auto", *quiet]
+        # At a random address Java would first rewrite all of it, in memory of its own.
+        in_place = ["-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"]
+        return [f"-XX:SharedArchiveFile={path}", "-Xshare:auto", *in_place, *quiet]
 
     def make(self) -> Path:
         """Make the archive by a training run of the program, unless it exists.

@@ -19,7 +19,7 @@ from tests.configurations import job_of
 from redrive.errors import FatalFault
 from redrive.messages import Headers, Records, decode_dead_letter
 from redrive.streaming.enrichment import Enrichment, numbered_in_order
-from redrive.streaming.rows import SCHEMA
+from redrive.streaming.held_source import SCHEMA
 
 if TYPE_CHECKING:
     from types import ModuleType

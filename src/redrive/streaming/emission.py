@@ -210,7 +210,7 @@ class Emission:
         """Emits rows, slice by slice.
 
         Args:
-            batches: Rows with the columns of ``redrive.streaming.rows.SCHEMA``; the rows of one
+            batches: Rows with the columns of ``held_source.SCHEMA``; the rows of one
                 lane are in offset order.
             now: Time of the attempts, in milliseconds.
             emitted: Receives the committed work, slice by slice.

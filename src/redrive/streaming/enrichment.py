@@ -55,7 +55,7 @@ class Enrichment:
         return _CheckedEnrichment(configuration.enrichment, function)
 
     def applied(self, frame: DataFrame) -> DataFrame:
-        """The frame for the decision; the batch has the columns of ``rows.SCHEMA``."""
+        """The frame for the decision; the batch has the columns of ``held_source.SCHEMA``."""
         return frame
 
     def check_fetched(self, batches: Sequence[pa.RecordBatch]) -> None:

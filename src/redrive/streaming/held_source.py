@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
-from redrive.streaming.rows import SCHEMA
-
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
 NAME: Final = "redrive_held"
 """The format name under which the source is registered."""
+
+SCHEMA: Final = (
+    "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary,"
+    " headers array<struct<key: string, value: binary>>"
+)
+"""The columns of the query's frame, for Spark. Not in ``rows``, which needs pyarrow."""
 
 
 class HeldSource(DataSource):

@@ -89,7 +89,7 @@ def start_query(
 ) -> StreamingQuery:
     """Starts the query, with a new checkpoint folder for this run only.
 
-    ``batch`` handles one micro-batch, whose frame has the columns of ``rows.SCHEMA``.
+    ``batch`` handles one micro-batch, whose frame has the columns of ``held_source.SCHEMA``.
 
     Raises:
         PySparkException: Spark does not start it.

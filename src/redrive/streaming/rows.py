@@ -12,13 +12,7 @@ if TYPE_CHECKING:
     from redrive.messages import Headers, Records, TopicPartition
 
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""Columns of Spark's Kafka source, in the order of ``SCHEMA``."""
-
-SCHEMA: Final = (
-    "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary,"
-    " headers array<struct<key: string, value: binary>>"
-)
-"""The same for Spark."""
+"""Columns of Spark's Kafka source, in the order of ``held_source.SCHEMA``."""
 
 _ARROW: Final = pa.schema(
     [

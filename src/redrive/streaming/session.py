@@ -117,6 +117,9 @@ _JAVA_OPTIONS: Final = (
 memory from the machine. Java's second compiler is for code that runs for each of many rows:
 compiling the planner took half the time of a start."""
 
+_LAUNCHER_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For the short-lived Java that only computes the command line of Spark's."""
+
 
 _VERSIONS: Final = ("4.2",)
 """The versions of Spark that run the job, as in docs/versions.md: 4.1 has no admission control for
@@ -299,6 +302,7 @@ def start_session(
         os.environ["PYSPARK_PYTHON"] = str(_python_of_workers(configuration))
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_LOCAL_DIRS", str(configuration.own_directory / "spark"))
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
     from pyspark import __version__  # noqa: PLC0415 - reads the environment when imported
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 

@@ -68,7 +68,7 @@ def emit_task(
         order: A pickled ``EmissionOrder``.
         now: Time of the attempts, in milliseconds.
         known: What earlier batches did; each task may put a probe of each open breaker.
-        batches: Rows with the columns of ``redrive.streaming.rows.SCHEMA``.
+        batches: Rows with the columns of ``redrive.streaming.held_source.SCHEMA``.
 
     Yields:
         One row with a ``TaskResult``, which has the fault that ended the task. Only an error that
