@@ -151,7 +151,7 @@ def test_prepared_puts_write_what_each_message_does_by_itself(
         st.tuples(*(column(NAMED_VALUES[name]) for name in layout)),
         column([NOW, NOW - 5, 0, -1]),
     )
-    rows = data.draw(st.lists(row, min_size=1, max_size=6))
+    rows = 3 * data.draw(st.lists(row, min_size=1, max_size=4))  # enough for a prepared put
     topics = {
         "A--Q": TopicFacts(stamps_records=data.draw(st.booleans()), timestamp_before_max=3),
         "B--Q": TopicFacts(max_message_bytes=data.draw(column([20_000, NO_LIMIT]))),

@@ -30,6 +30,7 @@ so that one instance reads all of a partition.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -134,6 +135,8 @@ class PartitionRecords:
 
 Input: TypeAlias = tuple[Message, Attempts, "Replay | None"]
 """Input of a decision: a message, its attempts, and an operator's decision about it."""
+_WORTH_A_PUT: Final = 3
+"""Like messages of a slice from which on they share a prepared put, which costs as much as two."""
 
 
 class Source(Protocol):
@@ -508,11 +511,12 @@ class PutSource:
         columns = [grid.last(name) for name in (*READ, own.HOPS, PUT_DATE) if name in names]
         ids = grid.last(MSG_ID) if MSG_ID in names else [None] * len(part.records)
         kinds = [*zip(map(has_id, ids), *columns, strict=True)]
+        frequencies = Counter(kinds)
         prepared = decider.cache_in(self._facts).prepared.setdefault(names, {})
         for row in self.rows(first):
             kind = kinds[row]
             if kind not in prepared:
-                item = self.read(row)
+                item = self.read(row) if frequencies[kind] >= _WORTH_A_PUT else None
                 prepared[kind] = item and decider.prepare(item[0], names, self._facts)
             # A channel that stopped at an earlier message moves none.
             is_stopped = decider.channel in self._facts.recorded
