@@ -1,8 +1,7 @@
 """Answers the decisions' questions about the cluster, all at once.
 
-Only the broker answers. Without an answer in time every question raises ``TransientFault``, and
-never counts as "does not exist", "is not full" or "may be written to". The messages of replays and
-recent puts are followed in the outcomes.
+Only the broker answers. A late answer is a fault, and never counts as "does not exist", "is not
+full" or "may be written to". The messages of replays and recent puts are followed in the outcomes.
 """
 
 from __future__ import annotations
@@ -158,11 +157,13 @@ def _read(
 _MARKERS: Final = 1.0
 """Seconds to wait for transaction markers before counting a depth: they are written after a commit
 returned. A transaction that stays open longer hides only itself."""
-_INHERITED: Final = {
-    *("cleanup.policy", "retention.ms", "retention.bytes", "delete.retention.ms"),
-    *("max.message.bytes", "compression.type", "min.insync.replicas", "message.timestamp.type"),
-    *("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
-}
+_INHERITED: Final = frozenset(
+    {
+        *("cleanup.policy", "retention.ms", "retention.bytes", "delete.retention.ms"),
+        *("max.message.bytes", "compression.type", "min.insync.replicas", "message.timestamp.type"),
+        *("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
+    }
+)
 """Settings that a topic for a group has from the topic that it stands for."""
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's own default, used when a topic's settings may not be read."""
@@ -189,13 +190,7 @@ class ClusterFacts:
             for question, answer in created.items()
             if not answer.reason
         }
-        names = {*questions.topics, *models.values()}
-        described = self._cluster.descriptions(names, with_rights=True)
-        existing = [name for name, description in described.items() if description is not None]
-        settings = self._cluster.settings_of(existing)
-        facts = dict.fromkeys(names, MISSING) | {
-            name: _facts_of(described[name], settings.get(name, {})) for name in existing
-        }
+        facts = self._topic_facts({*questions.topics, *models.values()})
         return Answers(
             facts
             | {
@@ -230,6 +225,13 @@ class ClusterFacts:
         right = " (this user needs Create on it)" if is_right else ""
         return Created(reason, f"topic {name} cannot be created: {described(error)}{right}")
 
+    def _topic_facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
+        described = self._cluster.descriptions(names, with_rights=True)
+        existing = [name for name, description in described.items() if description is not None]
+        settings = self._cluster.settings_of(existing)
+        facts = {name: _facts_of(described[name], settings.get(name, {})) for name in existing}
+        return {name: facts.get(name, MISSING) for name in names}
+
     def _depth(self, question: DepthQuestion) -> int:
         """Messages that the queue's group has yet to read, without markers and aborted records.
 
@@ -258,9 +260,12 @@ class ClusterFacts:
                 for lane, extent in zip(lanes, unread, strict=True)
                 if extent.end > extent.first
             }
-            known = unread, sum(1 for _ in islice(self._cluster.read(starts), question.limit))
+            known = unread, self._count(starts, question.limit)
             self._counted[question] = known
         return known[1]
+
+    def _count(self, starts: Mapping[TopicPartition, int], limit: int) -> int:
+        return sum(1 for _ in islice(self._cluster.read(starts), limit))
 
 
 def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: ANN401 - the client's
