@@ -40,7 +40,7 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 # A module is compiled when it is first imported: most of them never are.
-PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 ROUNDS ?= 20
 TIMES ?= 1000
 RESTARTS ?= 50
