@@ -39,7 +39,6 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-# A module is compiled when it is first imported: most of them never are.
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 ROUNDS ?= 20
 TIMES ?= 1000
