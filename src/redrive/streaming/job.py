@@ -5,9 +5,13 @@ from an old checkpoint: so there is one way to start, after a stop, a crash or t
 directory, and sources may change between two starts. The checkpoint directory of a run serves Spark
 for that run only.
 
-``preparation`` does the work before a run, and five parts do its work: the query (``query``), its
-batches (``batch``), supervision (``supervision``), upkeep (``upkeep``) and the ledger's projection
-(``projection``).
+``JobProcess`` leads each run through these states, in this order:
+
+    prepared  its topics exist, its share is taken, older runs are fenced, then positions are read
+    planned   its query runs, and Spark plans the first batch, which may not begin yet
+    begun     positions and tables are committed, then batches may begin
+    watched   until a request, a fault, a chore of upkeep or WAIT ends it
+    ended     its last batch is over, then its query and its clients are closed
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from contextlib import closing
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 from redrive.configuration import JobConfiguration
@@ -51,8 +56,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from redrive.checkpoints.epoch import RunIdentity
-    from redrive.engine.breaker import BreakerKey, BreakerState
-    from redrive.engine.facts import Program
     from redrive.messages import TopicPartition
     from redrive.streaming.projection import Projection
 
@@ -97,24 +100,8 @@ def run(
         configuration.directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise no_folder(configuration, error) from error
-    job = JobProcess(configuration, control, session, end_process, once=once)
-    try:
-        reason = job.run()
-    finally:
-        job.close()
-    control.stopped(reason)
+    control.stopped(JobProcess(configuration, control, session, end_process, once=once).run())
     return 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """One run of the query, and its parts."""
-
-    query: RunningQuery
-    processor: BatchProcessor
-    upkeep: Upkeep
-    forwarding: Forwarding
-    cluster: Cluster
 
 
 class JobProcess:
@@ -144,24 +131,19 @@ class JobProcess:
         self._breakers = Breakers({})
         """They outlive a run: a new partition or a clock that was set does not close them."""
         self._projection: Projection | None = None
-        self._wait = WaitRule({}, 0)
         self._once = once
+        self._wait = self._wait_rule()
         self._due: Mapping[TopicPartition, int] | None = None
         """What was due at the start, of a job that runs once: the end of each lane."""
-        self._is_finished = False
-        """Whether nothing is left for which the job would begin another run."""
         self._invalid = InvalidReport(control)
-        self._open_breakers: dict[BreakerKey, BreakerState] = {}
-        self._dropping: frozenset[Program] = frozenset()
         self._is_started = False
-        self._is_superseded = False
         self._replaced: JobConfiguration | None = None
         """The configuration before a restart, until a run begins with the new one."""
 
     # -- from start to end ---------------------------------------------------------------------
 
     def run(self) -> str:
-        """Runs until something ends the job, and returns the exit code."""
+        """Runs until something ends the job; returns why, once everything is released."""
         error: RedriveError | None = None
         self._end.start()
         try:
@@ -171,9 +153,9 @@ class JobProcess:
             raise
         finally:
             self._end.begin(error)
+            self._close(is_superseded=isinstance(error, SupersededFault))
 
     def _run(self) -> str:
-        self._wait = self._wait_rule()
         self._supervisor.start()
         if self._configuration.wait_for_broker and not self._preparation.await_broker():
             return self._control.stop_reason
@@ -182,13 +164,12 @@ class JobProcess:
             # Others give up partitions once a run is prepared: by then Java is warm.
             self._prepare_spark()
             self._exercise_spark()
-        while not self._is_finished and (prepared := self._prepare()) is not None:
+        while (prepared := self._prepare()) is not None:
             self._prepare_spark()
             self._take_subscribed_topics()
-            reason = self._run_once(*prepared)
-            if reason is not None:
-                return reason
-        if self._once and self._projection is not None:
+            if self._run_once(*prepared):
+                break
+        if self._once and self._projection is not None and not self._control.is_stopping:
             self._projection.catch_up()
         return self._control.stop_reason or self._preparation.nothing_left(once=self._once)
 
@@ -209,45 +190,61 @@ class JobProcess:
             self._control.restart_refused(error)
             return self._preparation.prepare(self._wait, is_first=False)
 
-    def close(self) -> None:
+    def _close(self, *, is_superseded: bool) -> None:
         """Releases everything; the share is free for the next instance."""
         if self._projection is not None:
             self._projection.stop()
         # The query, its workers and the driver's emitter have ended: only now may another instance
         # start.
-        self._preparation.release(is_superseded=self._is_superseded)
+        self._preparation.release(is_superseded=is_superseded)
         self._spark.stop()
         shutil.rmtree(self._checkpoints, ignore_errors=True)
         self._supervisor.end()
         self._end.met()
 
-    def _run_once(self, start: Start, identity: RunIdentity) -> str | None:
-        """One run; returns why the job ends, or None for another run."""
-        self._control.run_began(identity.number)
-        order = EmissionOrder.of(self._configuration, identity, start)
+    def _run_once(self, start: Start, identity: RunIdentity) -> bool:
+        """One run, from its query's start to its last commit; returns whether the job ends."""
+        configuration, control = self._configuration, self._control
+        control.run_began(identity.number)
         processor = BatchProcessor(
-            self._configuration,
-            order,
+            configuration,
+            EmissionOrder.of(configuration, identity, start),
             start,
-            Cluster(self._configuration.connection),
+            Cluster(configuration.connection),
             done=self._batch_done,
-            emitted=self._control.emitted,
+            emitted=control.emitted,
             workers_first=self._preparation.failures > 0,
             breakers=self._breakers,
         )
-        query, cluster = None, Cluster(self._configuration.connection)
-        forwarding = Forwarding(self._configuration, identity, self._control)
-        held_keys = HeldKeysTopic(self._configuration, identity, self._control)
+        query, cluster = None, Cluster(configuration.connection)
+        forwarding = Forwarding(configuration, identity, control)
+        held_keys = HeldKeysTopic(configuration, identity, control)
         try:
             if self._once and self._due is None:
-                self._due = due_now(self._configuration, cluster, start)
+                self._due = due_now(configuration, cluster, start)
             query = self._start_query(start, processor, identity)
             self._preparation.commit(start, processor)
-            return self._run_to_end(self._begin_run(start, query, processor, cluster, forwarding))
-        except _QueryFailed as failed:
-            self._handle_failure(failed.fault, failed.text)
-        except (TransientFault, FatalFault) as fault:
-            self._handle_failure(fault, fault.message)
+            self._report_start(start)
+            upkeep = Upkeep(
+                configuration,
+                control,
+                cluster,
+                spark=self._spark,
+                start=start,
+                query=query,
+                processor=processor,
+                assigned_share=self._preparation.assigned_share,
+                invalid=self._invalid,
+            )
+            with closing(upkeep):
+                ends_job = self._watch(upkeep, forwarding)
+                if processor.end(COORDINATOR):
+                    upkeep.end()
+        except ProtocolError as fault:
+            self._handle_failure(fault)
+            return False
+        else:
+            return ends_job
         finally:
             if query is not None:
                 self._stop_query(query, processor)
@@ -255,37 +252,16 @@ class JobProcess:
             held_keys.end()
             processor.close()
             cluster.close()
-        return None
 
-    def _begin_run(
-        self,
-        start: Start,
-        query: RunningQuery,
-        processor: BatchProcessor,
-        cluster: Cluster,
-        forwarding: Forwarding,
-    ) -> _Run:
-        configuration = self._configuration
+    def _report_start(self, start: Start) -> None:
         self._supervisor.watch(start)
         if not self._is_started:
             self._is_started = True
-            self._control.started(configuration)
+            self._control.started(self._configuration)
         if self._replaced is not None:
             # Reported only now: the earlier settings no longer decide anything.
             self._replaced = None
-            self._control.restarted(configuration, is_new_run=True)
-        upkeep = Upkeep(
-            configuration,
-            self._control,
-            cluster,
-            spark=self._spark,
-            start=start,
-            query=query,
-            processor=processor,
-            assigned_share=self._preparation.assigned_share,
-            invalid=self._invalid,
-        )
-        return _Run(query, processor, upkeep, forwarding, cluster)
+            self._control.restarted(self._configuration, is_new_run=True)
 
     # -- Spark ---------------------------------------------------------------------------------
 
@@ -328,10 +304,10 @@ class JobProcess:
         except (OSError, Py4JError, PySparkException) as error:
             if not self._is_started:
                 raise EnvironmentFault(
-                    f"Spark cannot start the query: {cause_of(None, str(error))}",
+                    f"Spark cannot start the query: {cause_of(str(error))}",
                     hint=f"is there room in {self._configuration.directory}?",
                 ) from error
-            raise _QueryFailed(None, str(error)) from error
+            raise TransientFault(cause_of(str(error))) from error
         return RunningQuery(self._spark, query, "the query")
 
     def _stop_query(self, query: RunningQuery, processor: BatchProcessor) -> None:
@@ -347,74 +323,59 @@ class JobProcess:
         self._wait.useful({kind.handler for kind in summary.inputs}, time.time())
         self._control.batch(summary)
 
-    def _run_to_end(self, run: _Run) -> str | None:
-        """Ends the run properly once it must end; returns the result of ``_watch``."""
-        try:
-            reason = self._watch(run)
-            if run.processor.end(COORDINATOR):
-                run.upkeep.end()
-        finally:
-            run.upkeep.close()
-        return reason
-
-    def _watch(self, run: _Run) -> str | None:
-        """Waits until the run must end; returns why the job ends, or None for another run."""
+    def _watch(self, upkeep: Upkeep, forwarding: Forwarding) -> bool:
+        """Waits until the run must end; returns whether the job ends with it."""
         checked_work_at = time.monotonic()
         while True:
             request = self._control.next_request(timeout=_LOOK)
             if isinstance(request, Stop):
-                return request.reason
-            if isinstance(request, Restart) and self._accept(request, run):
-                return None
-            if not run.query.is_active:
-                problem = run.query.exception or "the query ended by itself"
-                raise _QueryFailed(run.processor.fault, problem)
-            self._report_breakers(run.processor)
-            run.upkeep.look()
-            if run.upkeep.ends_run:
-                return None
+                return True
+            if request is not None and self._accept(request, upkeep):
+                return False
+            if not upkeep.query.is_active:
+                problem = upkeep.query.exception or "the query ended by itself"
+                raise upkeep.processor.fault or TransientFault(cause_of(problem))
+            self._note_progress(upkeep.processor, forwarding)
+            upkeep.look()
+            if upkeep.ends_run:
+                return False
             if self._projection is not None and not self._once:
                 self._projection.look()
-            self._supervisor.noted = replace(
-                self._supervisor.noted,
-                ledger="" if self._projection is None else self._projection.problem,
-                clusters=run.forwarding.problem,
-                forwards=run.forwarding.waiting,
-            )
             if self._wait.ends and time.monotonic() - checked_work_at > _IDLE_AGE:
                 checked_work_at = time.monotonic()
-                if self._due is not None:
-                    self._is_finished = self._is_handled(run, self._due)
-                else:
-                    self._is_finished = self._is_done(run) and run.upkeep.is_last_run()
-                if self._is_finished:
-                    return None
+                if self._has_nothing_left(upkeep, forwarding):
+                    return True
 
-    def _report_breakers(self, processor: BatchProcessor) -> None:
-        before = self._open_breakers
+    def _note_progress(self, processor: BatchProcessor, forwarding: Forwarding) -> None:
+        """Warns of what is new since the last look, and notes all of it for ``redrive status``."""
+        noted = self._supervisor.noted
+        before = {breaker.key: breaker for breaker in noted.breakers}
         breakers = {breaker.key: breaker for breaker in processor.breakers()}
         for key in breakers.keys() - before.keys():
             self._control.warning("a breaker opened: retries wait", **asdict(breakers[key]))
         for key in before.keys() - breakers.keys():
             self._control.notice("a breaker closed: retries continue", **asdict(before[key]))
-        self._open_breakers = breakers
-        for program in sorted(processor.dropping - self._dropping):
-            self._control.warning("a program drops headers", because=program.sentence)
-        self._dropping |= processor.dropping
+        dropping = {program.sentence for program in processor.dropping}
+        for sentence in sorted(dropping.difference(noted.dropping)):
+            self._control.warning("a program drops headers", because=sentence)
         self._supervisor.noted = replace(
-            self._supervisor.noted,
+            noted,
             breakers=tuple(breakers.values()),
-            dropping=tuple(program.sentence for program in sorted(self._dropping)),
+            dropping=tuple(sorted(dropping.union(noted.dropping))),
+            ledger="" if self._projection is None else self._projection.problem,
+            clusters=forwarding.problem,
+            forwards=forwarding.waiting,
         )
 
-    def _accept(self, request: Restart, run: _Run) -> bool:
+    def _accept(self, request: Restart, upkeep: Upkeep) -> bool:
+        """Changes tables or settings; returns whether that needs another run."""
         fresh = self._control.load(request)
         if fresh is None:
             return False
         before = self._configuration
         fresh = replace(fresh, application=before.application, share=before.share)
         with under_way("change of tables"):
-            start = self._preparation.change_tables(fresh, run.upkeep.start, run.processor)
+            start = self._preparation.change_tables(fresh, upkeep.start, upkeep.processor)
         if start is None:
             self._replaced = before
             self._preparation.refuses_others = True
@@ -422,7 +383,7 @@ class JobProcess:
             return True
         self._configure(self._preparation.configuration)
         self._supervisor.watch(start)
-        run.upkeep.change(self._configuration, start)
+        upkeep.change(self._configuration, start)
         self._control.restarted(self._configuration, is_new_run=False)
         return False
 
@@ -445,54 +406,40 @@ class JobProcess:
             )
             self._control.resubscribed(fresh)
 
-    def _is_done(self, run: _Run) -> bool:
-        is_idle = self._wait.is_over(time.time()) and not run.query.status["isDataAvailable"]
-        if not is_idle:
-            return False
+    def _has_nothing_left(self, upkeep: Upkeep, forwarding: Forwarding) -> bool:
+        """Whether the job ends by itself: by WAIT, or because what was due is handled."""
         try:
-            forwarded = run.forwarding.completed(run.cluster)
-            if forwarded is None or run.upkeep.backlog.pass_markers():
+            if self._due is not None:
+                # Nobody waits for a cluster that cannot be reached.
+                return upkeep.backlog.handled(self._due) and bool(
+                    forwarding.problem or forwarding.completed(upkeep.cluster) is not None
+                )
+            if not self._wait.is_over(time.time()) or upkeep.query.status["isDataAvailable"]:
+                return False
+            forwarded = forwarding.completed(upkeep.cluster)
+            if forwarded is None or upkeep.backlog.pass_markers():
                 return False
             # A batch or a message returned meanwhile would have moved an end, or is waited for.
-            return self._wait.is_over(time.time()) and (
-                forwarded == run.forwarding.completed(run.cluster)
-            )
-        except ProtocolError:
-            return False
-
-    def _is_handled(self, run: _Run, due: Mapping[TopicPartition, int]) -> bool:
-        """Whether what was due is handled, and forwarded to the clusters that can be reached."""
-        try:
-            return run.upkeep.backlog.handled(due) and bool(
-                run.forwarding.problem or run.forwarding.completed(run.cluster) is not None
+            is_done = self._wait.is_over(time.time()) and (
+                forwarded == forwarding.completed(upkeep.cluster)
             )
         except FatalFault:
             raise
         except ProtocolError:
             return False
+        return is_done and upkeep.is_last_run()
 
-    def _handle_failure(self, fault: ProtocolError | None, text: str) -> None:
+    def _handle_failure(self, fault: ProtocolError) -> None:
         """Ends the job if a fault is fatal; else reports why the run ended, and pauses."""
         if isinstance(fault, SupersededFault) and self._configuration.rebalances:
             self._preparation.lose_share()
         elif isinstance(fault, FatalFault):
-            self._is_superseded = isinstance(fault, SupersededFault)
             raise fault
         self._preparation.failures += 1
-        cause = cause_of(fault, text)
-        self._supervisor.troubled(cause, "batch")
+        self._supervisor.troubled(fault.message, "batch")
         self._control.warning(
             "the query ended and is restarted",
             tries=self._preparation.failures,
-            error=cause,
+            error=fault.message,
         )
         self._preparation.pause()
-
-
-class _QueryFailed(Exception):
-    """The query ended by itself."""
-
-    def __init__(self, fault: ProtocolError | None, text: str) -> None:
-        super().__init__(text)
-        self.fault = fault
-        self.text = text

@@ -322,7 +322,7 @@ class Projection:
         query.stop()
 
     def _report(self, what: str, error: str) -> None:
-        path, cause = self.configuration.ledger.path, cause_of(None, error)
+        path, cause = self.configuration.ledger.path, cause_of(error)
         problem = f"the ledger in {path} is not written: {cause}"
         if problem != self.problem:  # report only changes
             self.control.warning(what, error=cause, path=str(path))
@@ -507,4 +507,4 @@ def _compact(writer: _Writer, path: LedgerFolder) -> None:
         write_open_letters(path)
     except (RedriveError, PySparkException) as error:
         # Many small files are slow but correct; the next time may succeed.
-        _logger.warning("the ledger in %s was not compacted: %s", path, cause_of(None, str(error)))
+        _logger.warning("the ledger in %s was not compacted: %s", path, cause_of(str(error)))

@@ -410,15 +410,12 @@ class Supervisor(JobObserver):
         return noted
 
 
-def cause_of(fault: BaseException | None, text: str) -> str:
-    """Why a run ended, in one line that is never cut before its cause.
+def cause_of(text: str) -> str:
+    """The cause in Spark's message, in one line that is never cut before it.
 
     Args:
-        fault: The fault that ended it, if it was one of the protocol.
-        text: Spark's message: a trace of Java and Python with the cause in its last lines.
+        text: A trace of Java and Python with the cause in its last lines.
     """
-    if isinstance(fault, ProtocolError):
-        return fault.message
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     messages = [line for line in lines if not line.startswith(("at ", "File ", "Traceback"))]
     causes = [line for line in messages if re.search("Error|Exception|Fault", line)]
