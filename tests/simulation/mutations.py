@@ -1230,7 +1230,7 @@ def _goes_on(
         return original(self, configuration, recorded, **more)
     except TransientFault:
         self._ending.clear()
-        self._is_in_doubt = False
+        self.failure = None
         TIME.sleep(1.0)  # the run ends when the driver comes to it
         raise
 

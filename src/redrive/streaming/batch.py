@@ -22,7 +22,7 @@ from redrive.configuration.deciders import counts_depths
 from redrive.engine.breaker import Breakers, BreakerState
 from redrive.engine.commands import NO_STATES
 from redrive.engine.facts import Program
-from redrive.errors import FatalFault, ProtocolError, TransientFault
+from redrive.errors import FatalFault, TransientFault
 from redrive.kafka.deadline import LOOK, under_way
 from redrive.messages import TopicPartition
 from redrive.streaming.emission import BatchState, Emission, EmissionOrder
@@ -110,20 +110,18 @@ class BatchProcessor:
         self.read_up_to = dict(start.every_position)
         """The offset of each lane up to which batches of this run have read records. Spark's next
         batch may begin there: it does not know that markers behind it were passed."""
-        self.fault: ProtocolError | None = None
-        """The fault that ended the run; kept as a value, since Spark turns exceptions into text."""
+        self.failure: BaseException | None = None
+        """What a batch or a change of tables failed with; a value, since Spark turns exceptions
+        into text. Workers of that batch may still emit, a transaction in doubt may still be
+        committed, and tables unknown to this run may be recorded. So nothing of this run decides,
+        commits positions or changes tables any more."""
         self.began: float | None = None
         """Start of the running batch by the monotonic clock; None between batches."""
         self._may_begin = threading.Event()
         self._ending = threading.Event()
-        self._has_failed = False
-        """Whether a batch failed: its workers may still emit, and a transaction in doubt may still
-        be committed. So nothing else of this run commits positions or changes tables."""
         self._busy = threading.Lock()
         self._deciding = threading.Lock()
         """Held while a table decides, until its decisions are committed."""
-        self._is_in_doubt = False
-        """Whether changed tables unknown to this run may be recorded."""
         self._commit_requested = threading.Event()
         """Whether to commit all positions again before the next batch."""
 
@@ -138,10 +136,8 @@ class BatchProcessor:
                 with under_way("the running batch"):
                     self._process(frame, batch, self.began)
                     self._commit_if_requested()
-            except BaseException as fault:
-                self._has_failed = True  # before anybody else gets the lock
-                if isinstance(fault, ProtocolError):
-                    self.fault = fault
+            except BaseException as failure:
+                self.failure = failure  # before anybody else gets the lock
                 raise
             finally:
                 self.began = None
@@ -186,12 +182,12 @@ class BatchProcessor:
             if gives_up():
                 return None
         try:
-            if self._ending.is_set() or self._has_failed:
+            if self._ending.is_set() or self.failure is not None:
                 return None
             try:
                 start = record()
-            except BaseException:
-                self._is_in_doubt = True
+            except BaseException as failure:
+                self.failure = failure
                 self._ending.set()
                 raise
             self._take(configuration, start)
@@ -219,7 +215,7 @@ class BatchProcessor:
         if not self._busy.acquire(blocking=False):
             return  # the caller must stay responsive to a stop
         try:
-            if not self._has_failed:
+            if self.failure is None:
                 self._commit(positions, moved)
         finally:
             self._busy.release()
@@ -260,7 +256,8 @@ class BatchProcessor:
         return HeldPartitions(bounded, self._cluster, self._clock, rate=rate, at_most=True)
 
     def _commit_if_requested(self) -> None:
-        if self._commit_requested.is_set() and not (self._ending.is_set() or self._has_failed):
+        is_over = self._ending.is_set() or self.failure is not None
+        if self._commit_requested.is_set() and not is_over:
             self._commit(dict(self.positions))
             self._commit_requested.clear()
 
@@ -331,12 +328,12 @@ class BatchProcessor:
     @contextmanager
     def _tables_decide(self) -> Iterator[None]:
         with self._deciding:
-            if self._is_in_doubt:
+            if self.failure is not None:
                 raise TransientFault("changed tables may be recorded, which this run does not know")
             try:
                 yield
-            except BaseException:
-                self._has_failed = True  # before anybody else gets the lock
+            except BaseException as failure:
+                self.failure = failure  # before anybody else gets the lock
                 raise
 
     def _emit_in_workers(self, frame: DataFrame, now: int, emitted: Emitted) -> None:

@@ -333,8 +333,10 @@ class JobProcess:
             if request is not None and self._accept(request, upkeep):
                 return False
             if not upkeep.query.is_active:
+                if isinstance(failure := upkeep.processor.failure, ProtocolError):
+                    raise failure
                 problem = upkeep.query.exception or "the query ended by itself"
-                raise upkeep.processor.fault or TransientFault(cause_of(problem))
+                raise TransientFault(cause_of(problem))
             self._note_progress(upkeep.processor, forwarding)
             upkeep.look()
             if upkeep.ends_run:
