@@ -315,9 +315,9 @@ class Preparation:
                     "another instance holds this share and may be ending", instance=name
                 ),
             )
-            finder = StartFinder(configuration, self._control, self._cluster, entries)
             self._take_positions()
-            start = finder.find(layout, self._denied, self._taken)
+            finder = StartFinder(configuration, self._control, self._cluster, entries, self._taken)
+            start = finder.find(layout, self._denied)
         self._report_missing(start.missing)
         self._report_stopped(start.stopped)
         return start, identity
@@ -406,8 +406,7 @@ class Preparation:
     def _await_sources(self, wait: WaitRule) -> dict[str, int] | None:
         is_reported = False
         while True:
-            layout, has_lanes = self._ensured_layout()
-            if has_lanes:
+            if (layout := self._ensured_layout()) is not None:
                 return layout
             if not is_reported:
                 is_reported = True
@@ -418,8 +417,8 @@ class Preparation:
             if not self._sleep(_MISSING_AGE) or wait.is_over(time.time()):
                 return None
 
-    def _ensured_layout(self) -> tuple[dict[str, int], bool]:
-        """Partitions of the topics that can be read, and whether there is any lane to read.
+    def _ensured_layout(self) -> dict[str, int] | None:
+        """Partitions of the topics that can be read; None if there is no lane to read.
 
         The job's own topics are created; those of a deleted topic are still read.
         """
@@ -444,7 +443,7 @@ class Preparation:
             for identity in kept_identities(self.configuration)
             if identity.topic not in self._denied
         )
-        return layout, has_lanes
+        return layout if has_lanes else None
 
     def _check_other_applications(self, layout: Mapping[str, int]) -> None:
         """Refuses a first start on topics that another application handles.

@@ -266,23 +266,18 @@ class StartFinder:
     cluster: Cluster
     entries: ControlTopic
     """The application's control topic, open for writing."""
+    taken: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Positions taken over from another application, which precede own ones."""
 
     def __post_init__(self) -> None:
         self._losses = Losses(self.configuration, self.control, self.cluster, self.entries)
-        self._taken: Mapping[TopicPartition, int] = {}
 
-    def find(
-        self,
-        layout: Mapping[str, int],
-        denied: frozenset[str] = frozenset(),
-        taken: Mapping[TopicPartition, int] | None = None,
-    ) -> Start:
+    def find(self, layout: Mapping[str, int], denied: frozenset[str] = frozenset()) -> Start:
         """The start.
 
         Args:
             layout: Partitions of the topics of ``read_topics`` that exist and may be read.
             denied: Those that may not be read.
-            taken: Positions taken over from another application, which precede own ones.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -290,7 +285,6 @@ class StartFinder:
                 allow, and there is no other handler.
         """
         clock = begin_clock(self.entries, self.configuration.share)
-        self._taken = taken or {}
         start = self._find(layout, denied)
         self._losses.record(start.lanes)
         if start.lost and not start.every_position:
@@ -483,7 +477,7 @@ class StartFinder:
             offset, extent = committed[lane], extents[lane]
             if lane in recovered:
                 offset = max(recovered[lane], extent.first)
-            offset = self._taken.get(lane, offset)
+            offset = self.taken.get(lane, offset)
             is_anew = lane in anew
             if offset is None and not is_anew:
                 positions[lane] = self._first_position(lane, extent, is_own=lane in own)
@@ -606,7 +600,7 @@ class StartFinder:
         "latest" only skips records from before the application's first start: topics that appear
         later and later partitions are read from their beginning.
         """
-        is_taken = any(lane.topic == taken.topic for taken in self._taken)
+        is_taken = any(lane.topic == taken.topic for taken in self.taken)
         is_first_look = not (is_own or is_taken) and self.entries.topic_of(lane.topic) is None
         latest = is_first_look and self.configuration.starting_offsets == "latest"
         return extent.end if latest else extent.first
