@@ -93,6 +93,22 @@ def test_a_refusal_in_the_middle_of_produce_names_the_culprit_and_nobody_else(
     assert {record.kind for record in report.failed} <= {FailureKind.CULPRIT, FailureKind.INNOCENT}
 
 
+def test_offsets_of_more_lanes_than_a_broker_takes_at_once_are_committed_together(
+    kafka: KafkaClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redrive.kafka.producer._OFFSETS_AT_ONCE", 25)
+    # Each stored offset repeats the group's name: 100 would take 2 MB, and a broker takes 1 MB.
+    topic, group = kafka.topic("wide", partitions=100), "g" * 20_000
+    positions = {TopicPartition(topic, number): 7 for number in range(100)}
+    opened = KafkaProducer(kafka.connection.librdkafka(), kafka.unique_name("id"), group)
+    opened.initialise()
+    opened.begin()
+    assert opened.send_offsets(positions).may_commit
+    assert opened.commit().may_commit
+    opened.close()
+    assert Cluster(kafka.connection).committed(group, positions, stable=True) == positions
+
+
 def test_a_producer_of_the_same_id_fences_an_older_one(
     kafka: KafkaClient, producer: KafkaProducer, small_topic: str
 ) -> None:

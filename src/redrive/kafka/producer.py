@@ -43,6 +43,8 @@ RETRY_BACKOFF: Final = 0.1
 """Seconds, less a fifth, after which the client resends a request whose connection broke."""
 _SENT_ONCE: Final = 0.06
 """Seconds below which a call of the client cannot have sent its request twice."""
+_OFFSETS_AT_ONCE: Final = 1_000
+"""Lanes in one request: a broker stores each request as one batch, of 1 MB at most."""
 
 _CLIENT_LOGGER: Final = logging.getLogger("redrive.kafka.librdkafka")
 """The client's own log lines; each problem also raises a fault, with time, step and lane."""
@@ -165,10 +167,15 @@ class KafkaProducer:
             self._group = Consumer(self._group_settings)
         metadata = self._group.consumer_group_metadata()
         positions = [ClientPartition(*lane, end) for lane, end in ends.items()]
-        return self._unless_refused(
-            "send_offsets_to_transaction",
-            lambda: self._producer.send_offsets_to_transaction(positions, metadata, COORDINATOR),
-        )
+        send = self._producer.send_offsets_to_transaction
+        for first in range(0, len(positions), _OFFSETS_AT_ONCE):
+            part = positions[first : first + _OFFSETS_AT_ONCE]
+            report = self._unless_refused(
+                "send_offsets_to_transaction", partial(send, part, metadata, COORDINATOR)
+            )
+            if not report.may_commit:
+                return report
+        return TransactionReport()
 
     def commit(self) -> TransactionReport:
         """Commit, unless the report says that the client refused to."""
