@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from tests.conftest import KafkaClient, eventually
 
 from redrive.errors import EnvironmentFault
@@ -66,6 +68,57 @@ def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(EnvironmentFault, match="localhost:1 does not list its topics") as caught:
         TopicAdministration(Connection(bootstrap_servers="localhost:1")).partitions()
     assert "bootstrap_servers" in caught.value.hint
+
+
+def test_a_topic_that_the_broker_shows_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = LateBroker(shows=3)
+    administration_of(broker, monkeypatch).create([NewTopic(f"late{n}", 1) for n in range(3)])
+    assert not broker.hidden
+
+
+def test_a_created_topic_that_the_broker_never_shows_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    administration = administration_of(LateBroker(shows=2), monkeypatch)
+    with pytest.raises(EnvironmentFault, match="created topic late2 and does not show it"):
+        administration.create([NewTopic(f"late{n}", 1) for n in range(3)])
+
+
+class LateBroker:
+    """An admin client whose broker shows one more of the new topics in each answer."""
+
+    def __init__(self, *, shows: int) -> None:
+        self._left = shows
+        self.hidden: list[str] = []
+
+    def create_topics(self, topics: list[Any], **_: Any) -> dict[str, Future[None]]:
+        self.hidden = [topic.topic for topic in topics]
+        return {name: _answer(None) for name in self.hidden}
+
+    def describe_topics(self, asked: TopicCollection, **_: Any) -> dict[str, Future[None]]:
+        if self._left:
+            self._left -= 1
+            self.hidden.pop(0)
+        unknown = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        return {
+            name: _answer(unknown if name in self.hidden else None) for name in asked.topic_names
+        }
+
+
+def administration_of(broker: LateBroker, monkeypatch: pytest.MonkeyPatch) -> TopicAdministration:
+    """Never waits without progress."""
+    monkeypatch.setattr("redrive.kafka.administration.AdminClient", lambda _: broker)
+    monkeypatch.setattr("redrive.kafka.administration.SILENCE", 0.0)
+    return TopicAdministration(Connection(bootstrap_servers="late:1"))
+
+
+def _answer(error: KafkaException | None) -> Future[None]:
+    answer: Future[None] = Future()
+    if error is None:
+        answer.set_result(None)
+    else:
+        answer.set_exception(error)
+    return answer
 
 
 def _await(condition: Callable[[], Any]) -> None:

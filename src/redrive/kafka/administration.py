@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not in the stub's list
     AdminClient,
     NewPartitions,
@@ -34,6 +34,7 @@ from redrive.kafka.deadline import (
     under_way,
     within,
 )
+from redrive.kafka.errors import NOT_ALLOWED
 from redrive.messages import TopicPartition
 
 _Answer = TypeVar("_Answer")
@@ -142,17 +143,31 @@ class TopicAdministration:
             self._await_topics(errors.keys() - refused.keys())
         return refused
 
-    def _await_topics(self, names: set[str]) -> None:
-        """Wait for a while until the broker in use knows the topics.
-
-        They were acknowledged, so this only avoids an error in the next step.
-        """
+    def _await_topics(self, names: Collection[str]) -> None:
+        """Wait until the broker in use shows new topics; a busy one learns of them much later."""
         deadline = time.monotonic() + SILENCE
-        with contextlib.suppress(KafkaException):
-            while not names <= set(self._admin.list_topics(timeout=COORDINATOR).topics):
-                if time.monotonic() > deadline:
-                    return
-                time.sleep(PAUSE)
+        while hidden := self._hidden(names):
+            if len(hidden) < len(names):
+                deadline = time.monotonic() + SILENCE
+            elif time.monotonic() > deadline:
+                raise self._fault(
+                    f"created topic {hidden[0]} and does not show it", f"waited {SILENCE:g} s"
+                )
+            names = hidden
+            time.sleep(PAUSE)
+
+    def _hidden(self, names: Collection[str]) -> list[str]:
+        """The topics that the broker in use does not show, but would to this user."""
+        if not names:
+            return []
+        answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER)
+        with self._explained("does not describe its topics"):
+            errors = {name: error_in(answer, ANSWER) for name, answer in answers.items()}
+        return [
+            name
+            for name, error in errors.items()
+            if error is not None and error.code() not in NOT_ALLOWED
+        ]
 
     @contextlib.contextmanager
     def _explained(self, what: str) -> Iterator[None]:
