@@ -96,7 +96,7 @@ def test_a_refusal_in_the_middle_of_produce_names_the_culprit_and_nobody_else(
 def test_offsets_of_more_lanes_than_a_broker_takes_at_once_are_committed_together(
     kafka: KafkaClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redrive.kafka.producer._OFFSETS_AT_ONCE", 25)
+    monkeypatch.setattr("redrive.kafka.producer.LANES_AT_ONCE", 25)
     # Each stored offset repeats the group's name: 100 would take 2 MB, and a broker takes 1 MB.
     topic, group = kafka.topic("wide", partitions=100), "g" * 20_000
     positions = {TopicPartition(topic, number): 7 for number in range(100)}

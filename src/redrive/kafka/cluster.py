@@ -32,7 +32,7 @@ from redrive.kafka.administration import NewTopic, client_topic, error_in
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import ANSWER, LOOK, ONE_TRY, PAUSE, answer_of, under_way
 from redrive.kafka.errors import ASK_AGAIN, NOT_ALLOWED, SIGN_IN_REFUSED, error_of, translated
-from redrive.kafka.producer import Appender
+from redrive.kafka.producer import Appender, in_parts
 from redrive.kafka.records import Readers, StoredRecord
 from redrive.messages import TopicPartition
 
@@ -406,7 +406,9 @@ class Cluster:
         def ask(seconds: float, *, stable: bool = stable) -> list[ClientPartition]:
             # By a consumer: the admin client ends the process (a null pointer in its handling of
             # OffsetFetch, librdkafka 2.16) when the group's coordinator has just moved.
-            answer = self._clients.consumer(group, stable=stable).committed(places, timeout=seconds)
+            consumer, answer = self._clients.consumer(group, stable=stable), []
+            for part in in_parts(places):
+                answer += consumer.committed(part, timeout=seconds)
             for entry in answer:
                 if entry.error is not None:
                     raise KafkaException(entry.error)
@@ -548,15 +550,18 @@ class Cluster:
     ) -> dict[TopicPartition, int]:
         if not specs:
             return {}
-        places = {ClientPartition(*lane): spec for lane, spec in specs.items()}
+        places = [(ClientPartition(*lane), spec) for lane, spec in specs.items()]
 
         def ask(seconds: float) -> dict[TopicPartition, int]:
-            answers = self._clients.connected_admin(seconds).list_offsets(
-                places, isolation_level=level, request_timeout=seconds
-            )
+            admin = self._clients.connected_admin(seconds)
+            answers = [
+                admin.list_offsets(dict(part), isolation_level=level, request_timeout=seconds)
+                for part in in_parts(places)
+            ]
             offsets = {
                 TopicPartition(place.topic, place.partition): answer_of(answer, seconds).offset
-                for place, answer in answers.items()
+                for part in answers
+                for place, answer in part.items()
             }
             for lane, offset in offsets.items():
                 if offset == OFFSET_INVALID:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as ClientPartition
@@ -43,8 +43,9 @@ RETRY_BACKOFF: Final = 0.1
 """Seconds, less a fifth, after which the client resends a request whose connection broke."""
 _SENT_ONCE: Final = 0.06
 """Seconds below which a call of the client cannot have sent its request twice."""
-_OFFSETS_AT_ONCE: Final = 1_000
-"""Lanes in one request: a broker stores each request as one batch, of 1 MB at most."""
+LANES_AT_ONCE: Final = 1_000
+"""Lanes in one request: a broker stores the offsets of each as one batch, of 1 MB at most, and the
+work of the client grows with their square."""
 
 _CLIENT_LOGGER: Final = logging.getLogger("redrive.kafka.librdkafka")
 """The client's own log lines; each problem also raises a fault, with time, step and lane."""
@@ -53,6 +54,7 @@ _CLIENT_LOGGER.setLevel(logging.CRITICAL + 1)
 _abandoned: Final[list[KafkaProducer]] = []
 """Producers that may not be destroyed yet; ``abandoned_calls`` counts them, and bounds them."""
 
+_Lane = TypeVar("_Lane")
 ClientConfig: TypeAlias = Mapping[str, str | int | float | bool]
 
 
@@ -168,8 +170,7 @@ class KafkaProducer:
         metadata = self._group.consumer_group_metadata()
         positions = [ClientPartition(*lane, end) for lane, end in ends.items()]
         send = self._producer.send_offsets_to_transaction
-        for first in range(0, len(positions), _OFFSETS_AT_ONCE):
-            part = positions[first : first + _OFFSETS_AT_ONCE]
+        for part in in_parts(positions):
             report = self._unless_refused(
                 "send_offsets_to_transaction", partial(send, part, metadata, COORDINATOR)
             )
@@ -243,6 +244,12 @@ class KafkaProducer:
             self._abort_required = True
         detail = f"{topic}: {described(error)}"
         self._failed.append(FailedRecord(entry, topic, kind, reason_of(error), detail))
+
+
+def in_parts(lanes: Sequence[_Lane]) -> Iterator[Sequence[_Lane]]:
+    """Lanes in parts for one request each."""
+    for first in range(0, len(lanes), LANES_AT_ONCE):
+        yield lanes[first : first + LANES_AT_ONCE]
 
 
 def fence(client: ClientConfig, transactional_id: str) -> None:
