@@ -25,10 +25,12 @@ from pyspark.sql.streaming.listener import (
 )
 from tests.commands import redrive
 from tests.configurations import write_settings
-from tests.conftest import eventually
-from tests.streaming.conftest import Jobs, RunningJob, letter
+from tests.conftest import KafkaClient, eventually
+from tests.streaming.conftest import Jobs, RunningJob, configuration_of, letter
 
+from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.instances import Share
+from redrive.checkpoints.own_topics import state_topic
 from redrive.checkpoints.tables import read_tables
 from redrive.configuration import (
     DataLoss,
@@ -37,13 +39,21 @@ from redrive.configuration import (
     JobConfiguration,
     Subscription,
 )
-from redrive.errors import AlreadyRunningError, ConfigurationError, EnvironmentFault
+from redrive.errors import (
+    AlreadyRunningError,
+    ConfigurationError,
+    EnvironmentFault,
+    TransientFault,
+)
 from redrive.java import find_java
+from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
 from redrive.observe.observer import MetricsObserver
 from redrive.operations.handlers import read_topics
 from redrive.streaming import upkeep
+from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.session import spark_archive
+from redrive.streaming.start import StartFinder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -514,3 +524,18 @@ def test_spark_looks_for_no_sources_of_packages(jobs: Jobs) -> None:
     assert jvm is not None
     assert jvm.java.lang.System.getenv("PYSPARK_DRIVER_PYTHON") == os.devnull
     assert os.environ["PYSPARK_DRIVER_PYTHON"] != os.devnull  # a spark-submit of the user's runs it
+
+
+def test_a_new_topic_that_the_broker_does_not_show_yet_is_not_called_deleted(
+    kafka: KafkaClient, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    source = kafka.topic("dlq")
+    configuration = configuration_of(tmp_path, bootstrap_servers, {source: "ACTION(RETRY)\n"})
+    control = state_topic(configuration.control_topic)
+    TopicAdministration(configuration.connection).ensure([control])
+    with (
+        Cluster(configuration.connection) as cluster,
+        ControlTopic(cluster, configuration.control_topic) as entries,
+        pytest.raises(TransientFault, match=r"does not show topic .*-remaining, or not yet"),
+    ):
+        StartFinder(configuration, JobControl(), cluster, entries).find({source: 1})

@@ -341,8 +341,8 @@ class StartFinder:
         # Asked before positions: if a topic is recreated after this, its batches find another id.
         names = {lane.topic for lane in lanes}
         identities = self.cluster.topic_ids({*layout, *names})
-        if deleted := names - identities.keys():
-            raise TransientFault(f"topic {min(deleted)} was deleted while the run was prepared")
+        if hidden := names - identities.keys():
+            raise TransientFault(f"the broker does not show topic {min(hidden)}, or not yet")
         self._warn_of_vanished(layout, identities, denied)
         current, kept = self._positions_of(kept, identities)
         led = {kept_lane.source for kept_lane in kept if kept_lane.has_source}
