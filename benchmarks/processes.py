@@ -81,7 +81,9 @@ def processes_of(leader: int, kind: str) -> list[int]:
     session = session_of(leader)
     if kind == "java":
         return [pid for pid, (_, text) in session.items() if text.split(" ")[0].endswith("java")]
-    daemons = {pid for pid, (_, text) in session.items() if "pyspark.daemon" in text}
+    daemons = {
+        pid for pid, (_, text) in session.items() if text.rstrip().endswith("pyspark.worker")
+    }
     return [pid for pid, (parent, _) in session.items() if parent in daemons]
 
 

@@ -92,6 +92,7 @@ _ON_THIS_MACHINE: Final = {
     # A machine that slept wakes up after any heartbeat timeout. Spark would declare its only
     # executor, the driver, lost, and complain every few seconds forever.
     "spark.storage.blockManagerHeartbeatTimeoutMs": str(7 * 24 * 3600 * 1000),
+    "spark.python.daemon.module": "redrive.streaming.workers",
 }
 """Only while executors are threads of the driver."""
 
@@ -109,13 +110,14 @@ _ENCRYPTION: Final = ("spark.authenticate", "spark.network.crypto.enabled")
 """Properties that protect a password on the way to executors."""
 
 _JAVA_OPTIONS: Final = (
-    "-XX:+UseParallelGC -XX:MaxNewSize=160m"
+    "-XX:+UseParallelGC -XX:MaxNewSize=160m -XX:MetaspaceSize=128m"
     " -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=20000"
     " -XX:Tier4CompileThreshold=100000 -XX:Tier4BackEdgeThreshold=1000000"
 )
 """Throughput matters, pauses of milliseconds do not. Rows are short-lived: a larger heap only takes
-memory from the machine. Java's second compiler is for code that runs for each of many rows:
-compiling the planner took half the time of a start."""
+memory from the machine. Without room for the classes of a start Java collects all of it twice. Its
+second compiler is for code that runs for each of many rows: compiling the planner took half the
+time of a start."""
 
 _LAUNCHER_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For the short-lived Java that only computes the command line of Spark's."""
@@ -213,6 +215,9 @@ class Spark:
 
     def _await_start(self) -> SparkSession:
         self.begin()
+        # pyspark imports pandas by it at the first call of Java: 0.3 s that pass while Java starts.
+        import pyspark.testing.utils  # noqa: F401, PLC0415 - as said
+
         assert self._starting is not None
         return self._starting.answer(_START)
 

@@ -8,6 +8,7 @@ another worker in nearly every batch, so an id belongs to a process, not to a la
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import pickle
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -171,3 +173,19 @@ def _pass_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     # Importing was the work; a short pause gives each task its own worker.
     time.sleep(0.05)
     yield from batches
+
+
+def serve() -> None:
+    """Spark's daemon, with the imports of its workers, which share their memory.
+
+    Spark's program runs Python's collector after each task: 40 ms if it looks at them. Nothing but
+    imports may happen here, as no client survives a fork.
+    """
+    for name in ("pyspark.worker", "redrive.streaming.held_reader", "redrive.streaming.workers"):
+        import_module(name)
+    gc.freeze()
+    import_module("pyspark.daemon").manager()
+
+
+if __name__ == "__main__":
+    serve()
