@@ -495,11 +495,13 @@ class Emitter:
             # Step 2 compared each with its committed offset: without a producer nothing is known,
             # as another process may have gone further.
             assert ends.keys() <= self._known.keys()
-            # Offsets only grow, or committed records would be emitted twice. Only positions without
-            # records may go back, at the start of a run whose lanes lost records.
-            assert isinstance(work, PositionsOnly) or all(
-                end > (self._known[lane] or 0) for lane, end in ends.items()
-            )
+            # Offsets only grow, or committed records would be emitted twice. Positions without
+            # records may stay, and go back where a run starts with lanes that lost records.
+            least = {lane: self._known[lane] or 0 for lane in ends}
+            if isinstance(work, PositionsOnly):
+                assert all(end >= least[lane] or lane in work.moved for lane, end in ends.items())
+            else:
+                assert all(end > least[lane] for lane, end in ends.items())
             verdict = self._transact(producer, work, ends)
             # A record like a refused one is likely to be refused in the next slice too.
             self._with_reports = number > 0 or not verdict.commit
