@@ -222,20 +222,18 @@ def last_outcomes(
                 f"SELECT {columns}, one.{_FIRST} FROM known one LEFT ANTI JOIN {CHANGED}"
                 " ON one.outcomes_offset = known_offset AND one.outcomes_partition = last_partition"
             )
-    if final := sorted(wanted - set(OPEN)):
-        undone = ""
-        if may_be_undone:
-            # The first outcome after a discard is that of the replay which undoes it.
-            undone = (
-                " LEFT ANTI JOIN (SELECT origin, max(outcomes_offset) undone_at FROM outcomes"
-                f" WHERE replay IS NOT NULL AND result NOT IN {_texts(sorted(UNTOUCHED))}"
-                " GROUP BY origin) undone ON one.origin = undone.origin"
-                f" AND one.result = {sql_text(Result.DISCARDED)}"
-                " AND one.outcomes_offset < undone_at"
-            )
+    settled = f"SELECT {every}, time AS {_FIRST} FROM outcomes one"
+    if final := sorted(wanted - {*OPEN, Result.DISCARDED}):
+        parts.append(f"{settled} WHERE result IN {_texts(final)} AND malformed IS NULL")
+    if may_be_undone:
+        # The first outcome after a discard is that of the replay which undoes it. Only discards are
+        # joined, as they are few.
         parts.append(
-            f"SELECT {every}, time AS {_FIRST} FROM outcomes one{undone}"
-            f" WHERE result IN {_texts(final)} AND malformed IS NULL"
+            f"{settled} LEFT ANTI JOIN (SELECT origin, max(outcomes_offset) undone_at FROM outcomes"
+            f" WHERE replay IS NOT NULL AND result NOT IN {_texts(sorted(UNTOUCHED))}"
+            " GROUP BY origin) undone ON one.origin = undone.origin"
+            " AND one.outcomes_offset < undone_at"
+            f" WHERE result = {sql_text(Result.DISCARDED)} AND malformed IS NULL"
         )
     return f"{every_outcome(sources, every)}, letters AS ({' UNION ALL '.join(parts)})"
 
