@@ -98,6 +98,17 @@ def test_positions_are_found_without_statistics_of_files(tmp_path: Path) -> None
     assert _open(path).positions() == {0: 2, 1: 1, 2: 1}
 
 
+def test_rows_are_written_and_read_without_pandas(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from tests.outcomes.samples import outcome, rows;"
+        " from redrive.outcomes.table import LedgerTable, arrow_of;"
+        " table = LedgerTable.of_rows(Path(sys.argv[1]), arrow_of(rows([outcome(1)])));"
+        " assert len(table.outcomes('SELECT * FROM ledger')) == 1;"
+        " sys.exit('pandas' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "ledger")], check=True)
+
+
 def test_compaction_changes_files_and_no_row(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     for start in range(0, 60, 6):

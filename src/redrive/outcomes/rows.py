@@ -115,7 +115,7 @@ GONE: Final = "outcomes that were deleted before the ledger had them: "
 TEXT_LIMIT: Final = 10_000
 """Characters to keep of a record that is not an outcome."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS: Final = 19
 """Numbers with this many digits may not fit a long."""
 _BOUNDS: Final = {
@@ -164,7 +164,7 @@ def row_of(value: bytes | None, timestamp: int, partition: int, offset: int) -> 
 
 def moment(milliseconds: int) -> datetime:
     """Milliseconds since the epoch as a time in UTC."""
-    return _EPOCH + timedelta(milliseconds=milliseconds)
+    return EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def _record(value: bytes | None) -> dict[str, Any] | None:

@@ -11,11 +11,13 @@ import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 import pyarrow as pa
+from arro3.core import Array
 from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
@@ -23,7 +25,7 @@ from deltalake.schema import PrimitiveType
 from redrive.configuration import LedgerFolder, RemoteFolder
 from redrive.engine.outcome import ADDED, COLUMNS
 from redrive.errors import EnvironmentFault
-from redrive.outcomes.rows import Row, Values, moment
+from redrive.outcomes.rows import EPOCH, Row, Values, moment
 from redrive.outcomes.storage import (
     arguments,
     explained,
@@ -72,7 +74,9 @@ _RETENTION_HOURS: Final = 6
 _TARGET_SIZE: Final = 64 * 1024 * 1024
 """Bytes of a compacted file: about two million rows, written with little memory."""
 
-_MILLISECONDS: Final = pa.timestamp("ms", "UTC")
+_UNITS: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+"""Units of a timestamp in a millisecond."""
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 _NAME: Final = "ledger"
 """The table's name in queries."""
@@ -370,12 +374,20 @@ class LedgerTable:
 
 def arrow_of(rows: Sequence[Row]) -> pa.Table:
     """Rows, from ``rows.row_of``, as a table with all columns of ``SCHEMA``."""
-    if not rows:
-        # Not SCHEMA.empty_table() or from_pylist, which import pandas.
-        return pa.Table.from_batches([], SCHEMA)
-    columns = zip(zip(*rows, strict=True), SCHEMA, strict=True)
-    arrays = [pa.array(values, column.type) for values, column in columns]
+    columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
+    arrays = [_array(values, column.type) for values, column in zip(columns, SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    # PyArrow would import pandas for values of Python, and arro3 takes no times and days.
+    if pa.types.is_timestamp(kind):
+        times = [value if value is None else (value - EPOCH) // _MICROSECOND for value in values]
+        return pa.array(Array(times, pa.int64())).view(kind)
+    if pa.types.is_date(kind):
+        days = [value if value is None else (value - EPOCH.date()).days for value in values]
+        return pa.array(Array(days, pa.int32())).view(kind)
+    return pa.array(Array(values, kind))
 
 
 def _create(
@@ -470,8 +482,10 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     if not pa.types.is_timestamp(column.type):
         values: list[Any] = column.to_pylist()
         return values
-    milliseconds = column.cast(_MILLISECONDS, safe=False).cast(pa.int64()).to_pylist()
-    return [None if value is None else moment(value) for value in milliseconds]
+    # Not by a cast, which imports pyarrow.compute.
+    unit = _UNITS[column.type.unit]
+    numbers = (number for chunk in column.chunks for number in chunk.view(pa.int64()).to_pylist())
+    return [None if number is None else moment(number // unit) for number in numbers]
 
 
 def remove(path: LedgerFolder) -> None:
