@@ -11,7 +11,7 @@ import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
@@ -76,7 +76,6 @@ _TARGET_SIZE: Final = 64 * 1024 * 1024
 
 _UNITS: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 """Units of a timestamp in a millisecond."""
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 _NAME: Final = "ledger"
 """The table's name in queries."""
@@ -250,11 +249,7 @@ class LedgerTable:
         return rows_of(self.columns(query))
 
     def columns(self, query: str) -> Columns:
-        """The columns of the answer to a whole query.
-
-        Not by ``Table.to_pylist``, which imports pandas for times: that takes longer than any
-        query.
-        """
+        """The columns of the answer to a whole query."""
         with explained(self._path):
             answer = self.stream(query).read_all()
             return dict(zip(answer.column_names, map(_values, answer.columns), strict=True))
@@ -381,13 +376,14 @@ def arrow_of(rows: Sequence[Row]) -> pa.Table:
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     # PyArrow would import pandas for values of Python, and arro3 takes no times and days.
-    if pa.types.is_timestamp(kind):
-        times = [value if value is None else (value - EPOCH) // _MICROSECOND for value in values]
-        return pa.array(Array(times, pa.int64())).view(kind)
+    if not pa.types.is_temporal(kind):
+        return pa.array(Array(values, kind))
+    first: date = EPOCH
+    unit, number = timedelta(microseconds=1), pa.int64()
     if pa.types.is_date(kind):
-        days = [value if value is None else (value - EPOCH.date()).days for value in values]
-        return pa.array(Array(days, pa.int32())).view(kind)
-    return pa.array(Array(values, kind))
+        first, unit, number = EPOCH.date(), timedelta(days=1), pa.int32()
+    numbers = [value if value is None else (value - first) // unit for value in values]
+    return pa.array(Array(numbers, number)).view(kind)
 
 
 def _create(
@@ -482,7 +478,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     if not pa.types.is_timestamp(column.type):
         values: list[Any] = column.to_pylist()
         return values
-    # Not by a cast, which imports pyarrow.compute.
+    # Neither by to_pylist nor by a cast, which import pandas and pyarrow.compute.
     unit = _UNITS[column.type.unit]
     numbers = (number for chunk in column.chunks for number in chunk.view(pa.int64()).to_pylist())
     return [None if number is None else moment(number // unit) for number in numbers]
