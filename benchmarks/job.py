@@ -7,8 +7,9 @@ backlog, each in a process of its own:
     plain loop  one process, confluent-kafka: the same records, exactly once, no rules
     spark sink  Spark's Kafka source and sink: one record each, at least once
 
-``python -m benchmarks.job`` runs all of it; ``--only latency`` and so on a part. ``--json`` for
-programs. The figures depend on the machine: compare the ratios of one run.
+``python -m benchmarks.job`` runs all of it; ``--only latency`` and so on a part, ``--only start
+--runs 5`` several starts. ``--json`` for programs. The figures depend on the machine: compare the
+ratios of one run.
 """
 
 from __future__ import annotations
@@ -407,6 +408,38 @@ def latency(servers: str, directory: str, seconds: float) -> dict[str, Any]:
     }
 
 
+def starts(servers: str, directory: str, runs: int) -> dict[str, Any]:
+    """Start to first outcome, of new applications and then after kill -9, several times.
+
+    Processor time is that of all processes of the job that live at the first outcome.
+    """
+    create(servers, NewTopic("quick", 2, 1))
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+    kinds = "first start", "after kill -9"
+    wall: dict[str, list[float]] = {kind: [] for kind in kinds}
+    spent: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for number in range(runs):
+        queue = f"start{number}.dlq"
+        create(servers, NewTopic(queue, PARTITIONS, 1))
+        place = servers, Path(directory) / f"start-{number}", {queue: "ACTION(RETRY)\n"}
+        for kind in kinds:
+            consumer = listener(servers, ["quick"])
+            send_timed(producer, queue)
+            producer.flush()
+            with running_job(*place) as job:
+                wall[kind].append(round(until_outcome(consumer), 1))
+                spent[kind].append(round(sum(cpu_seconds(job.pid).values()), 1))
+                os.killpg(job.pid, signal.SIGKILL)
+            consumer.close()
+    figures = {"wall": wall, "processor time": spent}
+    medians = {
+        f"{name}, {kind}": statistics.median(times)
+        for name, by_kind in figures.items()
+        for kind, times in by_kind.items()
+    }
+    return {"unit": "s", **figures, "median": medians, "load": os.getloadavg()[0]}
+
+
 def until_outcome(consumer: Consumer) -> float:
     """Seconds until a record comes."""
     begun = time.monotonic()
@@ -605,7 +638,7 @@ def await_topic(servers: str, topic: str) -> None:
 def main() -> int:
     """The command line."""
     asked = parser(__doc__, records=1_000_000, parked=100_000, runs=1, seconds=30.0)
-    asked.add_argument("--only", choices=["throughput", "latency", "punctuality"])
+    asked.add_argument("--only", choices=["throughput", "latency", "punctuality", "start"])
     arguments = hidden(asked, *GIVEN).parse_args()
     if arguments.contestant:
         every = {**CONTESTANTS, STEADY: (run_steady_sink, "")}
@@ -615,6 +648,7 @@ def main() -> int:
         return 0
     report: dict[str, Any] = {}
     parts: dict[str, Callable[[str, str], dict[str, Any]]] = {
+        "start": lambda s, f: starts(s, f, arguments.runs),
         "latency": lambda s, f: latency(s, f, arguments.seconds),
         "punctuality": lambda s, f: punctuality(s, f, arguments.parked, arguments.seconds),
         "throughput": lambda s, f: throughput(s, f, arguments.records, arguments.runs),
