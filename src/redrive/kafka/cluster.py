@@ -325,22 +325,18 @@ class Cluster:
 
         ``explicit_only`` omits the settings that a topic has from the cluster.
         """
-        if not names:
-            return {}
-        resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in names}
 
         def ask(seconds: float) -> dict[str, Mapping[str, Any]]:
-            answers = self._clients.admin.describe_configs(
-                list(resources.values()), request_timeout=seconds
-            )
             settings: dict[str, Mapping[str, Any]] = {}
-            for name, resource in resources.items():
-                entries = _answer_or_none(answers[resource], seconds)
-                settings[name] = {
-                    key: entry.value
-                    for key, entry in (entries or {}).items()
-                    if not explicit_only or entry.source == _SET_ON_TOPIC
-                }
+            for part in in_parts([ConfigResource(ResourceType.TOPIC, name) for name in names]):
+                answers = self._clients.admin.describe_configs(part, request_timeout=seconds)
+                for resource in part:
+                    entries = _answer_or_none(answers[resource], seconds)
+                    settings[resource.name] = {
+                        key: entry.value
+                        for key, entry in (entries or {}).items()
+                        if not explicit_only or entry.source == _SET_ON_TOPIC
+                    }
             return settings
 
         return self._clients.answer("settings of topics", ask)
