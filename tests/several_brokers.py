@@ -11,7 +11,6 @@ from redrive.broker import EmbeddedBroker
 from redrive.broker.configuration import Quorum, free_port, new_cluster_id
 from redrive.broker.embedded import START_TIMEOUT
 
-_HEAP: Final = "384m"
 _STOP_TOGETHER: Final = 8.0
 """Seconds for all brokers together to shut down cleanly."""
 
@@ -26,10 +25,16 @@ class SeveralBrokers:
         directory: Folder for everything, created if missing.
         brokers: Number of brokers.
         properties: Broker properties in addition to, or instead of, the defaults.
+        heap: Size of each Java heap as Java writes it.
     """
 
     def __init__(
-        self, directory: Path, brokers: int = 3, *, properties: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        brokers: int = 3,
+        *,
+        properties: Mapping[str, str] | None = None,
+        heap: str = "384m",
     ) -> None:
         cluster_id, nodes = new_cluster_id(), range(1, brokers + 1)
         ports = [free_port() for _ in range(2 * brokers)]
@@ -39,7 +44,7 @@ class SeveralBrokers:
                 directory.resolve() / f"broker-{node}",
                 port=port,
                 properties=properties,
-                heap=_HEAP,
+                heap=heap,
                 quorum=Quorum(node, controllers, cluster_id),
             )
             for node, port in zip(nodes, ports, strict=False)
