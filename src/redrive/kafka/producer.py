@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
@@ -246,7 +246,7 @@ class KafkaProducer:
         self._failed.append(FailedRecord(entry, topic, kind, reason_of(error), detail))
 
 
-def in_parts(lanes: Sequence[_Lane]) -> Iterator[Sequence[_Lane]]:
+def in_parts(lanes: list[_Lane]) -> Iterator[list[_Lane]]:
     """Lanes in parts for one request each."""
     for first in range(0, len(lanes), LANES_AT_ONCE):
         yield lanes[first : first + LANES_AT_ONCE]
