@@ -153,6 +153,12 @@ class Application:
     def outcomes(self) -> list[dict[str, Any]]:
         return [json.loads(record.value or b"") for record in self.topics.topics[OUTCOMES]]
 
+    @property
+    def attempts_put(self) -> list[tuple[int, int]]:
+        """The line of the rule and the number of each attempt that put the message."""
+        put = [outcome for outcome in self.outcomes if outcome["target_topic"]]
+        return [(outcome["rule_line"], outcome["attempt"]) for outcome in put]
+
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["", "restarts"])
 @pytest.mark.parametrize(
@@ -176,13 +182,7 @@ def test_rounds_are_found_without_a_setting(
     application.run(restarts=restarts, steps=40)
     assert len(application.puts) == 3
     assert len(application.topics.topics["dead"]) == 1
-    put = [outcome for outcome in application.outcomes if outcome["target_topic"]]
-    assert [(outcome["rule_line"], outcome["attempt"]) for outcome in put] == [
-        (2, 1),
-        (2, 2),
-        (2, 3),
-        (3, 4),
-    ]
+    assert application.attempts_put == [(2, 1), (2, 2), (2, 3), (3, 4)]
 
 
 def test_rounds_of_a_group_are_found_without_a_setting() -> None:
@@ -285,13 +285,7 @@ def test_a_message_that_always_fails_is_put_exactly_as_often_as_retry_says(fail:
     (dead,) = application.topics.topics["dead"]
     assert dead.value == b"{}"
     assert (("tenant", b"acme") in (dead.headers or [])) == (fail is not streams)
-    put = [outcome for outcome in application.outcomes if outcome["target_topic"]]
-    assert [(outcome["rule_line"], outcome["attempt"]) for outcome in put] == [
-        (2, 1),
-        (2, 2),
-        (2, 3),
-        (3, 4),
-    ]
+    assert application.attempts_put == [(2, 1), (2, 2), (2, 3), (3, 4)]
     assert {outcome["message"] for outcome in application.outcomes} == {"DLQ:0:0"}
     assert not application.topics.topics[IDENTITY.remaining_topic]
 

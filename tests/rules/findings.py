@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+from unittest.mock import patch
 
 from redrive.diagnostics import Severity
-from redrive.rules import Rule, RulesTable, parse
+from redrive.rules import Matcher, Rule, RulesTable, explain, parse, selection
 from redrive.rules.diagnosis import EntryDiagnostic
+from redrive.rules.selection import turns
 
 
 def read(text: str, *, strict: bool = True) -> tuple[Rule, ...]:
@@ -47,6 +50,23 @@ def errors(text: str) -> list[tuple[str, int, str]]:
 def warnings(text: str, **options: Any) -> list[tuple[str, int]]:
     """The warnings of a table: class and line."""
     return [(warning.code, warning.line) for warning in findings(text, Severity.WARNING, **options)]
+
+
+def assert_matched(
+    table: RulesTable, first_rules: int, expected: Iterable[tuple[dict[str, str | int], int]]
+) -> None:
+    """The index, its first rule and explanations find the rules that one by one match a message.
+
+    Expected are messages with bits, of which each stands for a rule.
+    """
+    with patch.object(selection, "FIRST_RULES", first_rules):
+        matcher = Matcher(table)
+    for message, rules in expected:
+        assert matcher.candidates_of(message) == rules
+        assert matcher.first_of(message) == ((rules & -rules).bit_length() - 1 if rules else None)
+        explanation = explain(table, message)
+        assert sum(verdict.matches << verdict.index for verdict in explanation.verdicts) == rules
+        assert explanation.turns == tuple(turns(table, rules))
 
 
 def assert_reads_back(table: RulesTable) -> None:

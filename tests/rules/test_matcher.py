@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.rules import reference
+from tests.rules.findings import assert_matched
 from tests.rules.reference import LENGTHS
 from tests.rules.tables import messages, plain_rules, table_of, text_patterns, text_values
 
 from redrive.rules import Matcher, explain, parse, write_action, write_clause
 from redrive.rules import selection as selection_module
 from redrive.rules.patterns import StringPattern
-from redrive.rules.selection import rules_of, turns
 
 tables = st.lists(plain_rules(), min_size=1, max_size=8)
 
@@ -31,16 +29,8 @@ def test_matcher_agrees_with_the_specification(
     first_rules: int,
     data: st.DataObject,
 ) -> None:
-    table = table_of(rules, data)
-    with patch.object(selection_module, "FIRST_RULES", first_rules):
-        matcher = Matcher(table)
-    for row in rows:
-        expected = reference.candidates(rules, row)
-        assert matcher.candidates_of(row) == expected
-        assert matcher.first_of(row) == next(rules_of(expected), None)
-        explanation = explain(table, row)
-        assert sum(verdict.matches << verdict.index for verdict in explanation.verdicts) == expected
-        assert explanation.turns == tuple(turns(table, expected))
+    expected = [(row, reference.candidates(rules, row)) for row in rows]
+    assert_matched(table_of(rules, data), first_rules, expected)
 
 
 @pytest.mark.parametrize("keyword", list(LENGTHS))

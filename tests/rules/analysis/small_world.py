@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from hypothesis import strategies as st
+from tests.rules.dialect import reference as dialect
 from tests.rules.reference import PlainRule, candidates
 
 from redrive.rules import RulesTable, parse
-
-__all__ = ["MESSAGES", "TEXTS", "first_rules", "rules_lists", "table_of", "text_patterns"]
 
 _LETTERS = "AB "
 
@@ -71,6 +72,30 @@ def table_of(rules: Sequence[PlainRule]) -> RulesTable:
         for rule in rules
     ]
     return parse("\n".join(lines)).required()
+
+
+AnyRule = TypeVar("AnyRule", bound=PlainRule | dialect.PlainRule)
+
+EDITS = st.sampled_from(["none", "drop", "swap", "action", "add", "double"])
+
+
+def edited(
+    rules: Sequence[AnyRule], edit: str, place: int, other: Sequence[AnyRule]
+) -> list[AnyRule]:
+    """A table after an edit at a place; ``other`` has what is added, and is what no rule is."""
+    changed = list(rules)
+    match edit:
+        case "drop":
+            del changed[place]
+        case "swap":
+            changed.insert(0, changed.pop(place))
+        case "action":
+            changed[place] = replace(changed[place], action="DISCARD")
+        case "add":
+            changed[place:place] = other[:2]
+        case "double":
+            changed.insert(place, changed[place])
+    return changed or list(other)
 
 
 def first_rules(rules: Sequence[PlainRule], message: dict[str, str | int]) -> list[int]:

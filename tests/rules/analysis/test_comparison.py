@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cases import cases_beside
-from tests.rules.analysis.small_world import MESSAGES, first_rules, rules_lists, table_of
+from tests.rules.analysis.small_world import (
+    EDITS,
+    MESSAGES,
+    edited,
+    first_rules,
+    rules_lists,
+    table_of,
+)
 from tests.rules.reference import PlainRule
 
 from redrive.rules import parse
@@ -19,7 +25,6 @@ from redrive.rules.analysis.search import Effort
 
 HEADS = {"IBM": "", "KAFKA": "DIALECT(KAFKA)\n"}
 in_table = cases_beside(__file__)
-edits = st.sampled_from(["none", "drop", "swap", "action", "add", "double"])
 
 
 def fate(rules: Sequence[PlainRule], message: dict[str, str | int]) -> tuple[int, bool]:
@@ -29,33 +34,20 @@ def fate(rules: Sequence[PlainRule], message: dict[str, str | int]) -> tuple[int
     return tries, bool(turns) and turns[-1].action == "DISCARD"
 
 
-@given(rules=rules_lists(), other=rules_lists(), edit=edits, data=st.data())
+@given(rules=rules_lists(), other=rules_lists(), edit=EDITS, data=st.data())
 def test_tables_are_equal_exactly_if_every_message_is_treated_alike(
     rules: list[PlainRule], other: list[PlainRule], edit: str, data: st.DataObject
 ) -> None:
-    edited = list(rules)
-    place = data.draw(st.integers(0, len(rules) - 1))
-    match edit:
-        case "drop":
-            del edited[place]
-        case "swap":
-            edited.insert(0, edited.pop(place))
-        case "action":
-            edited[place] = replace(edited[place], action="DISCARD")
-        case "add":
-            edited[place:place] = other[:2]
-        case "double":
-            edited.insert(place, edited[place])
-    edited = edited or other
-    comparison = compare(table_of(rules), table_of(edited))
+    new = edited(rules, edit, data.draw(st.integers(0, len(rules) - 1)), other)
+    comparison = compare(table_of(rules), table_of(new))
     assert comparison.is_complete
     if comparison.is_equal:
-        assert all(fate(rules, message) == fate(edited, message) for message in MESSAGES)
+        assert all(fate(rules, message) == fate(new, message) for message in MESSAGES)
     for difference in comparison.differences:
         message = dict(difference.witness)
-        assert fate(rules, message) != fate(edited, message)
+        assert fate(rules, message) != fate(new, message)
         assert difference.old_rules == tuple(first_rules(rules, message))
-        assert difference.new_rules == tuple(first_rules(edited, message))
+        assert difference.new_rules == tuple(first_rules(new, message))
 
 
 def between(old: str, new: str) -> Comparison:

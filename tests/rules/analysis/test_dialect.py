@@ -11,6 +11,7 @@ from typing import TypeAlias
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rules.analysis.small_world import EDITS, edited
 from tests.rules.dialect import reference
 from tests.rules.dialect.reference import (
     Alternative,
@@ -196,22 +197,12 @@ def _matches(rule: TriedRule, message: Message) -> bool:
     old=rules_lists("TOPIC", "ATTEMPTS", "AGE", AMOUNT, "expressions"),
     other=rules_lists("TOPIC", "ATTEMPTS", "AGE", AMOUNT, "expressions"),
     place=st.integers(0, 4),
-    edit=st.sampled_from(["none", "drop", "swap", "add", "double"]),
+    edit=EDITS,
 )
 def test_equal_is_equal_and_different_is_different(
     old: list[TriedRule], other: list[TriedRule], place: int, edit: str
 ) -> None:
-    new, place = list(old), place % len(old)
-    match edit:
-        case "drop":
-            del new[place]
-        case "swap":
-            new.insert(0, new.pop(place))
-        case "add":
-            new[place:place] = other[:1]
-        case "double":
-            new.insert(place, new[place])
-    new = new or other
+    new = edited(old, edit, place % len(old), other)
     comparison = compare(*(parse(text_of(rules)).required() for rules in (old, new)))
     if comparison.is_equal:
         assert all(fate(old, message) == fate(new, message) for message in MESSAGES)

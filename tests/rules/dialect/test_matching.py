@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -11,10 +10,9 @@ from hypothesis import strategies as st
 from tests.cases import cases_beside
 from tests.rules.dialect import reference
 from tests.rules.dialect.tables import messages, numbers, rules, table_texts
-from tests.rules.findings import assert_reads_back
+from tests.rules.findings import assert_matched, assert_reads_back
 
-from redrive.rules import Matcher, RulesTable, explain, parse
-from redrive.rules import selection as selection_module
+from redrive.rules import RulesTable, parse
 from redrive.rules.patterns import ABSENT, Interval, RangePattern, RegexPattern
 
 in_table = cases_beside(__file__)
@@ -38,16 +36,8 @@ def test_the_index_agrees_with_rules_that_are_asked_one_by_one(
     first_rules: int,
     data: st.DataObject,
 ) -> None:
-    table = table_of(plain, data)
-    with patch.object(selection_module, "FIRST_RULES", first_rules):
-        matcher = Matcher(table)
-    for row in rows:
-        expected = reference.candidates(plain, row)
-        assert matcher.candidates_of(row) == expected
-        first = matcher.first_of(row)
-        assert first == (None if not expected else (expected & -expected).bit_length() - 1)
-        verdicts = explain(table, row).verdicts
-        assert sum(1 << verdict.index for verdict in verdicts if verdict.matches) == expected
+    expected = [(row, reference.candidates(plain, row)) for row in rows]
+    assert_matched(table_of(plain, data), first_rules, expected)
 
 
 @given(plain=tables, data=st.data())
