@@ -176,14 +176,19 @@ def test_rules_may_name_only_what_the_settings_have(
     assert (finding.line, finding.column, finding.length) == (2, len(rule) + 1, len(clause))
 
 
-def test_settings_of_a_cluster_are_checked_as_those_of_kafka(check: Check) -> None:
-    findings = check(GOOD + "[clusters.eu]\n[clusters.'a:b']\nbootstrap_servers = 'eu'\n")
-    errors = [
-        (error.code, error.line - GOOD.count("\n"))
-        for error in findings
+def errors_below(settings: str, more: str, check: Check) -> list[tuple[str, int]]:
+    """Code and line of the errors in settings and more of them; lines count from the latter."""
+    return [
+        (error.code, error.line - settings.count("\n"))
+        for error in check(settings + more)
         if error.severity == "error"
     ]
-    assert errors == [("MISSING", 1), ("BAD_VALUE", 2), ("BAD_VALUE", 3)]
+
+
+def test_settings_of_a_cluster_are_checked_as_those_of_kafka(check: Check) -> None:
+    more = "[clusters.eu]\n[clusters.'a:b']\nbootstrap_servers = 'eu'\n"
+    expected = [("MISSING", 1), ("BAD_VALUE", 2), ("BAD_VALUE", 3)]
+    assert errors_below(GOOD, more, check) == expected
 
 
 @pytest.mark.parametrize(
@@ -195,13 +200,8 @@ def test_a_cluster_and_a_handler_may_not_share_a_topic(
     check: Check, handler: str, cluster: str, *, is_shared: bool
 ) -> None:
     settings = GOOD.replace("queue = ", f'name = "{handler}"\nqueue = ', 1)
-    findings = check(settings + f"[clusters.{cluster}]\nbootstrap_servers = 'eu:9092'\n")
-    errors = [
-        (error.code, error.line - settings.count("\n"))
-        for error in findings
-        if error.severity == "error"
-    ]
-    assert errors == [("CONFLICT", 1)] * is_shared
+    more = f"[clusters.{cluster}]\nbootstrap_servers = 'eu:9092'\n"
+    assert errors_below(settings, more, check) == [("CONFLICT", 1)] * is_shared
 
 
 def test_context_authority_is_accepted_when_the_settings_allow_it(check: Check) -> None:
