@@ -35,7 +35,6 @@ from redrive.messages.fields import mqmd_fields
 from redrive.messages.reasons import Reason
 from redrive.topology.files import read_topology
 from redrive.topology.layout import SourceText, Topology, topics_of
-from redrive.topology.put import Destination, Refusal
 from redrive.topology.receiving import receiving_queue_managers
 
 NOW = 1_000_000
@@ -70,7 +69,6 @@ def work_on(
     headers: Headers,
     *,
     source: str = INTAKE,
-    missing: str = "",
     hop_limit: int = 25,
     timestamp: int = NOW,
     of: Topology | None = None,
@@ -86,13 +84,8 @@ def work_on(
     sources = {topic.topic: topic for topic in topics_of(definitions) if topic.is_read}
     receiver = receiving_queue_managers(definitions, {source: sources[source]})[source]
 
-    def check(answer: Destination | Refusal) -> Destination | Refusal:
-        if isinstance(answer, Destination) and answer.topic == missing:
-            return Refusal(2085, f"{missing} does not exist")
-        return answer
-
     router = PutDecider(
-        identity_of(source, queue_manager="A"), receiver, check, table_id=table,
+        identity_of(source, queue_manager="A"), receiver, lambda answer: answer, table_id=table,
         hop_limit=hop_limit, channel=channel,
         message_retries=retries,
     )  # fmt: skip

@@ -25,16 +25,14 @@ from redrive.operations.replay.plan import Plan
 from redrive.operations.replay.progress import cancel, statuses
 
 
-def plan_of(
-    job: JobConfiguration, plan: str, offsets: range, replay: Replay, *, partition: int = 0
-) -> Plan:
-    """A plan about messages of the first handler."""
+def plan_of(job: JobConfiguration, plan: str, offsets: range, replay: Replay) -> Plan:
+    """A plan about messages of the first handler, of partition 0."""
     queue = job.handlers[0].identity.name
     return Plan(
         replay=replace(replay, plan=plan),
         application=job.application,
         created="",
-        messages={queue: {f"{queue}:{partition}": list(offsets)}},
+        messages={queue: {f"{queue}:0": list(offsets)}},
     )
 
 

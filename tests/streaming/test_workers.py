@@ -129,9 +129,9 @@ def test_a_worker_keeps_its_producer_where_only_tables_changed(
     assert first.is_closed  # type: ignore[attr-defined]
 
 
-def task_result(rows: int = 2) -> TaskResult:
-    """What a task tells that emits some rows."""
-    batch = pa.RecordBatch.from_pydict({"value": [b"x"] * rows})
+def task_result() -> TaskResult:
+    """What a task tells that emits two rows."""
+    batch = pa.RecordBatch.from_pydict({"value": [b"x"] * 2})
     (answer,) = emit_task(b"", 5, NO_STATE, [batch])
     (data,) = answer.column("result").to_pylist()
     restored: TaskResult = pickle.loads(data)  # noqa: S301 - made here

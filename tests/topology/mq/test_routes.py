@@ -6,20 +6,11 @@ from typing import Any
 
 import pytest
 from tests.conformance.mq_notation import read_topology
-from tests.topology.mq.routes import End, PutMessage, Route, follow_route
+from tests.topology.mq.routes import End, PutMessage, follow_route
 
 from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.reader import read_mqsc
 from redrive.topology.mq.results import OpenRequest, Persistence
-
-PERSISTENT = PutMessage(persistence=Persistence.PERSISTENT)
-
-
-def follow(
-    *lines: str, queue: str = "Q", manager: str = "QM2", put: PutMessage = PERSISTENT
-) -> Route:
-    network = read_topology(lines).network()
-    return follow_route(network, "QM1", OpenRequest(queue=queue, queue_manager=manager), put)
 
 
 def manager(name: str, script: str) -> Any:
@@ -29,7 +20,9 @@ def manager(name: str, script: str) -> Any:
 
 
 def test_a_transmission_queue_without_a_channel_keeps_its_messages() -> None:
-    route = follow("QM1: DEF QL(QM2) USAGE(XMITQ)")
+    network = read_topology(["QM1: DEF QL(QM2) USAGE(XMITQ)"]).network()
+    put = PutMessage(persistence=Persistence.PERSISTENT)
+    route = follow_route(network, "QM1", OpenRequest(queue="Q", queue_manager="QM2"), put)
     assert (route.end, str(route.final)) == (End.HELD, "QM2@QM1")
     assert "no channel" in route.detail
 
