@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
@@ -68,6 +69,18 @@ def what_is_said(job: JobConfiguration, start_job: StartJob) -> str:
     return f"{running.error}; {hint}; {running.warnings}"
 
 
+def outcomes_of(
+    job: JobConfiguration, secure: SecureBroker, start_job: StartJob
+) -> list[dict[str, Any]]:
+    """Run a job until it has handled its messages; every outcome that it committed."""
+    running = start_job(job)
+    running.wait_for_records(4)
+    running.stop()
+    return [
+        json.loads(record.value) for record in read_records(secure.open_servers, job.outcomes_topic)
+    ]
+
+
 def test_with_the_least_rights_a_job_does_its_work_once(
     secure: SecureBroker, tmp_path: Path, start_job: StartJob
 ) -> None:
@@ -75,12 +88,7 @@ def test_with_the_least_rights_a_job_does_its_work_once(
     prepare(job, secure)
     secure.add_user("least", (right for right in rights_of(job) if right.is_needed))
     check_access(job.connection, rights_to_start(job), any_of=rights_to_read(job))
-    running = start_job(job)
-    running.wait_for_records(4)
-    running.stop()
-    outcomes = [
-        json.loads(record.value) for record in read_records(secure.open_servers, job.outcomes_topic)
-    ]
+    outcomes = outcomes_of(job, secure, start_job)
     results = Counter((outcome["attempt"], outcome["result"]) for outcome in outcomes)
     assert results == {(1, "forwarded"): 1, (1, "parked"): 1, (2, "remains"): 1, (0, "remains"): 1}
     (record,) = read_records(secure.open_servers, "least.target")
@@ -117,11 +125,6 @@ def test_without_the_right_on_a_target_only_its_own_messages_fail(
     prepare(job, secure)
     needed = [right for right in rights_of(job) if right.is_needed]
     secure.add_user("describer", [*needed[:-1], replace(needed[-1], operation="Describe")])
-    running = start_job(job)
-    running.wait_for_records(4)
-    running.stop()
-    outcomes = [
-        json.loads(record.value) for record in read_records(secure.open_servers, job.outcomes_topic)
-    ]
+    outcomes = outcomes_of(job, secure, start_job)
     (failed,) = (outcome for outcome in outcomes if outcome["target_queue"] == "describer.target")
     assert (failed["reason"], failed["result"]) == (2035, "remains")

@@ -183,14 +183,20 @@ def audit(job: Place, count: int, jobs: Jobs) -> None:
     assert len(origins) == len(set(origins)) == count
 
 
-def test_the_job_goes_on_by_itself_when_there_is_room_again(
-    jobs: Jobs, disk: SmallDisk, place: MakePlace
-) -> None:
-    job = place(disk.folder / "job", None)
+def start_and_fill(jobs: Jobs, disk: SmallDisk, job: Place) -> subprocess.Popen[bytes]:
+    """Start a job, and fill the disk when it has handled 20 dead letters."""
     process = disk.start(job.log, "run", "-c", str(job.settings))
     jobs.produce(job.dlq, letters(job, range(20)))
     eventually(lambda: len(jobs.read(job.target)) == 20, "the first were handled", every=1)
     disk.fill()
+    return process
+
+
+def test_the_job_goes_on_by_itself_when_there_is_room_again(
+    jobs: Jobs, disk: SmallDisk, place: MakePlace
+) -> None:
+    job = place(disk.folder / "job", None)
+    process = start_and_fill(jobs, disk, job)
     jobs.produce(job.dlq, letters(job, range(20, 60)))
     full = (f"the job's folder {disk.folder}/job cannot be written", "No space left on device")
     eventually(lambda: job.log_says(*full, "make room"), "the log said so", every=1)
@@ -212,10 +218,7 @@ def test_a_job_that_died_on_a_full_disk_goes_on_once_it_is_started_with_room(
     jobs: Jobs, disk: SmallDisk, place: MakePlace
 ) -> None:
     job = place(disk.folder / "job", None)
-    process = disk.start(job.log, "run", "-c", str(job.settings))
-    jobs.produce(job.dlq, letters(job, range(20)))
-    eventually(lambda: len(jobs.read(job.target)) == 20, "the first were handled", every=1)
-    disk.fill()
+    process = start_and_fill(jobs, disk, job)
     jobs.produce(job.dlq, letters(job, range(20, 40)))
     eventually(lambda: job.log_says("No space left on device"), "the disk was missed", every=1)
     os.killpg(process.pid, signal.SIGKILL)
