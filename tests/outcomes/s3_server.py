@@ -22,9 +22,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
+import pytest
+
 from redrive.configuration import RemoteFolder
 
 BUCKET: Final = "ledgers"
+SECRET: Final = "of-a-test"  # noqa: S105 - what must be shown nowhere
 _NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
 
 
@@ -62,8 +65,10 @@ class S3:
 
     @classmethod
     @contextmanager
-    def running(cls) -> Iterator[Self]:
-        """A server of this machine, empty."""
+    def running(cls, monkeypatch: pytest.MonkeyPatch) -> Iterator[Self]:
+        """A server of this machine, empty, and credentials for it in the environment."""
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "writer")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
         store = cls()
 
         class Handler(_Handler):

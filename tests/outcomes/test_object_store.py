@@ -17,7 +17,7 @@ from threading import Barrier, Event
 
 import pytest
 from tests.commands import redrive
-from tests.outcomes.s3_server import BUCKET, S3
+from tests.outcomes.s3_server import BUCKET, S3, SECRET
 from tests.outcomes.samples import outcome, rows
 from tests.outcomes.small_job import SmallJob, dead_letter
 
@@ -27,7 +27,6 @@ from redrive.outcomes.rows import Row, row_of
 from redrive.outcomes.storage import explained, locked
 from redrive.outcomes.table import LedgerTable, arrow_of, remove
 
-SECRET = "of-a-test"  # noqa: S105 - what must be shown nowhere
 BRIDGED = 25.0
 """Seconds: less than an outage that a writer bridges."""
 OUTCOMES = rows([outcome(number) for number in range(240)])
@@ -36,10 +35,8 @@ OUTCOMES = rows([outcome(number) for number in range(240)])
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
-    """An S3, and credentials for it."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "writer")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    with S3.running() as running:
+    """An S3, and credentials for it in the environment."""
+    with S3.running(monkeypatch) as running:
         yield running
 
 

@@ -25,9 +25,7 @@ from redrive.streaming.projection import start_projection
 @pytest.fixture
 def remote(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Job, S3]]:
     """The same job with its ledger in an object store, and that store."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "reader")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of a test")
-    with S3.running() as store:
+    with S3.running(monkeypatch) as store:
         ledger = replace(job.configuration.ledger, path=store.folder("ledger", tmp_path / "first"))
         yield replace(job, configuration=replace(job.configuration, ledger=ledger)), store
 

@@ -16,6 +16,7 @@ from tests.configurations import handled, job_of
 from tests.conftest import KafkaClient, eventually
 
 from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.errors import ConfigurationError
 from redrive.messages import DeadLetterHeader, encode_header
 from redrive.streaming.job import run
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
@@ -110,6 +111,12 @@ class RunningJob(JobObserver):
         self.control.request_stop("the test is over")
         self.join()
 
+    def refused(self) -> ConfigurationError:
+        """Why the job did not start."""
+        eventually(lambda: not self.is_alive, "the start was refused")
+        assert isinstance(self.error, ConfigurationError), self.error
+        return self.error
+
     def check(self) -> None:
         """Raises what ended the job, if it was an error."""
         if self.error is not None:
@@ -137,6 +144,11 @@ class Jobs(KafkaClient):
     def unique_name(self, name: str) -> str:
         """As above, and short enough for a dead-letter header and a rules table."""
         return f"t{next(_numbers)}.{name}"
+
+    def delete(self, topic: str) -> None:
+        """Deletes a topic, and waits until it is gone."""
+        self.admin.delete_topics([topic])
+        eventually(lambda: topic not in self.admin.list_topics(), f"{topic} is gone")
 
     def outcomes(self, configuration: JobConfiguration) -> list[dict[str, Any]]:
         """Every outcome that was committed."""

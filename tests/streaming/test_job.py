@@ -306,13 +306,6 @@ def test_instances_that_come_and_go_share_the_partitions_out(jobs: Jobs) -> None
     assert len(jobs.outcomes(settings)) == 120
 
 
-def refused_start(job: RunningJob) -> ConfigurationError:
-    """The error of a start that is refused."""
-    eventually(lambda: not job.is_alive, "the start was refused")
-    assert isinstance(job.error, ConfigurationError), job.error
-    return job.error
-
-
 def test_second_application_is_refused_unless_it_handles_a_copy_on_purpose(jobs: Jobs) -> None:
     dlq = jobs.topic("dlq", partitions=2)
     table = {dlq: "ACTION(DISCARD)\n"}
@@ -321,7 +314,7 @@ def test_second_application_is_refused_unless_it_handles_a_copy_on_purpose(jobs:
     first.wait_for_records(10)
     second = jobs.configure(table, application=f"{dlq}.second")
     for running in (f"running: {socket.gethostname()}:{os.getpid()}", "not running"):
-        error = refused_start(jobs.start(second))
+        error = jobs.start(second).refused()
         assert f"{dlq} is handled by the application {dlq}.first ({running})" in error.message
         assert f"{dlq}:0 to offset 5, {dlq}:1 to offset 5" in error.message
         assert f"--take-over {dlq}.first" in error.hint
@@ -363,7 +356,7 @@ def test_application_continues_where_an_ended_one_has_stopped(jobs: Jobs) -> Non
     second.wait_for_records(4)
     [facts] = [facts for message, facts in second.warnings if "are taken over" in message]
     assert (facts["parked"], facts["remaining"]) == (2, 0)
-    error = refused_start(jobs.start(first.configuration))
+    error = jobs.start(first.configuration).refused()
     assert f"is handled by the application {dlq}.second (running" in error.message
     second.stop()
     assert second.records == 4
@@ -417,14 +410,10 @@ def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(jobs: Jobs) -
     configuration = jobs.configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
     jobs.produce(dlq, [letter(1, "x"), letter(1, "x")])
     jobs.start(configuration).join()
-    jobs.admin.delete_topics([dlq])
-    eventually(lambda: dlq not in jobs.admin.list_topics(), "the topic is gone")
+    jobs.delete(dlq)
     jobs.create(dlq)
     jobs.produce(dlq, [letter(1, "x") for _ in range(5)])
-    refused = jobs.start(configuration)
-    eventually(lambda: not refused.is_alive, "the start was refused")
-    assert isinstance(refused.error, ConfigurationError)
-    assert "recreated" in str(refused.error)
+    assert "recreated" in str(jobs.start(configuration).refused())
     allowed = jobs.start(replace(configuration, on_data_loss=DataLoss.CONTINUE))
     allowed.join()
     assert allowed.records == 5

@@ -10,13 +10,12 @@ from typing import Final
 
 import pytest
 from tests.conftest import eventually
-from tests.outcomes.s3_server import BUCKET, S3
+from tests.outcomes.s3_server import BUCKET, S3, SECRET
 from tests.streaming.conftest import Jobs, letter
 from tests.streaming.served_job import ServedJob
 
 from redrive.outcomes.table import LedgerTable
 
-SECRET: Final = "of-a-test"  # noqa: S105 - what must be shown nowhere
 IN_TIME: Final = 20.0
 """Seconds from SIGTERM to the end of the process, as documented."""
 BUSY: Final = 4
@@ -26,9 +25,7 @@ BUSY: Final = 4
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
     """An S3, and credentials for it in the environment."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "writer")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    with S3.running() as running:
+    with S3.running(monkeypatch) as running:
         yield running
 
 

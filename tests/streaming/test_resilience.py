@@ -44,7 +44,7 @@ from redrive.checkpoints.instances import Share
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration, LedgerConfiguration
 from redrive.engine.commands import Replay, ResumeFrom, To
 from redrive.engine.decision import TimestampMode
-from redrive.errors import ConfigurationError, FatalFault, UsageError
+from redrive.errors import FatalFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import TRANSACTION
 from redrive.messages import OutputRecord
@@ -63,13 +63,6 @@ FOR_EVER = "RETRYINT(1)\nACTION(RETRY) RETRY(9999)\n"
 def bodies(records: list[Any]) -> list[bytes]:
     """What records hold, sorted."""
     return sorted(record.value for record in records)
-
-
-def refused_start(job: RunningJob) -> ConfigurationError:
-    """Why a job did not start."""
-    eventually(lambda: not job.is_alive, "the start was refused")
-    assert isinstance(job.error, ConfigurationError), job.error
-    return job.error
 
 
 # -- a broker that goes and comes back -------------------------------------------------------------
@@ -390,7 +383,7 @@ def test_forgotten_offsets_are_found_again_in_the_outcomes(jobs: Jobs) -> None:
     jobs.admin.delete_records(
         {TopicPartition(configuration.outcomes_topic, number): -1 for number in range(4)}
     )
-    error = refused_start(jobs.start(configuration))
+    error = jobs.start(configuration).refused()
     assert "repeat everything that is still in the dead-letter topics" in str(error)
     assert "--reset-offsets" in str(error.hint)
     assert len(jobs.read(orders)) == 15
@@ -401,8 +394,7 @@ def test_forgotten_offsets_of_a_topic_made_anew_are_found_in_its_own_outcomes(jo
     configuration = jobs.configure({dlq: "WAIT(NO)\nREASON(2053) ACTION(RETRY)\n"})
     jobs.produce(dlq, [letter(2053, orders, b"old %d" % number) for number in range(6)])
     jobs.start(configuration).join()
-    jobs.admin.delete_topics([dlq])
-    eventually(lambda: dlq not in jobs.admin.list_topics(), "the topic is gone")
+    jobs.delete(dlq)
     jobs.create(dlq)
     new = [letter(2053, orders, b"new %d" % number) for number in range(8)]
     jobs.produce(dlq, new[:2])
@@ -432,7 +424,7 @@ def test_parked_messages_that_are_gone_stop_the_start_unless_allowed(jobs: Jobs)
     job.stop()
     retry_topic = configuration.handlers[0].identity.retry_topic
     jobs.admin.delete_records({TopicPartition(retry_topic, 0): 2})
-    assert f"{retry_topic}:0 holds offsets 2 to" in str(refused_start(jobs.start(configuration)))
+    assert f"{retry_topic}:0 holds offsets 2 to" in str(jobs.start(configuration).refused())
     allowed = jobs.start(replace(configuration, on_data_loss=DataLoss.CONTINUE))
     jobs.produce(dlq, [letter(2053, "nowhere")])
     allowed.wait_for_records(1)
@@ -453,7 +445,7 @@ def test_own_topics_that_would_lose_messages_stop_the_start(jobs: Jobs) -> None:
     jobs.admin.create_topics(
         [NewTopic(name, 1, 1, topic_configs=settings) for name, settings in wrong.items()]
     )
-    refusal = refused_start(jobs.start(configuration))
+    refusal = jobs.start(configuration).refused()
     assert f"{remaining} has cleanup.policy=delete, not compact" in str(refusal)
     assert f"{configuration.outcomes_topic} has cleanup.policy=compact, not delete" in str(refusal)
     assert (
@@ -499,8 +491,7 @@ def test_what_remains_of_a_topic_outlives_its_recreation(jobs: Jobs) -> None:
     configuration = jobs.configure({dlq: "WAIT(NO)\nREASON(1) ACTION(DISCARD)\n"})
     jobs.produce(dlq, [letter(2053, "x", b"old")])
     jobs.start(configuration).join()
-    jobs.admin.delete_topics([dlq])
-    eventually(lambda: dlq not in jobs.admin.list_topics(), "the topic is gone")
+    jobs.delete(dlq)
     jobs.create(dlq)
     jobs.produce(dlq, [letter(2053, "x", b"new")])
     jobs.start(replace(configuration, on_data_loss=DataLoss.CONTINUE)).join()
@@ -648,16 +639,14 @@ def test_what_is_parked_is_retried_whatever_became_of_its_topic(
     """
     dlq, orders = jobs.topic("dlq", partitions=4), jobs.topic("orders")
     configuration = jobs.configure({dlq: "RETRYINT(1)\nACTION(RETRY) RETRY(1000000)\n"})
-    jobs.admin.delete_topics([orders])
-    eventually(lambda: orders not in jobs.admin.list_topics(), "the target is gone")
+    jobs.delete(orders)
     everything = sorted(b"%d" % number for number in range(20))
     letters = [letter(2053, orders, body, partition=n % 4) for n, body in enumerate(everything)]
     jobs.produce(dlq, letters)
     job = jobs.start(configuration)
     eventually(lambda: job.results().get("parked", 0) >= 20 or job.error, "all are parked")
     job.stop()
-    jobs.admin.delete_topics([dlq])
-    eventually(lambda: dlq not in jobs.admin.list_topics(), "the dead-letter topic is gone")
+    jobs.delete(dlq)
     if partitions:
         jobs.create(dlq, partitions=partitions)
     jobs.create(orders)
@@ -680,8 +669,7 @@ def test_a_target_may_be_deleted_and_made_again(jobs: Jobs) -> None:
     job = jobs.start(configuration)
     jobs.produce(dlq, [letter(2053, orders) for _ in range(5)])
     job.wait_for_records(5)
-    jobs.admin.delete_topics([orders])
-    eventually(lambda: orders not in jobs.admin.list_topics(), "the topic is gone")
+    jobs.delete(orders)
     jobs.produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(20)])
     eventually(lambda: job.results().get("parked", 0) >= 40 or job.error, "two attempts failed")
     jobs.create(orders, partitions=2)
@@ -781,15 +769,14 @@ def test_a_compacted_target_refuses_only_what_has_no_key(jobs: Jobs) -> None:
 
 # -- single records --------------------------------------------------------------------------------
 
+LARGE = {"max.message.bytes": str(8 * 1024 * 1024)}
+"""What a topic of large messages is created with."""
+
 
 @BOTH_EMITTERS
 def test_records_of_any_shape_have_an_outcome(jobs: Jobs, emitter: EmitterChoice) -> None:
-    large = {"max.message.bytes": str(8 * 1024 * 1024)}
-    dlq, orders, big = (
-        jobs.topic("dlq", config=large),
-        jobs.topic("orders"),
-        jobs.topic("big", config=large),
-    )
+    dlq, big = (jobs.topic(name, config=LARGE) for name in ("dlq", "big"))
+    orders = jobs.topic("orders")
     noise = random.Random(2)
     mqdead = ("JMS_IBM_MQMD_Format", b"MQDEAD")
     wide = [(f"h{number}", b"%d" % number) for number in range(500)]
@@ -874,12 +861,8 @@ def test_header_names_that_are_not_utf_8_have_an_outcome(
 def test_a_message_too_large_to_be_kept_waits_as_a_pointer_and_blocks_nothing(
     jobs: Jobs, emitter: EmitterChoice
 ) -> None:
-    large = {"max.message.bytes": str(8 * 1024 * 1024)}
-    dlq, orders, big = (
-        jobs.topic("dlq", config=large),
-        jobs.topic("orders"),
-        jobs.topic("big", config=large),
-    )
+    dlq, big = (jobs.topic(name, config=LARGE) for name in ("dlq", "big"))
+    orders = jobs.topic("orders")
     table = "WAIT(NO) RETRYINT(1)\nACTION(RETRY) RETRY(2)\n"
     configuration = jobs.configure({dlq: table}, emitter=emitter)
     identity = configuration.handlers[0].identity
@@ -1605,8 +1588,6 @@ def test_figures_are_right_again_after_the_store_of_the_ledger_was_away(
     *,
     is_silent: bool,
 ) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "writer")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-a-test")
     dlq = jobs.topic("dlq")
     job = ServedJob(tmp_path, jobs.bootstrap_servers)
     request.addfinalizer(job.kill)
@@ -1618,7 +1599,7 @@ def test_figures_are_right_again_after_the_store_of_the_ledger_was_away(
     def remaining() -> float:
         return figure("redrive_remaining_messages")
 
-    with S3.running() as store:
+    with S3.running(monkeypatch) as store:
         returned = threading.Event()
 
         def is_away(_method: str, _key: str) -> bool:
