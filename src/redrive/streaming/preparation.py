@@ -158,12 +158,13 @@ class Preparation:
             ConfigurationError: What Kafka holds contradicts the settings.
         """
         gives_up = is_first and not self.configuration.wait_for_broker
-        patience = time.monotonic() + PATIENCE
+        failing_since: float | None = None
         while True:
             try:
                 return self._prepare_once(wait)
             except TransientFault as fault:
-                if gives_up and time.monotonic() > patience:
+                failing_since = failing_since or time.monotonic()
+                if gives_up and time.monotonic() - failing_since > PATIENCE:
                     raise EnvironmentFault(fault.message, hint=fault.hint) from fault
                 self._report_fault(fault)
             except EnvironmentFault as fault:
