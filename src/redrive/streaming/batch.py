@@ -329,7 +329,7 @@ class BatchProcessor:
     def _tables_decide(self) -> Iterator[None]:
         with self._deciding:
             if self.failure is not None:
-                raise TransientFault("changed tables may be recorded, which this run does not know")
+                raise TransientFault("this run has failed: its tables no longer decide")
             try:
                 yield
             except BaseException as failure:
