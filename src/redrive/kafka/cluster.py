@@ -323,12 +323,12 @@ class Cluster:
     ) -> dict[str, Mapping[str, Any]]:
         """The settings of topics by name; empty for a topic that this user may not describe.
 
-        ``explicit_only`` omits the settings that a topic has from the cluster.
+        ``explicit_only`` omits those of the cluster. The client fails if a topic is named twice.
         """
 
         def ask(seconds: float) -> dict[str, Mapping[str, Any]]:
             settings: dict[str, Mapping[str, Any]] = {}
-            for part in in_parts([ConfigResource(ResourceType.TOPIC, name) for name in names]):
+            for part in in_parts([ConfigResource(ResourceType.TOPIC, name) for name in {*names}]):
                 answers = self._clients.admin.describe_configs(part, request_timeout=seconds)
                 for resource in part:
                     entries = _answer_or_none(answers[resource], seconds)
