@@ -46,7 +46,7 @@ def test_files_of_all_kinds_make_one_topology(write: Path) -> None:
         str(write / "QM1.mqsc"),
         str(write / "more.mqsc"),
     ]
-    assert result.topology.mqe is not None
+    assert result.topology.mqe.queue_managers
     assert result.topology.bindings.topic(queue="A", queue_manager="QM1") == "a"
 
 

@@ -113,7 +113,7 @@ def held_messages(job: JobConfiguration, cluster: Cluster) -> list[HeldMessages]
         for name, topic in resting.items()
         if name in depths and depths[name].messages
     ]
-    managers = {manager.name for manager in topology.mqe_managers}
+    managers = {manager.name for manager in topology.mqe.queue_managers}
     connections = sorted(connection for connection in states.stopped if connection[0] in managers)
     held += [
         HeldMessages(NO_DEPTH, "", _why_stopped(*connection, states, is_of_mqe=True))
@@ -244,8 +244,7 @@ def _channels(network: Network, queue_manager: str, channel: str) -> list[tuple[
         and topic.channel[0] == queue_manager
         and topic.channel[1]
     ]
-    in_mqe = network.topology.mqe
-    manager = in_mqe.queue_manager(queue_manager) if in_mqe else None
+    manager = network.topology.mqe.queue_manager(queue_manager)
     channels += [
         (queue_manager, connection.name)
         for connection in (manager.connections if manager else ())
@@ -269,7 +268,7 @@ def _blocked_topics(topology: Topology, channels: Collection[tuple[str, str]]) -
     In MQ Everyplace these are all topics: a put crosses several managers at once, and fails where a
     connection is stopped.
     """
-    everywhere = {manager.name for manager in topology.mqe_managers}
+    everywhere = {manager.name for manager in topology.mqe.queue_managers}
     is_of_mqe = any(manager in everywhere for manager, _ in channels)
     return [
         topic
@@ -287,8 +286,7 @@ def _triggered_topics(network: Network, queue_manager: str) -> list[str]:
 
     Messages of store-and-forward queues are pushed or pulled without it.
     """
-    in_mqe = network.topology.mqe
-    manager = in_mqe.queue_manager(queue_manager) if in_mqe else None
+    manager = network.topology.mqe.queue_manager(queue_manager)
     if manager is None:
         raise UsageError(
             f"{queue_manager} is a queue manager of IBM MQ, which has no triggerTransmission",

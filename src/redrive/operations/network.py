@@ -80,7 +80,7 @@ def queue_names(topology: Topology, queue_manager: str) -> list[str]:
     manager = topology.mq.queue_managers.get(queue_manager)
     if manager is not None:
         return [*manager.queues, *manager.shared_queues]
-    in_mqe = topology.mqe.queue_manager(queue_manager) if topology.mqe else None
+    in_mqe = topology.mqe.queue_manager(queue_manager)
     return [queue.name for queue in (in_mqe.queues if in_mqe else ())]
 
 

@@ -214,10 +214,9 @@ def trace_moves(
     Raises:
         KeyError: No network of MQ Everyplace has a manager ``at``.
     """
-    network = topology.mqe
-    if network is None or network.queue_manager(at) is None:
+    if topology.mqe.queue_manager(at) is None:
         raise KeyError(at)
-    resolver = MqeResolver(network)
+    resolver = MqeResolver(topology.mqe)
     message = PutMessage(length=length)
     resolution = resolver.resolve(at, names, message)
     for move in moves:

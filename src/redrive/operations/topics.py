@@ -170,7 +170,7 @@ def _longest_body(topology: Topology, queue_topic: QueueTopic) -> int:
         queue = manager.every_queue.get(queue_topic.queue)
         held = queue if isinstance(queue, LocalQueue) else manager.attributes
         return held.max_message_length
-    far = topology.mqe.queue_manager(queue_topic.queue_manager) if topology.mqe else None
+    far = topology.mqe.queue_manager(queue_topic.queue_manager)
     lengths = (
         queue.maximum_message_size
         for queue in (far.queues if far else ())

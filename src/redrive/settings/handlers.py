@@ -56,8 +56,7 @@ class TopologySettings(TopologyTable):
         manager = self.definitions.mq.queue_managers.get(queue_manager)
         if manager is not None:
             return manager.attributes.dead_letter_queue
-        network = self.definitions.mqe
-        in_mqe = network.queue_manager(queue_manager) if network else None
+        in_mqe = self.definitions.mqe.queue_manager(queue_manager)
         return next((queue.name for queue in in_mqe.dead_letter_queues), "") if in_mqe else ""
 
 
@@ -65,7 +64,7 @@ def local_queues(topology: Topology, queue_manager: str) -> list[str]:
     """The queues of a manager that applications read, without transmission queues."""
     manager = topology.mq.queue_managers.get(queue_manager)
     if manager is None:
-        in_mqe = topology.mqe.queue_manager(queue_manager) if topology.mqe else None
+        in_mqe = topology.mqe.queue_manager(queue_manager)
         queues = in_mqe.queues if in_mqe else ()
         return [queue.name for queue in queues if isinstance(queue, MqeLocalQueue)]
     return [
@@ -112,7 +111,7 @@ def read_topology(section: Section[TopologyTable]) -> TopologySettings:
 
 def _check_kind(section: Section[TopologyTable], topology: Topology) -> None:
     kind = section.value.kind
-    defined = {"mq": bool(topology.mq.queue_managers), "mqe": bool(topology.mqe_managers)}
+    defined = {"mq": bool(topology.mq.queue_managers), "mqe": bool(topology.mqe.queue_managers)}
     kinds = [kind for kind, is_there in defined.items() if is_there]
     if not kinds:
         section.error("files", "NO_QUEUE_MANAGER", "the files define no queue manager")

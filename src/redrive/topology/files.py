@@ -22,7 +22,7 @@ from redrive.topology.mq.script import (
     manager_name,
     read_configuration,
 )
-from redrive.topology.mqe.objects import MqeNetwork
+from redrive.topology.mqe.objects import NO_NETWORK, MqeNetwork
 from redrive.topology.mqe.reader import read_network
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -212,7 +212,7 @@ def read_topology(sources: Sequence[DefinitionFile | SourceText]) -> TopologyRes
     )
     topology = Topology(
         mq=MqNetwork(files.managers.values()),
-        mqe=files.network,
+        mqe=files.network or NO_NETWORK,
         bindings=files.bindings or NO_BINDINGS,
         sources=tuple(texts),
     )
@@ -238,7 +238,7 @@ _ABOUT_OTHER_FILES = frozenset({"UNKNOWN_QUEUE", "UNKNOWN_QUEUE_MANAGER", "DANGL
 
 def check_together(topology: Topology) -> list[Diagnostic]:
     """Check a whole topology whose files have no errors; a job does not start with errors."""
-    others = [manager.name for manager in topology.mqe_managers]
+    others = [manager.name for manager in topology.mqe.queue_managers]
     findings = [
         *check_topology(topology.mq, others=others),
         *_duplicates(topology),
@@ -253,7 +253,7 @@ def _error(at: SourceLocation, code: str, message: str, hint: str = "") -> Diagn
 
 
 def _duplicates(topology: Topology) -> Iterator[Diagnostic]:
-    for manager in topology.mqe_managers:
+    for manager in topology.mqe.queue_managers:
         if manager.name in topology.mq:
             message = f"queue manager {manager.name!r} is already one of IBM MQ"
             hint = "rename one of the two"

@@ -17,8 +17,8 @@ from redrive.topology.mq import objects as mq
 from redrive.topology.mq.network import MqNetwork, senders
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
 from redrive.topology.mqe.objects import (
+    NO_NETWORK,
     BridgeQueue,
-    DiscoveredQueue,
     HomeServerQueue,
     Mode,
     MqeLocalQueue,
@@ -56,20 +56,15 @@ class Topology:
     """Everything that the files define."""
 
     mq: MqNetwork
-    mqe: MqeNetwork | None = None
+    mqe: MqeNetwork = NO_NETWORK
     bindings: Bindings = NO_BINDINGS
     sources: tuple[SourceText, ...] = field(default=(), compare=False, repr=False)
     """The texts that were read, for other processes."""
 
     @property
-    def mqe_managers(self) -> tuple[MqeQueueManager, ...]:
-        """Queue managers of kind ``mqe``; empty without a network."""
-        return self.mqe.queue_managers if self.mqe else ()
-
-    @property
     def manager_names(self) -> tuple[str, ...]:
         """Every queue manager, in the order of the definitions, those of IBM MQ first."""
-        return (*self.mq.queue_managers, *(manager.name for manager in self.mqe_managers))
+        return (*self.mq.queue_managers, *(manager.name for manager in self.mqe.queue_managers))
 
     def local_queues(self) -> Mapping[tuple[str, str], _LocalQueue]:
         """The local queues by owner and name.
@@ -85,7 +80,7 @@ class Topology:
             )
         definitions += [
             (manager.name, manager.queues)
-            for manager in self.mqe_managers
+            for manager in self.mqe.queue_managers
             if manager.name not in self.mq  # reported as a duplicate
         ]
         queues: dict[tuple[str, str], _LocalQueue] = {}
@@ -107,16 +102,7 @@ class Topology:
 
     def with_discovered(self, discovered: Iterable[Discovered]) -> Topology:
         """The topology with remote definitions that queue discovery created."""
-        definitions = [
-            DiscoveredQueue(
-                definition.at,
-                MqeRemoteQueue(name=definition.queue, queue_manager=definition.queue_manager),
-            )
-            for definition in discovered
-        ]
-        if self.mqe is None or not definitions:
-            return self
-        return replace(self, mqe=self.mqe.with_discovered(definitions))
+        return replace(self, mqe=self.mqe.with_discovered(discovered))
 
 
 class TopicRole(StrEnum):
@@ -196,7 +182,7 @@ def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
                     topics[topic.topic] = replace(
                         kept, to="", resting=resting, message_retries=0, message_retry_interval=0
                     )
-    for manager_of_mqe in topology.mqe_managers:
+    for manager_of_mqe in topology.mqe.queue_managers:
         if manager_of_mqe.name not in on_other_cluster:
             for topic in _topics_in_mqe(topology, manager_of_mqe):
                 topics.setdefault(topic.topic, topic)
@@ -372,7 +358,7 @@ def _store_and_forward_topic(
     pushed = _store_topic(manager, queue.name, target, queue.queue_manager)
     if any(connection.name == queue.queue_manager for connection in manager.connections):
         return pushed
-    puller = topology.mqe.queue_manager(target) if topology.mqe else None
+    puller = topology.mqe.queue_manager(target)
     for pulling in puller.queues if puller else ():
         if isinstance(pulling, HomeServerQueue) and pulling.queue_manager == manager.name:
             channel, is_running = (target, manager.name), pulling.interval > 0

@@ -146,11 +146,8 @@ def overview_of(topology: Topology) -> Overview:
         _in_mq(topology.mq, manager, topics, resting)
         for manager in topology.mq.queue_managers.values()
     ]
-    if topology.mqe is not None:
-        tables = NetworkTables(topology.mqe)
-        managers += [
-            _in_mqe(tables, queue_manager, topics) for queue_manager in topology.mqe.queue_managers
-        ]
+    tables = NetworkTables(topology.mqe)
+    managers += [_in_mqe(tables, manager, topics) for manager in topology.mqe.queue_managers]
     return Overview(queue_managers=tuple(managers), clusters=tuple(_clusters(managers)))
 
 

@@ -31,7 +31,7 @@ from redrive.topology.mqe.results import (
     Stored,
 )
 from redrive.topology.names import Names, transmission_topic
-from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
+from redrive.topology.put import Destination, QueueLimits, Refusal, Resolver
 
 BINARY: Final = "binary"
 """Dead letters are written with an MQDLH in front of the body."""
@@ -84,13 +84,12 @@ def receiving_queue_managers(
 
     ``stopped`` are stopped connections of MQ Everyplace: manager and name.
     """
-    network = topology.mqe
-    resolver = MqeResolver(network) if network else None
+    resolver = MqeResolver(topology.mqe)
     receivers: dict[str, MqReceivingQueueManager | MqeReceivingQueueManager] = {}
     for name, source in sources.items():
         if _receiver_name(source) in topology.mq:
             receivers[name] = MqReceivingQueueManager(topology, source)
-        elif resolver is not None:
+        elif topology.mqe.queue_managers:
             receivers[name] = MqeReceivingQueueManager(resolver, topology, source, stopped)
     return receivers
 
@@ -107,7 +106,7 @@ def resolver_of(
     """
     if queue_manager in topology.mq:
         return MqResolver(topology.mq, queue_manager, bindings=topology.bindings)
-    if topology.mqe is None or topology.mqe.queue_manager(queue_manager) is None:
+    if topology.mqe.queue_manager(queue_manager) is None:
         raise KeyError(queue_manager)
     put = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
     return receiving_queue_managers(topology, {put.topic: put}, stopped=stopped)[put.topic]
@@ -232,13 +231,7 @@ class MqeReceivingQueueManager:
         answer = self._destination(resolution.end, names)
         if isinstance(answer, Refusal) or not resolution.discovered:
             return answer
-        discovered = tuple(
-            Discovered(
-                definition.queue_manager, definition.names.queue, definition.names.queue_manager
-            )
-            for definition in resolution.discovered
-        )
-        return replace(answer, discovered=discovered)
+        return replace(answer, discovered=resolution.discovered)
 
     def opened(
         self,

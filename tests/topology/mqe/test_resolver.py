@@ -32,6 +32,7 @@ from redrive.topology.mqe.results import (
     MqeResolution,
     PutFailure,
     PutMessage,
+    StepKind,
     Stored,
 )
 from redrive.topology.names import Names
@@ -170,16 +171,18 @@ def test_a_discovered_definition_has_the_far_queues_security_and_is_synchronous(
     network = read_topology(["QM: CONN(Far)"]).network
     far = MqeQueueManager(name="Far", queues=(MqeLocalQueue(name="Q", security=security),))
     network = MqeNetwork(queue_managers=(network.queue_managers[0], far))
-    (discovered,) = MqeResolver(network).resolve("QM", names("Q@Far")).discovered
-    assert discovered.definition.security == security
-    assert discovered.definition.mode is Mode.SYNC
+    steps = MqeResolver(network).resolve("QM", names("Q@Far")).steps
+    (definition,) = (step.definition for step in steps if step.kind is StepKind.DISCOVERY)
+    assert isinstance(definition, MqeRemoteQueue)
+    assert definition.security == security
+    assert definition.mode is Mode.SYNC
 
 
 def test_a_definition_lasts_even_if_the_put_that_made_it_fails() -> None:
     topology = ("QM: CONN(Far)", "Far: LQ(Q) MAXCOUNT(0)")
     resolution = put(topology, "QM", "Q@Far")
     assert failure(resolution) is PutFailure.QUEUE_FULL
-    assert [definition.names for definition in resolution.discovered] == [names("Q@Far")]
+    assert resolution.discovered == (("QM", "Q", "Far"),)
 
 
 # Push, transmission and pull

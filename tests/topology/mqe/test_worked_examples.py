@@ -51,6 +51,5 @@ def test_e15_traffic_follows_an_alias_that_is_moved_to_another_connection(server
         f"MOBILE0058QM conn {server} direct",
         f"{server} exact LQ SERVICEXQ",
     ]
-    names = Names(queue="SERVICEXQ", queue_manager=server)
-    assert str(resolution.end) == str(names)
-    assert [definition.names for definition in resolution.discovered] == [names]
+    assert str(resolution.end) == f"SERVICEXQ@{server}"
+    assert resolution.discovered == (("MOBILE0058QM", "SERVICEXQ", server),)

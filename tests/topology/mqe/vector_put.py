@@ -11,11 +11,12 @@ from tests.topology.mqe.notation import Topology, read_topology
 from tests.topology.mqe.wording import config_error_differs, differences
 
 from redrive.diagnostics import Severity
-from redrive.topology.mqe.objects import DiscoveredQueue, MqeNetwork, identity
+from redrive.topology.mqe.objects import MqeNetwork, identity
 from redrive.topology.mqe.reader import check_network
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
 from redrive.topology.mqe.results import Conditions, Delivered, MqeResolution, PutMessage, Stored
 from redrive.topology.names import Names
+from redrive.topology.put import Discovered
 
 _EXAMPLE = re.compile(r"(\S+)@(\S+) on (\S+?)(?: length (\d+))?(?: then (.+))?")
 _PUT_FIELDS = {"at", "destQM", "destQ", "then", "repeat", "resend"}
@@ -65,7 +66,7 @@ def carry_out(topology: Topology, put: Mapping[str, Any]) -> MqeResolution:
     message = PutMessage(length=int(_field(put, _LENGTH) or 0), resend=bool(put.get("resend")))
     conditions = replace(topology.conditions, depths=_depths(topology.network, _field(put, _DEPTH)))
     network = topology.network
-    discovered: tuple[DiscoveredQueue, ...] = ()
+    discovered: tuple[Discovered, ...] = ()
     for _ in range(put.get("repeat", 1) - 1):
         first = MqeResolver(network).resolve(at, names, message, conditions)
         network = network.with_discovered(first.discovered)

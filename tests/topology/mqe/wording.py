@@ -183,8 +183,7 @@ def differences(expect: Mapping[str, Any], resolution: MqeResolution) -> list[st
 def _created_differs(expected: Any, resolution: MqeResolution) -> str:
     wanted = [expected] if isinstance(expected, str) else list(expected or ())
     created = [
-        f"RQD {definition.names} {definition.definition.mode}"
-        for definition in resolution.discovered
+        f"RQD {queue}@{queue_manager} sync" for _, queue, queue_manager in resolution.discovered
     ]
     same = len(wanted) == len(created) and all(
         text.split()[:2] == made.split()[:2] and modes(text) <= modes(made)

@@ -12,6 +12,7 @@ from pydantic import Field
 from redrive.diagnostics import UNKNOWN_LOCATION
 from redrive.forms import Flag, Location, Natural, TableForm, number, text
 from redrive.topology.names import Names
+from redrive.topology.put import Discovered
 
 FORBIDDEN_CHARACTERS: Final = "{}[]#():;,'\"="
 """Characters that names of queues and queue managers must not contain."""
@@ -289,32 +290,18 @@ class MqeNetwork:
         """The manager of that name, if the network has it."""
         return next((manager for manager in self.queue_managers if manager.name == name), None)
 
-    def with_discovered(self, discovered: Iterable[DiscoveredQueue]) -> MqeNetwork:
+    def with_discovered(self, discovered: Iterable[Discovered]) -> MqeNetwork:
         """The network with discovered definitions, in which the same puts match exactly."""
         managers = {manager.name: manager for manager in self.queue_managers}
-        for definition in discovered:
-            manager = managers.get(definition.queue_manager)
-            if manager is not None and all(
-                identity(q, manager.name) != definition.names for q in manager.queues
-            ):
-                managers[manager.name] = replace(
-                    manager, queues=(*manager.queues, definition.definition)
-                )
+        for at, name, target in discovered:
+            manager, names = managers.get(at), Names(queue=name, queue_manager=target)
+            if manager is not None and all(identity(q, at) != names for q in manager.queues):
+                definition = MqeRemoteQueue(name=name, queue_manager=target)
+                managers[at] = replace(manager, queues=(*manager.queues, definition))
         return replace(self, queue_managers=tuple(managers.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveredQueue:
-    """A definition that queue discovery created; it is permanent, so the caller keeps it."""
-
-    queue_manager: str
-    definition: MqeRemoteQueue
-    """The definition, always synchronous."""
-
-    @property
-    def names(self) -> Names:
-        """Identity of the queue it stands for."""
-        return Names(queue=self.definition.name, queue_manager=self.definition.queue_manager)
+NO_NETWORK: Final = MqeNetwork()
 
 
 def identity(queue: MqeQueue, owner: str) -> Names:

@@ -21,7 +21,6 @@ from redrive.topology.mqe.objects import (
     BridgeQueue,
     CodeBase,
     DirectConnection,
-    DiscoveredQueue,
     Discovery,
     HomeServerQueue,
     Mode,
@@ -56,6 +55,7 @@ from redrive.topology.mqe.results import (
     is_expired,
 )
 from redrive.topology.names import Names
+from redrive.topology.put import Discovered
 
 Addressable: TypeAlias = MqeLocalQueue | MqeRemoteQueue | BridgeQueue
 """Queues that a put can name."""
@@ -347,7 +347,7 @@ class PutTrace:
     message: PutMessage
     conditions: Conditions
     steps: list[MqeStep] = field(default_factory=list)
-    discovered: list[DiscoveredQueue] = field(default_factory=list)
+    discovered: list[Discovered] = field(default_factory=list)
     passed: set[tuple[str, Names]] = field(default_factory=set)
 
     def result(self, end: End) -> MqeResolution:
@@ -527,7 +527,7 @@ class MqeResolver:
             definition = MqeRemoteQueue(
                 name=names.queue, queue_manager=names.queue_manager, security=far
             )
-            trace.discovered.append(DiscoveredQueue(here, definition))
+            trace.discovered.append(Discovered(here, names.queue, names.queue_manager))
             trace.steps.append(MqeStep(here, StepKind.DISCOVERY, definition, names, names))
             return definition
         if found.alias_loop:

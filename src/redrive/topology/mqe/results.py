@@ -10,7 +10,6 @@ from typing import TypeAlias
 from redrive.topology.mqe.objects import (
     AliasConnection,
     BridgeQueue,
-    DiscoveredQueue,
     HomeServerQueue,
     MqeConnection,
     MqeDefinition,
@@ -21,6 +20,7 @@ from redrive.topology.mqe.objects import (
     ViaConnection,
 )
 from redrive.topology.names import Names
+from redrive.topology.put import Discovered
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ class MqeResolution:
 
     steps: tuple[MqeStep, ...]
     end: End
-    discovered: tuple[DiscoveredQueue, ...] = ()
-    """Definitions that were discovered; the caller keeps them."""
+    discovered: tuple[Discovered, ...] = ()
+    """Definitions that were discovered, which are permanent: the caller keeps them."""
     accepted: bool = True
     """Whether the application's put succeeded, whatever happened to the message later."""
