@@ -30,7 +30,7 @@ from redrive.topology.mqe.objects import (
     StoreAndForwardQueue,
 )
 from redrive.topology.mqe.reader import read_network
-from redrive.topology.mqe.resolver import MqeResolver, TriggerTransmission
+from redrive.topology.mqe.resolver import Move, MqeResolver
 from redrive.topology.mqe.results import (
     Conditions,
     Delivered,
@@ -86,7 +86,7 @@ def transmitting(manager_rule: Veto, *queue_rules: Veto) -> list[str]:
         return []
     allowed = [name for name, rule in zip(names, queue_rules, strict=True) if rule.ask()]
     stored = [resolver.resolve("QM", Names(queue=name, queue_manager="Far")) for name in allowed]
-    moved = [resolver.follow(message, TriggerTransmission("QM")).end for message in stored]
+    moved = [resolver.follow(message, Move.TRIGGER, "QM").end for message in stored]
     assert all(isinstance(end, Delivered) for end in moved)
     return allowed
 

@@ -27,7 +27,6 @@ from redrive.operations.network import Network, read_definitions, read_network
 from redrive.operations.put import NewMessage, checked_put_topic, putting_user
 from redrive.operations.put import put as put_message
 from redrive.operations.put_trace import (
-    MOVES,
     ResolutionTrace,
     TraceStep,
     assuming_tracer,
@@ -36,6 +35,7 @@ from redrive.operations.put_trace import (
     trace_open,
 )
 from redrive.topology.mq.results import Bind, OpenOption, OpenRequest
+from redrive.topology.mqe.resolver import Move
 from redrive.topology.names import NO_NAMES, Names
 
 _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
@@ -283,7 +283,7 @@ def _body(data: str | None, file: Path) -> bytes:
 @click.option(
     "--then",
     multiple=True,
-    type=click.Choice(MOVES),
+    type=click.Choice([*map(str, Move)]),
     help="MQ Everyplace: what happens once the message is stored; may be repeated.",
 )
 @number_option(

@@ -49,7 +49,7 @@ from redrive.topology.mq.results import (
     job_request,
     location_of,
 )
-from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
+from redrive.topology.mqe.resolver import Move, MqeResolver
 from redrive.topology.mqe.results import (
     Delivered,
     End,
@@ -148,10 +148,6 @@ class Explanation:
     advice: str = ""
 
 
-MOVES: Final = ("push", "pull", "trigger")
-"""What can happen to a message that is stored in MQ Everyplace."""
-
-
 def _explanation(opened: Resolution, names: Names, reason: int) -> Explanation:
     visit = Visit(opened.opened_at, str(names), tuple(map(_mq_step, opened.steps)))
     fault = opened.fault
@@ -209,7 +205,7 @@ def _mq_step(step: Step) -> TraceStep:
 def trace_moves(
     topology: Topology, at: str, names: Names, *, length: int, moves: Sequence[str]
 ) -> ResolutionTrace:
-    """Follow a put of ``length`` bytes in MQ Everyplace over some of ``MOVES``, in order.
+    """Follow a put of ``length`` bytes in MQ Everyplace over some moves, in order.
 
     Raises:
         KeyError: No network of MQ Everyplace has a manager ``at``.
@@ -223,7 +219,7 @@ def trace_moves(
         resolution = _follow_move(resolver, resolution, move, message)
     trace = _trace_to_end(topology, _visits(resolution, at, names), resolution.end)
     helpful = [
-        move for move in MOVES if _follow_move(resolver, resolution, move, message) != resolution
+        move for move in Move if _follow_move(resolver, resolution, move, message) != resolution
     ]
     return replace(trace, moves=tuple(helpful))
 
@@ -234,12 +230,8 @@ def _follow_move(
     end = resolution.end
     if not isinstance(end, Stored):
         return resolution
-    moves: Mapping[str, FollowUp] = {
-        "push": Push(),
-        "pull": Pull(end.names.queue_manager),
-        "trigger": TriggerTransmission(),
-    }
-    return resolver.follow(resolution, moves[move], message)
+    at = end.names.queue_manager if move == Move.PULL else ""
+    return resolver.follow(resolution, Move(move), at, message)
 
 
 def _visits(resolution: MqeResolution, at: str, names: Names) -> tuple[Visit, ...]:

@@ -21,7 +21,7 @@ from redrive.topology.mqe.objects import (
     Options,
     Security,
 )
-from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, TriggerTransmission
+from redrive.topology.mqe.resolver import Move, MqeResolver
 from redrive.topology.mqe.results import (
     NORMAL,
     Conditions,
@@ -50,7 +50,7 @@ def put(
     topology: Sequence[str],
     at: str,
     to: str,
-    *follow_ups: FollowUp,
+    *moves: tuple[Move, str],
     message: PutMessage = PutMessage(),  # noqa: B008  a value
     conditions: Conditions = NORMAL,
     options: Options = Options(),  # noqa: B008  a value
@@ -60,8 +60,8 @@ def put(
     conditions = replace(conditions, down=read.conditions.down)
     resolver = MqeResolver(replace(read.network, options=options))
     resolution = resolver.resolve(at, names(to), message, conditions)
-    for follow_up in follow_ups:
-        resolution = resolver.follow(resolution, follow_up, message, conditions)
+    for move, at_manager in moves:
+        resolution = resolver.follow(resolution, move, at_manager, message, conditions)
     return resolution
 
 
@@ -199,15 +199,16 @@ def test_in_the_strict_reading_the_two_queues_must_have_one_name() -> None:
     strict = Options(home_server_names=True)
     other = [line.replace("HSQ(H", "HSQ(Store") for line in PULLED]
     ends = [
-        put(t, "Server", "Q@Client", Pull("Client"), options=strict).end for t in (PULLED, other)
+        put(t, "Server", "Q@Client", (Move.PULL, "Client"), options=strict).end
+        for t in (PULLED, other)
     ]
     assert [str(end) for end in ends] == ["SAF Store on Server", "Q@Client"]
 
 
 @pytest.mark.parametrize("message", [PutMessage(lock_id="1"), PutMessage(is_confirmed=False)])
 def test_locked_and_unconfirmed_messages_do_not_move(message: PutMessage) -> None:
-    transmitted = put(ASYNCHRONOUS, "QM", "Q@Far", TriggerTransmission(), message=message)
-    pulled = put(PULLED, "Server", "Q@Client", Pull("Client"), message=message)
+    transmitted = put(ASYNCHRONOUS, "QM", "Q@Far", (Move.TRIGGER, ""), message=message)
+    pulled = put(PULLED, "Server", "Q@Client", (Move.PULL, "Client"), message=message)
     assert str(transmitted.end) == "RQD Q@Far on QM"
     assert str(pulled.end) == "SAF Store on Server"
 
@@ -228,7 +229,9 @@ def test_a_duplicate_does_not_become_a_dead_letter(
 ) -> None:
     message, seen = PutMessage(identity="m"), Conditions(received={("Client", "m")})
     put_to = f"{queue}@Client"
-    moved = put(DEAD_LETTERS, "Server", put_to, Pull("Client"), message=message, conditions=seen)
+    moved = put(
+        DEAD_LETTERS, "Server", put_to, (Move.PULL, "Client"), message=message, conditions=seen
+    )
     assert moved.accepted
     assert str(moved.end) == end
     assert (moved.end.undeliverable if isinstance(moved.end, Stored) else None) is why
@@ -255,21 +258,21 @@ def test_an_expired_message_is_gone_at_every_queue_that_keeps_messages() -> None
 
 
 @pytest.mark.parametrize(
-    ("topology", "at", "to", "follow_up"),
+    ("topology", "at", "to", "move", "by"),
     [
-        (ASYNCHRONOUS, "QM", "Q@Far", TriggerTransmission("QM")),
-        (DEAD_LETTERS, "Server", "Nope@Client", Pull("Client")),
+        (ASYNCHRONOUS, "QM", "Q@Far", Move.TRIGGER, "QM"),
+        (DEAD_LETTERS, "Server", "Nope@Client", Move.PULL, "Client"),
     ],
 )
 def test_an_expired_message_neither_moves_nor_becomes_a_dead_letter(
-    topology: Sequence[str], at: str, to: str, follow_up: FollowUp
+    topology: Sequence[str], at: str, to: str, move: Move, by: str
 ) -> None:
     message = PutMessage(expire_time=ExpireAfter(10))
     resolver = MqeResolver(read_topology(topology).network)
     on_time, late = Conditions(now=10), Conditions(now=11)
     stored = resolver.resolve(at, names(to), message, on_time)
     assert isinstance(stored.end, Stored)
-    moved = resolver.follow(stored, follow_up, message, late)
+    moved = resolver.follow(stored, move, by, message, late)
     assert moved.end == Expired(at, stored.end.queue)
     assert moved.steps == stored.steps
 

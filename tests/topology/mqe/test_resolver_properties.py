@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.topology.mqe.networks import MANAGERS, PUTS, links, networks
 
 from redrive.topology.mqe.objects import MqeNetwork
-from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
+from redrive.topology.mqe.resolver import Move, MqeResolver
 from redrive.topology.mqe.results import Conditions, Delivered, Failed, StepKind, Stored
 from redrive.topology.names import Names
 
@@ -28,25 +28,25 @@ def test_a_second_put_finds_what_the_first_discovered(network: MqeNetwork) -> No
         assert kept.with_discovered(first.discovered) == kept
 
 
-_FOLLOW_UPS: tuple[FollowUp, ...] = (
-    Push(),
-    *(TriggerTransmission(manager) for manager in ("", *MANAGERS)),
-    *(Pull(manager) for manager in MANAGERS),
+_MOVES = (
+    (Move.PUSH, ""),
+    *((Move.TRIGGER, manager) for manager in ("", *MANAGERS)),
+    *((Move.PULL, manager) for manager in MANAGERS),
 )
 
 
-@given(network=networks(), follow_ups=st.lists(st.sampled_from(_FOLLOW_UPS), max_size=4))
+@given(network=networks(), moves=st.lists(st.sampled_from(_MOVES), max_size=4))
 def test_a_message_is_never_lost_once_its_put_succeeded(
-    network: MqeNetwork, follow_ups: list[FollowUp]
+    network: MqeNetwork, moves: list[tuple[Move, str]]
 ) -> None:
     resolver = MqeResolver(network)
     for at, queue, queue_manager in PUTS:
         resolution = resolver.resolve(at, Names(queue=queue, queue_manager=queue_manager))
         accepted = not isinstance(resolution.end, Failed)
         assert resolution.accepted is accepted
-        for follow_up in follow_ups:
+        for move, by in moves:
             before = resolution
-            resolution = resolver.follow(before, follow_up)
+            resolution = resolver.follow(before, move, by)
             assert resolution.steps[: len(before.steps)] == before.steps
             assert isinstance(resolution.end, Failed) is not accepted
             assert resolution.accepted is accepted

@@ -13,7 +13,7 @@ from tests.topology.mqe.wording import config_error_differs, differences
 from redrive.diagnostics import Severity
 from redrive.topology.mqe.objects import MqeNetwork, identity
 from redrive.topology.mqe.reader import check_network
-from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
+from redrive.topology.mqe.resolver import Move, MqeResolver
 from redrive.topology.mqe.results import Conditions, Delivered, MqeResolution, PutMessage, Stored
 from redrive.topology.names import Names
 from redrive.topology.put import Discovered
@@ -74,8 +74,8 @@ def carry_out(topology: Topology, put: Mapping[str, Any]) -> MqeResolution:
         conditions = _after(first, conditions)
     resolver = MqeResolver(network)
     resolution = resolver.resolve(at, names, message, conditions)
-    for follow_up in _follow_ups(put.get("then")):
-        resolution = resolver.follow(resolution, follow_up, message, conditions)
+    for move, manager in _moves(put.get("then")):
+        resolution = resolver.follow(resolution, move, manager, message, conditions)
     return replace(resolution, discovered=(*discovered, *resolution.discovered))
 
 
@@ -133,19 +133,19 @@ def _after(resolution: MqeResolution, conditions: Conditions) -> Conditions:
     )
 
 
-def _follow_ups(then: str | Sequence[str] | None) -> list[FollowUp]:
+def _moves(then: str | Sequence[str] | None) -> list[tuple[Move, str]]:
     texts = then.split(",") if isinstance(then, str) else list(then or ())
-    return [_follow_up(text.split()) for text in texts]
+    return [_move(text.split()) for text in texts]
 
 
-def _follow_up(words: Sequence[str]) -> FollowUp:
+def _move(words: Sequence[str]) -> tuple[Move, str]:
     match words:
         case ["push", *_]:
-            return Push()
+            return Move.PUSH, ""
         case ["triggerTransmission"]:
-            return TriggerTransmission()
+            return Move.TRIGGER, ""
         case ["triggerTransmission", manager]:
-            return TriggerTransmission(manager)
+            return Move.TRIGGER, manager
         case ["pull", manager]:
-            return Pull(manager)
+            return Move.PULL, manager
     raise ValueError(f"follow-up {words!r} is not known")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TypeAlias
 
 from redrive.printable import counted
@@ -404,27 +405,15 @@ ANY_MESSAGE = PutMessage()
 """An empty message, which no limit refuses and which has no expiry."""
 
 
-@dataclass(frozen=True, slots=True)
-class Push:
-    """Store-and-forward queues push the message, hop after hop, as far as possible."""
+class Move(StrEnum):
+    """What moves a stored message."""
 
-
-@dataclass(frozen=True, slots=True)
-class TriggerTransmission:
+    PUSH = "push"
+    """Store-and-forward queues push it, hop after hop, as far as possible."""
+    PULL = "pull"
+    """The home-server queues of a manager pull it."""
+    TRIGGER = "trigger"
     """``triggerTransmission``: asynchronous definitions send, home-server queues pull."""
-
-    queue_manager: str = ""
-    """The manager on which it is called; empty: on every manager where the message waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pull:
-    """The home-server queues of a manager pull."""
-
-    queue_manager: str
-
-
-FollowUp: TypeAlias = Push | TriggerTransmission | Pull
 
 
 class MqeResolver:
@@ -454,17 +443,22 @@ class MqeResolver:
     def follow(
         self,
         resolution: MqeResolution,
-        follow_up: FollowUp,
+        move: Move,
+        at: str = "",
         message: PutMessage = ANY_MESSAGE,
         conditions: Conditions = NORMAL,
     ) -> MqeResolution:
-        """Follow a stored message; the new steps follow the earlier ones."""
+        """Follow a stored message; the new steps follow the earlier ones.
+
+        ``at`` is the manager that pulls, or on which ``triggerTransmission`` is called; empty for
+        every manager where the message waits.
+        """
         trace = PutTrace(message, conditions)
         rests: set[tuple[str, Names]] = set()
         end = resolution.end
         while isinstance(end, Stored) and (end.queue_manager, end.names) not in rests:
             rests.add((end.queue_manager, end.names))
-            moved = self._follow_once(end, follow_up, trace)
+            moved = self._follow_once(end, move, at, trace)
             if moved is None:
                 break
             end = moved
@@ -564,19 +558,13 @@ class MqeResolver:
 
     # Moves of stored messages
 
-    def _follow_once(self, stored: Stored, follow_up: FollowUp, trace: PutTrace) -> End | None:
+    def _follow_once(self, stored: Stored, move: Move, at: str, trace: PutTrace) -> End | None:
         """One move; None if the message does not move at all."""
-        match follow_up:
-            case Push():
-                on_its_own = isinstance(stored.queue, StoreAndForwardQueue)
-                return self._pass_on(stored, trace) if on_its_own else None
-            case TriggerTransmission(queue_manager):
-                if queue_manager not in {"", stored.queue_manager}:
-                    return self._pull(stored, queue_manager, trace)
-                on_its_own = isinstance(stored.queue, MqeRemoteQueue)
-                return self._pass_on(stored, trace) if on_its_own else None
-            case Pull(queue_manager):
-                return self._pull(stored, queue_manager, trace)
+        is_here = at in {"", stored.queue_manager}
+        if move is Move.PULL or (move is Move.TRIGGER and not is_here):
+            return self._pull(stored, at, trace)
+        sends = StoreAndForwardQueue if move is Move.PUSH else MqeRemoteQueue
+        return self._pass_on(stored, trace) if isinstance(stored.queue, sends) else None
 
     def _pass_on(self, stored: Stored, trace: PutTrace) -> End | None:
         """Send over the connection of the queue's manager name; None if there is none."""
