@@ -23,10 +23,11 @@ from typing import Any, Final
 
 from benchmarks.command_line import parser, show
 
+from redrive.topology.layout import Topology
 from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.reader import read_mqsc
-from redrive.topology.mq.resolver import MqResolver
 from redrive.topology.put import Destination
+from redrive.topology.receiving import resolver_of
 
 MANAGERS: Final = 1_000
 PUTS: Final = 100_000
@@ -76,7 +77,7 @@ def seconds(work: Callable[[], object]) -> float:
 def resolve_puts(network: MqNetwork) -> None:
     """Resolve puts one by one, each at a manager that other puts were made at too."""
     source = random.Random(7)
-    resolvers = [MqResolver(network, name) for name in network.queue_managers]
+    resolvers = [resolver_of(Topology(mq=network), name) for name in network.queue_managers]
     for _ in range(PUTS):
         queue = f"APP.{source.choice(('Q', 'ALIAS', 'REMOTE'))}{source.randrange(15):02}"
         answer = source.choice(resolvers).resolve(queue=queue, queue_manager="")

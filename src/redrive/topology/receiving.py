@@ -17,8 +17,14 @@ from redrive.topology.bindings import Bindings
 from redrive.topology.layout import QueueTopic, TopicRole, Topology
 from redrive.topology.mq.network import Link, MqNetwork
 from redrive.topology.mq.objects import LocalQueue
-from redrive.topology.mq.resolver import MqResolver, names_as_headers, reply_to_names
-from redrive.topology.mq.results import Resolution
+from redrive.topology.mq.resolution import open_queue
+from redrive.topology.mq.resolver import (
+    names_as_headers,
+    reply_to_names,
+    topic_of_put,
+    transmission_headers,
+)
+from redrive.topology.mq.results import Persistence, Resolution, TargetKind, job_request
 from redrive.topology.mqe.objects import MqeQueue, MqeRemoteQueue, StoreAndForwardQueue
 from redrive.topology.mqe.resolver import MqeResolver
 from redrive.topology.mqe.results import (
@@ -104,9 +110,8 @@ def resolver_of(
 
     ``stopped`` is as for ``receiving_queue_managers``.
     """
-    if queue_manager in topology.mq:
-        return MqResolver(topology.mq, queue_manager, bindings=topology.bindings)
-    if topology.mqe.queue_manager(queue_manager) is None:
+    is_of_mqe = topology.mqe.queue_manager(queue_manager) is not None
+    if queue_manager not in topology.mq and not is_of_mqe:
         raise KeyError(queue_manager)
     put = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
     return receiving_queue_managers(topology, {put.topic: put}, stopped=stopped)[put.topic]
@@ -133,23 +138,72 @@ def _on_queue(
     )
 
 
-class MqReceivingQueueManager(MqResolver):
-    """A queue manager of kind ``mq`` that receives puts or a channel's messages."""
+class MqReceivingQueueManager:
+    """A queue manager of kind ``mq`` that receives puts or a channel's messages.
+
+    Puts are opened as MQPUT1 opens them: names and message come together.
+    """
 
     def __init__(self, topology: Topology, source: QueueTopic) -> None:
-        network, bindings = topology.mq, topology.bindings
         self.queue_manager = _receiver_name(source)
-        super().__init__(
-            network,
-            self.queue_manager,
-            bindings=bindings,
-            from_cluster_channel=source.is_of_cluster,
-        )
-        self.dead_letter_form = _dead_letter_form(bindings, self.queue_manager, BINARY)
+        self._network, self._bindings = topology.mq, topology.bindings
+        self._manager = topology.mq.queue_managers[self.queue_manager]
+        self._from_cluster_channel = source.is_of_cluster
+        self.dead_letter_form = _dead_letter_form(self._bindings, self.queue_manager, BINARY)
         self.keeps_refused = False
         self.takes_puts = source.role is TopicRole.PUTS
-        self._link = None if self.takes_puts else _link(network, source)
-        self.dead_letters = self._dead_letters(bindings)
+        self._link = None if self.takes_puts else _link(self._network, source)
+        self.dead_letters = self._dead_letters()
+
+    def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
+        """The topic of the queue or of the transmission queue that a put is for, or its refusal."""
+        opened = self.opened(queue=queue, queue_manager=queue_manager, seed=seed)
+        if opened.is_failed:
+            return Refusal(opened.reason, opened.detail)
+        if (unsupported := self._unsupported(opened)) is not None:
+            return unsupported
+        queue = opened.put_queue
+        holder = self._manager.holder_of(queue)
+        group = self._bindings.consumer_group(queue=queue, queue_manager=holder)
+        return Destination(
+            topic=topic_of_put(opened, self._manager, self._bindings),
+            queue=opened.destination.queue,
+            queue_manager=opened.destination.queue_manager,
+            headers=transmission_headers(opened),
+            limits=replace(opened.limits, consumer_group=group) if group else opened.limits,
+            is_arrival=opened.target is TargetKind.LOCAL,
+            is_choice=opened.is_choice,
+            binds_groups=opened.binds_groups,
+            persistence=int(Persistence(opened.default_persistence)),
+            priority=opened.default_priority,
+            cap_expiry=opened.cap_expiry,
+        )
+
+    def opened(self, *, queue: str, queue_manager: str, seed: int = 0) -> Resolution:
+        """The open of a put, step by step."""
+        from_cluster = self._from_cluster_channel
+        request = job_request(queue, queue_manager, seed=seed, from_cluster_channel=from_cluster)
+        return open_queue(self._network, self._manager.name, request)
+
+    def _unsupported(self, opened: Resolution) -> Refusal | None:
+        """Why no put follows an open, whatever the message: it would need copies.
+
+        A put to a topic would publish; one to a queue with STRMQOS(MUSTDUP) needs its copy on
+        STREAMQ. Without MUSTDUP the message is put, and has no copy.
+        """
+        if opened.target is TargetKind.TOPIC:
+            detail = f"{opened.path[-1]} is an alias for a topic, and nothing is published"
+            return Refusal(Reason.FUNCTION_NOT_SUPPORTED, detail)
+        queue = self._manager.queue(opened.destination.queue)
+        if (
+            opened.target is TargetKind.LOCAL
+            and isinstance(queue, LocalQueue)
+            and queue.stream_queue
+            and queue.must_duplicate
+        ):
+            detail = f"{queue} has STRMQOS(MUSTDUP), and no copy is put to {queue.stream_queue}"
+            return Refusal(Reason.FUNCTION_NOT_SUPPORTED, detail)
+        return None
 
     def reply_to(self, names: Names) -> Names:
         """The names for a reply, which only the first put replaces."""
@@ -159,7 +213,7 @@ class MqReceivingQueueManager(MqResolver):
         """Whether a fast channel discards the message, as nonpersistent ones."""
         return self._link is not None and self._link.is_fast and persistence == 0
 
-    def _dead_letters(self, bindings: Bindings) -> Destination | Refusal:
+    def _dead_letters(self) -> Destination | Refusal:
         name = self._manager.attributes.dead_letter_queue
         problem = self._manager.dead_letter_queue_problem
         if self._link is not None and not self._link.receiver.use_dead_letter_queue:
@@ -175,7 +229,7 @@ class MqReceivingQueueManager(MqResolver):
             queue_manager_max_message_length=self._manager.attributes.max_message_length,
         )
         return replace(
-            _on_queue(bindings, name, self._manager.holder_of(name), limits),
+            _on_queue(self._bindings, name, self._manager.holder_of(name), limits),
             queue_manager=self.queue_manager,
             persistence=int(queue.default_persistence),
             priority=queue.default_priority,
@@ -205,12 +259,10 @@ class MqeReceivingQueueManager:
         self._resolver = resolver
         # A store's messages have passed its own connections, which hold them unless triggered.
         self._conditions = Conditions(down=stopped - {source.channel, *source.via})
-        self._network = topology.mq
-        self._bindings = bindings = topology.bindings
-        self._source = source
+        self._topology, self._bindings, self._source = topology, topology.bindings, source
         self.queue_manager = source.queue_manager
         self.takes_puts = False
-        self.dead_letter_form = _dead_letter_form(bindings, self.queue_manager, HEADERS)
+        self.dead_letter_form = _dead_letter_form(self._bindings, self.queue_manager, HEADERS)
         manager = resolver.network.queue_manager(source.queue_manager)
         queues = manager.queues if manager else ()
         self._store = next((queue for queue in queues if _stores_for(queue, source)), None)
@@ -275,11 +327,10 @@ class MqeReceivingQueueManager:
 
     def _delivery_destination(self, end: Delivered) -> Destination | Refusal:
         manager, queue = end.names.queue_manager, end.names.queue
-        if end.over_bridge and manager in self._network:
+        if end.over_bridge and manager in self._topology.mq:
             # The bridge puts as an application of the IBM MQ queue manager does.
-            return MqResolver(self._network, manager, bindings=self._bindings).resolve(
-                queue=queue, queue_manager=""
-            )
+            resolver = resolver_of(self._topology, manager)
+            return resolver.resolve(queue=queue, queue_manager="")
         local = _on_queue(self._bindings, queue, manager, _limits(end.queue))
         return replace(local, expiry=end.queue.expiry)
 

@@ -10,8 +10,8 @@ from redrive.topology.files import check_together
 from redrive.topology.layout import Topology, topics_of
 from redrive.topology.mq.network import MqNetwork
 from redrive.topology.mq.reader import read_mqsc
-from redrive.topology.mq.resolver import MqResolver
 from redrive.topology.put import Refusal
+from redrive.topology.receiving import resolver_of
 
 SHARED = "DEF QL(IN) QSGDISP(SHARED)\n"
 
@@ -50,7 +50,7 @@ STRANGERS = network(f"ALTER QMGR QSGNAME(SQ1)\n{SHARED}", "ALTER QMGR QSGNAME(SQ
 def test_a_put_at_a_member_reaches_the_topic_of_the_group(
     known: MqNetwork, at: str, names: tuple[str, str], expected: str
 ) -> None:
-    resolution = MqResolver(known, at).resolve(queue_manager=names[0], queue=names[1])
+    resolution = resolver_of(Topology(mq=known), at).resolve(queue_manager=names[0], queue=names[1])
     assert (
         str(resolution.reason) if isinstance(resolution, Refusal) else resolution.topic
     ) == expected
@@ -71,7 +71,9 @@ def test_bindings_name_the_group_of_a_shared_queue() -> None:
 
     group = bound("SQ1")
     assert not [*check_together(Topology(mq=MEMBERS, bindings=group))]
-    resolution = MqResolver(MEMBERS, "QM2", bindings=group).resolve(queue_manager="", queue="IN")
+    resolution = resolver_of(Topology(mq=MEMBERS, bindings=group), "QM2").resolve(
+        queue_manager="", queue="IN"
+    )
     assert not isinstance(resolution, Refusal)
     assert (resolution.topic, resolution.limits.consumer_group) == ("orders", "billing")
 
@@ -97,6 +99,6 @@ def test_the_most_specific_pattern_of_channel_names_has_the_message(
     receiver = "DEF CHL(TO.QM2) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('b')\nDEF QL(Q) CLUSTER(C)"
     sender = "DEF CHL(TO.QM1) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('a')\n"
     known = network(f"{sender}{queues}", receiver)
-    resolution = MqResolver(known, "QM1").resolve(queue_manager="", queue="Q")
+    resolution = resolver_of(Topology(mq=known), "QM1").resolve(queue_manager="", queue="Q")
     assert not isinstance(resolution, Refusal)
     assert resolution.topic == f"QM1--{expected}--redrive-to-QM2"
