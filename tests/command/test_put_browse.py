@@ -20,7 +20,7 @@ from redrive.engine.message import NO_ATTEMPTS, Message
 from redrive.engine.names import remaining_topic
 from redrive.engine.sources import remaining
 from redrive.kafka.cluster import Cluster
-from redrive.messages import Headers
+from redrive.messages import Headers, TopicPartition
 from redrive.settings import read_settings
 
 SCRIPT = """\
@@ -253,14 +253,8 @@ def undelivered(manager: str, admin: KafkaAdminClient, bootstrap_servers: str) -
         names: Headers = [("redrive.oqm", queue_manager.encode()), ("redrive.oq", queue.encode())]
         origin = f"{sources[source]}:0:{number}"
         record = Message(b"k", b"two chairs", names, number, origin, origin, 1)
-        copy = remaining(
-            record,
-            topic=topics[source],
-            partition=0,
-            table="0" * 16,
-            attempts=NO_ATTEMPTS,
-            now=1000 + number,
-        )
+        place, now = TopicPartition(topics[source], 0), 1000 + number
+        copy = remaining(record, place, table="0" * 16, attempts=NO_ATTEMPTS, now=now)
         producer.send(
             copy.topic, copy.value, copy.key, copy.headers, timestamp_ms=copy.timestamp, partition=0
         )

@@ -22,7 +22,6 @@ from redrive.engine.outcome import (
     FIELDS,
     Outcome,
     Result,
-    put_members,
     replay_members,
     static_members,
 )
@@ -208,12 +207,6 @@ def with_edit(decision: _Kind, edit: str) -> _Kind:
     if not edit:
         return decision
     return replace(decision, members=f"{decision.members},{static_members({'edit': edit})}")
-
-
-def with_own_headers(decision: Put, digest: bytes, headers: Headers) -> Put:
-    """A put whose outcome has Redrive's headers, and the digest of key and body to find it by."""
-    members = f"{decision.members},{put_members(digest, headers)}"
-    return replace(decision, members=members)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,19 @@ It is read where the dead letter lacks its payload or was truncated.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
 
+from redrive.engine.decision import Put
 from redrive.engine.facts import Facts, Gone, Original, RecordQuestion
 from redrive.engine.message import Message
 from redrive.engine.ordering import position_of
+from redrive.engine.outcome import put_members
 from redrive.messages import (
     DeadLetterProfile,
     Headers,
+    OutputRecord,
     cuts,
     decode_dead_letter,
     original_key,
@@ -115,6 +119,12 @@ def digest_of(key: bytes | None, value: bytes | None) -> bytes:
     digest.update(key or b"")
     digest.update(value or b"")
     return digest.digest()
+
+
+def with_own_headers(decision: Put, record: OutputRecord) -> Put:
+    """A put whose outcome has Redrive's headers, and the digest of key and body to find it by."""
+    members = put_members(digest_of(record.key, record.value), record.headers or [])
+    return replace(decision, members=f"{decision.members},{members}")
 
 
 def failed_record(message: Message, schemes: SchemeTable) -> RecordQuestion | None:

@@ -212,11 +212,7 @@ def has_id(raw: bytes | None) -> bool:
 
 
 def as_put(message: Message, present: Mapping[str, bytes | None], queue_manager: str) -> Message:
-    """A message as MQPUT completes it (MQMD: MsgId, PutDate, PutTime, Encoding, CodedCharSetId).
-
-    Existing fields stay, as with MQPMO_SET_ALL_CONTEXT, since Kafka does not say who wrote them.
-    The identifier is derived from the message's identity, so that a repeated decision has the same
-    one.
+    """A message as MQPUT completes it; see ``Completion``.
 
     Args:
         message: The application's message.

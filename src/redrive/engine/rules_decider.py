@@ -34,7 +34,6 @@ from redrive.engine.decision import (
     Wait,
     with_detail,
     with_edit,
-    with_own_headers,
 )
 from redrive.engine.edits import Change
 from redrive.engine.facts import Gone
@@ -44,12 +43,12 @@ from redrive.engine.ordering import Ahead, Round
 from redrive.engine.outcome import Result
 from redrive.engine.pointers import (
     NO_PAYLOAD,
-    digest_of,
     failed_record,
     original_of,
     own_headers_of_original,
     own_headers_of_put,
     restore_dead_letter,
+    with_own_headers,
 )
 from redrive.engine.put_decider import PutAttempt, PutDecider
 from redrive.engine.put_record import PutTimes, persistence_of, record_of
@@ -430,8 +429,7 @@ class RulesDecider:
             records += report.entries
         decided = with_edit(put, edit)
         if self._is_counted_by_body(message, decision, facts):
-            digest = digest_of(record.key, record.value)
-            decided = with_own_headers(decided, digest, record.headers or [])
+            decided = with_own_headers(decided, record)
         return Decided(message, decided, tuple(records))
 
     def _is_counted_by_body(self, message: Message, put: Put, facts: SliceContext) -> bool:

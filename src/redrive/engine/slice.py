@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Final
 
 from redrive.engine.breaker import BreakerKey, OpenBreaker, SliceBreakers
@@ -27,7 +26,6 @@ from redrive.engine.decision import (
     Suspend,
     Wait,
     with_detail,
-    with_own_headers,
 )
 from redrive.engine.facts import NO_LIMIT, Answers, Facts, Questions, WaitingQuestion
 from redrive.engine.message import Attempts, Message
@@ -38,7 +36,7 @@ from redrive.engine.outcome import (
     key_members,
     traceparents,
 )
-from redrive.engine.pointers import digest_of
+from redrive.engine.pointers import with_own_headers
 from redrive.engine.rules_decider import HeldKeys, RulesDecider
 from redrive.engine.sources import (
     DeadLetterSource,
@@ -51,7 +49,6 @@ from redrive.engine.sources import (
     parked,
     remaining,
     source_of,
-    tombstone,
 )
 from redrive.engine.statistics import Failure, OutcomeKind, SliceSummary
 from redrive.errors import RecreatedFault
@@ -289,8 +286,7 @@ class Lane:
             yield base + row, record
             decisions[decision] += 1
             if put.is_counted_by_body:
-                digest = digest_of(key, record.value)
-                decision = with_own_headers(decision, digest, record.headers or [])
+                decision = with_own_headers(decision, record)
             hops = put.hops
             yield (
                 INTERNAL,
@@ -311,8 +307,7 @@ class Lane:
             record, decision = written
             yield self._base + row, record
             if put.is_counted_by_body:
-                digest = digest_of(record.key, record.value)
-                decision = with_own_headers(decision, digest, record.headers or [])
+                decision = with_own_headers(decision, record)
             yield from self._copies_and_outcome(row, message, decision)
 
     def _profiles(self, source: DeadLetterSource, first: int) -> Iterable[DeadLetterProfile]:
@@ -354,18 +349,12 @@ class Lane:
         return fitted, with_detail(decision, cut_sentence(fitted.cut, message.origin))
 
     def _copy(self, row: int, message: Message, decision: Park | Keep) -> OutputRecord:
-        make = parked if isinstance(decision, Park) else remaining
-        if isinstance(decision, Hold):
-            make = partial(parked, behind=decision.behind)
-        place = self._waiting_place(message, decision)
-        return make(
-            message,
-            topic=place.topic,
-            partition=place.partition,
-            table=self._part.decider.table_id,
-            attempts=decision.attempts,
-            now=self._stamp(row, message, decision, place),
-        )
+        place, table = self._waiting_place(message, decision), self._part.decider.table_id
+        attempts, now = decision.attempts, self._stamp(row, message, decision, place)
+        if isinstance(decision, Keep):
+            return remaining(message, place, table=table, attempts=attempts, now=now)
+        behind = decision.behind if isinstance(decision, Hold) else ""
+        return parked(message, place, table=table, attempts=attempts, now=now, behind=behind)
 
     def _stamp(
         self, row: int, message: Message, decision: Park | Keep, place: TopicPartition
@@ -384,10 +373,8 @@ class Lane:
         return facts.now
 
     def _tombstone(self, message: Message) -> OutputRecord:
-        topic = self._part.decider.identity.remaining_topic
-        return tombstone(
-            message.origin, topic=topic, partition=self._part.lane.partition, now=self._facts.now
-        )
+        topic, key = self._part.decider.identity.remaining_topic, message.origin.encode("ascii")
+        return OutputRecord(topic, key, None, None, self._facts.now, self._part.lane.partition)
 
     def _waiting_place(self, message: Message, decision: Park | Keep) -> TopicPartition:
         decider, home = self._part.decider, self._part.home

@@ -571,9 +571,8 @@ class PutSource:
 
 def parked(
     message: Message,
+    place: TopicPartition,
     *,
-    topic: str,
-    partition: int,
     table: str,
     attempts: Attempts,
     now: int,
@@ -583,8 +582,7 @@ def parked(
 
     Args:
         message: The message.
-        topic: The handler's retry topic.
-        partition: The partition of the source.
+        place: Where it waits.
         table: Short hash of the table that decided.
         attempts: The failed ones, including this one.
         now: Time of the failed attempt, in milliseconds; the delay counts from it.
@@ -593,17 +591,11 @@ def parked(
     waiting = _waiting_headers(message, table, attempts)
     if behind:
         waiting.append((own.BEHIND, behind.encode("ascii")))
-    return OutputRecord(topic, message.key, message.value, waiting, now, partition)
+    return OutputRecord(place.topic, message.key, message.value, waiting, now, place.partition)
 
 
 def remaining(
-    message: Message,
-    *,
-    topic: str,
-    partition: int,
-    table: str,
-    attempts: Attempts,
-    now: int,
+    message: Message, place: TopicPartition, *, table: str, attempts: Attempts, now: int
 ) -> OutputRecord:
     """The copy of a dead letter that no rule can place; arguments as for ``parked``."""
     waiting = _waiting_headers(message, table, attempts)
@@ -611,19 +603,14 @@ def remaining(
         waiting.append((own.KEY, message.key))
     if message.value is None:
         waiting.append((own.NULL, b"1"))
-    value = message.value if message.value is not None else b""
-    return OutputRecord(topic, message.origin.encode("ascii"), value, waiting, now, partition)
+    key, value = message.origin.encode("ascii"), message.value or b""
+    return OutputRecord(place.topic, key, value, waiting, now, place.partition)
 
 
 def fit(message: Message, most: int) -> Message:
     """A dead letter, cut so that its copy fits a topic with a maximum record size in bytes."""
     content = cuts.RecordContent(message.key, message.value, message.headers, message.cut)
     return message._replace(**cuts.fitted(content, most)._asdict())
-
-
-def tombstone(origin: str, *, topic: str, partition: int, now: int) -> OutputRecord:
-    """The tombstone of a remaining copy whose message has moved."""
-    return OutputRecord(topic, origin.encode("ascii"), None, None, now, partition)
 
 
 def _waiting_headers(message: Message, table: str, attempts: Attempts) -> Headers:
