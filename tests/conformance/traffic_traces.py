@@ -84,7 +84,9 @@ def message_trace(case: Numbered, topology: Topology) -> MessageTrace:
         if topic.role is TopicRole.TRANSMISSION and topic.is_read
     }
     end = _end_of_vector(case)
-    rests = isinstance(end, Stored) and end.undeliverable in {None, PutFailure.LINK_DOWN}
+    rests = isinstance(end, Stored) and (
+        end.refused is None or end.refused.failure is PutFailure.LINK_DOWN
+    )
     # A vector says when something happens; a running channel moves a message at once. Both come to
     # the same end if just the channel is stopped on whose store the vector's message rests.
     stopped = stores.get(_topic(end)) if rests else None

@@ -234,7 +234,8 @@ def test_a_duplicate_does_not_become_a_dead_letter(
     )
     assert moved.accepted
     assert str(moved.end) == end
-    assert (moved.end.undeliverable if isinstance(moved.end, Stored) else None) is why
+    refused = moved.end.refused if isinstance(moved.end, Stored) else None
+    assert (refused.failure if refused else None) is why
 
 
 def test_a_message_without_identity_is_never_a_duplicate() -> None:

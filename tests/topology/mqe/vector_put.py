@@ -95,8 +95,8 @@ def told_and_taken(example: str) -> tuple[list[str], list[str]]:
         {"at": at, "destQM": queue_manager, "destQ": queue, "length": length or 0, "then": then},
     )
     end = f"=> {resolution.end}"
-    if isinstance(resolution.end, Stored) and resolution.end.undeliverable:
-        end += f": {resolution.end.undeliverable}"
+    if isinstance(resolution.end, Stored) and resolution.end.refused:
+        end += f": {resolution.end.refused.failure}"
     return lines, [*(f"  {step}" for step in resolution.steps), end]
 
 

@@ -100,7 +100,7 @@ def failure_of(resolution: MqeResolution) -> PutFailure | None:
         case Failed(failure):
             return failure
         case Stored():
-            return resolution.end.undeliverable
+            return resolution.end.refused.failure if resolution.end.refused else None
     return None
 
 

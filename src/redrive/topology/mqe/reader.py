@@ -162,12 +162,8 @@ REFERENCES = {
 """Findings about one definition that another one may cause."""
 
 
-def check_network(network: MqeNetwork) -> tuple[Diagnostic, ...]:
+def check_network(network: MqeNetwork) -> Iterator[Diagnostic]:
     """The findings in a network, in the order of the definitions."""
-    return tuple(_findings(network))
-
-
-def _findings(network: MqeNetwork) -> Iterator[Diagnostic]:
     tables, resolver = NetworkTables(network), MqeResolver(network)
     yield from _duplicates("DUPLICATE_QUEUE_MANAGER", "queue manager", network.queue_managers)
     for manager in network.queue_managers:
@@ -485,7 +481,7 @@ def _puts(resolver: MqeResolver, manager: MqeQueueManager) -> Iterator[Diagnosti
             case Failed(failure=failure) if failure in _ENDS:
                 message = f"a put to {names} fails on {end.queue_manager!r}: {failure}"
                 yield _warning(_ENDS[failure], queue, message, failure.advice)
-            case Stored(undeliverable=PutFailure() as failure) if failure in _ENDS:
+            case Stored(refused=Failed(failure=failure)) if failure in _ENDS:
                 message = f"a message put to {names} stays on {end.queue_manager!r}: {failure}"
                 yield _warning(_ENDS[failure], queue, message, failure.advice)
 

@@ -236,11 +236,6 @@ class Stored:
     """Why the last attempt to pass it on failed; None if there was none."""
 
     @property
-    def undeliverable(self) -> PutFailure | None:
-        """The error of the last attempt to pass it on; None if there was none."""
-        return self.refused.failure if self.refused else None
-
-    @property
     def to(self) -> str:
         """The manager for which the queue keeps it."""
         by_target = isinstance(self.queue, StoreAndForwardQueue)
