@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 from zlib import crc32
 
 PARTITIONS: Final = 16
@@ -71,22 +71,16 @@ class Backoff:
 
 
 class BackoffPartitions:
-    """Where messages wait for the delays of a table, at most ``PARTITIONS`` distinct ones."""
+    """Where messages wait for the delays of a table, at most ``PARTITIONS`` distinct ones.
+
+    Under ORDER(KEY) the delays are exact, with no jitter, and ``HOLDS`` are among them.
+    """
 
     def __init__(self, delays: Iterable[int], *, is_exact: bool = False) -> None:
         self._delays: list[int] = sorted({*delays, *(HOLDS if is_exact else ())})
         most = 1 if is_exact else PARTITIONS
         self._each = min(most, PARTITIONS // len(self._delays)) if self._delays else 0
         self._jitter = 0.0 if is_exact else JITTER
-
-    @classmethod
-    def of(cls, backoffs: Iterable[tuple[Backoff, int]], *, is_exact: bool = False) -> Self:
-        """The partitions for some rules, each with its RETRY.
-
-        Under ORDER(KEY) the delays are exact, with no jitter, and ``HOLDS`` are among them.
-        """
-        delays = (delay for backoff, retry in backoffs for delay in backoff.distinct(retry))
-        return cls(delays, is_exact=is_exact)
 
     def partition(self, source: int, delay: int, jitter: int) -> int:
         """The partition on which a message waits for a delay in seconds.

@@ -39,6 +39,7 @@ from redrive.rules.rule import (
     Control,
     RetryTo,
     Rule,
+    delays_of,
     inserts,
     known_names,
 )
@@ -169,8 +170,7 @@ class _TableReader:
             hint = "ACTION(IGNORE) leaves every message where it is"
             about = "the table has no rule", "at least one rule", hint
             self._report.error_in_table("NO_RULES", *about)
-        backoffs = ((rule.backoff, rule.retry) for rule in self._rules if rule.backoff is not None)
-        delays = {delay for backoff, retry in backoffs for delay in backoff.distinct(retry)}
+        delays = delays_of(self._rules)
         holds = set(HOLDS) - delays if self._control.is_ordered else set[int]()
         most = PARTITIONS - len(holds)
         # Each delay needs its own partitions, whose number is limited.

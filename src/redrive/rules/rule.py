@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -190,6 +190,12 @@ class Rule:
     def _delays(self, tried: int) -> int:
         """The number of the delay, from 1, before the attempt after ``tried`` attempts."""
         return tried + 1 if self.action is Action.RETRY else max(1, tried)
+
+
+def delays_of(rules: Iterable[Rule]) -> set[int]:
+    """The distinct delays of the BACKOFFs of some rules, in seconds."""
+    backoffs = ((rule.backoff, rule.retry) for rule in rules if rule.backoff is not None)
+    return {delay for backoff, retry in backoffs for delay in backoff.distinct(retry)}
 
 
 def bare(rule: Rule) -> Rule:

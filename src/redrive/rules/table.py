@@ -10,7 +10,7 @@ from functools import cached_property
 
 from redrive.rules.backoff import BackoffPartitions
 from redrive.rules.canonical import write_entries
-from redrive.rules.rule import Control, RetryTo, Rule, inserts
+from redrive.rules.rule import Control, RetryTo, Rule, delays_of, inserts
 from redrive.rules.source import BLANKS, entries_of, physical_lines
 
 
@@ -75,10 +75,7 @@ class RulesTable:
     @cached_property
     def backoff_partitions(self) -> BackoffPartitions:
         """The partitions of messages whose rule has a BACKOFF."""
-        return BackoffPartitions.of(
-            ((rule.backoff, rule.retry) for rule in self.rules if rule.backoff is not None),
-            is_exact=self.control.is_ordered,
-        )
+        return BackoffPartitions(delays_of(self.rules), is_exact=self.control.is_ordered)
 
     @property
     def hash(self) -> str:
