@@ -26,7 +26,7 @@ from redrive.engine.cache import put_bounds
 from redrive.engine.commands import NO_STATES
 from redrive.engine.context import SliceContext
 from redrive.engine.decision import NO_PROFILE, Decision, Put
-from redrive.engine.facts import NO_LIMIT, Answers, Facts, Questions, TopicFacts
+from redrive.engine.facts import BEST_CASE, NO_LIMIT, Answers, Facts, Questions
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.ordering import Round
 from redrive.engine.put_record import PutTimes
@@ -684,7 +684,7 @@ def _decider(
 
 
 def _best_case(questions: Questions) -> Answers:
-    topics = {name: TopicFacts() for name in questions.topics}
+    topics = dict.fromkeys(questions.topics, BEST_CASE)
     return Answers(topics, dict.fromkeys(questions.depths, 0))
 
 

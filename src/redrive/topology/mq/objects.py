@@ -516,8 +516,12 @@ def ignored_attributes(definition: Definition) -> Iterator[tuple[str, str]]:
             value = written.partition("(")[2].removesuffix(")").strip("' ").upper()
             if value not in {"", *harmless.split()}:
                 yield written, consequence
-    if _asks_for_trigger_messages(definition):
-        yield "TRIGGER", "no trigger message is put; programs that read its topic have to run"
+    match definition:
+        # On a transmission queue it starts a channel, which runs here.
+        case LocalQueue(is_transmission_queue=False, others={"TRIGGER": "TRIGGER", **more}):
+            if more.get("TRIGTYPE", "").upper() != "TRIGTYPE(NONE)":
+                what = "no trigger message is put; programs that read its topic have to run"
+                yield "TRIGGER", what
     match definition:
         case LocalQueue(stream_queue=name, must_duplicate=False) if name:
             yield f"STREAMQ({name})", "messages are put without a copy"
@@ -526,11 +530,3 @@ def ignored_attributes(definition: Definition) -> Iterator[tuple[str, str]]:
             yield "GET(DISABLED)", "applications can still read its topic"
         case AliasQueue(get_enabled=False):
             yield "GET(DISABLED)", "applications can still read the topic of its base"
-
-
-def _asks_for_trigger_messages(definition: Definition) -> bool:
-    """Whether a queue has TRIGGER; on a transmission queue it starts a channel, which runs here."""
-    if not isinstance(definition, LocalQueue) or definition.is_transmission_queue:
-        return False
-    kind = definition.others.get("TRIGTYPE", "").upper()
-    return definition.others.get("TRIGGER") == "TRIGGER" and kind != "TRIGTYPE(NONE)"

@@ -203,21 +203,14 @@ def _substitute_manager_aliases(
             MqeStep(tables.manager.name, StepKind.QUEUE_MANAGER_ALIAS, definition, names, after)
         )
         names = after
-        if not chains_aliases(tables, options):
+        # By the Java documentation an alias of an alias is followed; the C reference says that
+        # aliases cannot be chained (reading O1).
+        if not options.alias_chains or tables.manager.code_base is not CodeBase.JAVA:
             break
         if name in seen:
             return tuple(steps), names, True
         seen.add(name)
     return tuple(steps), names, False
-
-
-def chains_aliases(tables: ManagerTables, options: Options) -> bool:
-    """Whether an alias of an alias is followed on a manager.
-
-    By the Java documentation it is; the C reference says that aliases cannot be chained (reading
-    O1).
-    """
-    return options.alias_chains and tables.manager.code_base is CodeBase.JAVA
 
 
 # Connections
