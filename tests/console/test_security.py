@@ -480,16 +480,11 @@ class Job:
     """A job whose status is what ``make`` returns for a scope."""
 
     make: Callable[[Scope], dict[str, Any]]
-    scope: Scope = EVERYTHING
     looks: int = 0
 
-    def within(self, scope: Scope) -> Job:
-        self.scope = scope
-        return self
-
-    def status(self) -> dict[str, Any]:
+    def status(self, scope: Scope) -> dict[str, Any]:
         self.looks += 1
-        return self.make(self.scope)
+        return self.make(scope)
 
 
 def view_of(job: Job) -> Live:

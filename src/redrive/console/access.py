@@ -11,9 +11,9 @@ from enum import IntEnum, StrEnum
 from fnmatch import fnmatchcase
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
-from fastapi import HTTPException, Request
+from fastapi import Depends, HTTPException, Request
 from starlette.responses import Response
 
 from redrive.configuration import JobConfiguration
@@ -169,6 +169,10 @@ async def current_scope(request: Request) -> Scope:
     """The scope in which the user of a request has the role of the route; set by ``needs``."""
     scope: Scope = request.state.scope
     return scope
+
+
+Seen: TypeAlias = Annotated[Scope, Depends(current_scope)]
+"""The part of the job that the user may see or change by a route."""
 
 
 def needs(role: Role, *, whole_job: bool = False) -> Callable[[Request], Awaitable[None]]:

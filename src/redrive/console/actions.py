@@ -185,14 +185,14 @@ class Actions:
 
     def plan(self, plan: str, user: User) -> dict[str, Any]:
         """A saved plan, or the progress of an applied one; raises ``UsageError``."""
-        seen = self._documents.within(user.scope(Role.VIEWER))
-        job = seen.settings().job
+        seen = user.scope(Role.VIEWER)
+        job = self._documents.settings(seen).job
         with open_cluster(job.connection) as cluster:
             is_accepted = plan in read_accepted(job, cluster)
         plans = SavedPlans(job)
         if is_accepted:
             saved = plans.find(plan)
-            return {"replay": seen.replay(plan), "plan": saved and _shown(saved)}
+            return {"replay": self._documents.replay(seen, plan), "plan": saved and _shown(saved)}
         return {"replay": None, "plan": self._document(plans.required(plan), user, job)}
 
     def waiting_plans(self, user: User) -> list[dict[str, Any]]:
@@ -277,7 +277,7 @@ class Actions:
             self._applying.discard(plan.id)
 
     def _settings(self, user: User, role: Role) -> Settings:
-        return self._documents.within(user.scope(role)).settings()
+        return self._documents.settings(user.scope(role))
 
     def _document(self, plan: Plan, user: User, job: JobConfiguration) -> dict[str, Any]:
         return {

@@ -31,7 +31,7 @@ from redrive.command.selection import options_of
 from redrive.command.status import StatusView
 from redrive.command.topology import TopologyView, part_of
 from redrive.configuration.deciders import table_of
-from redrive.console.access import EVERYTHING, Scope
+from redrive.console.access import EVERYTHING, Scope, Seen
 from redrive.engine.outcome import COLUMNS, Kind
 from redrive.errors import EnvironmentFault, RedriveError, TransientFault, UsageError
 from redrive.kafka.records import StoredRecord
@@ -68,26 +68,21 @@ _HOUR: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The documents of one job, or of a scope of it; each reads the settings again."""
+    """The documents of one job, each for a scope of it; each reads the settings again."""
 
     path: Path
-    scope: Scope = EVERYTHING
 
-    def within(self, scope: Scope) -> Documents:
-        """The same documents for part of the job."""
-        return Documents(self.path, scope)
-
-    def settings(self) -> Settings:
+    def settings(self, scope: Scope = EVERYTHING) -> Settings:
         """The current settings, without what is not in scope; errors of ``read_settings``.
 
         Every view of the console uses them, so this is where users are restricted.
         """
         settings = read_settings(self.path)
-        return replace(settings, job=self.scope.restrict(settings.job))
+        return replace(settings, job=scope.restrict(settings.job))
 
-    def status(self) -> dict[str, Any]:
+    def status(self, scope: Scope) -> dict[str, Any]:
         """What ``redrive status --json`` prints, and the outcomes of the last day by the hour."""
-        settings, now = self.settings(), datetime.now(UTC)
+        settings, now = self.settings(scope), datetime.now(UTC)
         part = (_HOUR / _BARS).total_seconds()
         view = StatusView.of(settings, rates=lambda asked: asked.rates(now - _DAY, part), now=now)
         rates = view.now.rates
@@ -101,9 +96,9 @@ class Documents:
             else {"hour": _curves(rates, now, _HOUR), "day": _curves(rates, now, _DAY)},
         }
 
-    def failures(self) -> dict[str, Any]:
+    def failures(self, scope: Seen) -> dict[str, Any]:
         """How many dead letters of all states failed in each of the last hours, by exception."""
-        settings, now = self.settings(), datetime.now(UTC)
+        settings, now = self.settings(scope), datetime.now(UTC)
         until = now.replace(minute=0, second=0, microsecond=0) + _HOUR
         since = until - _BARS * _HOUR
         answer = ask_inventory(
@@ -135,9 +130,9 @@ class Documents:
             **answer.document(),
         }
 
-    def groups(self, selection: Selection, limit: int) -> dict[str, Any]:
+    def groups(self, scope: Scope, selection: Selection, limit: int) -> dict[str, Any]:
         """What ``redrive groups --json`` prints, and trends of the groups."""
-        settings = self.settings()
+        settings = self.settings(scope)
         groups = Groups.of(settings, selection, limit=limit, bars=_BARS // 2)
         document = groups.document()
         for group, condition, trend in zip(
@@ -146,19 +141,19 @@ class Documents:
             group |= {"condition": condition, "trend": trend}
         return {**document, **_form_choices(settings)}
 
-    def messages(self, selection: Selection, limit: int, page: int) -> dict[str, Any]:
+    def messages(self, scope: Scope, selection: Selection, limit: int, page: int) -> dict[str, Any]:
         """What ``redrive ls --json`` prints."""
-        settings = self.settings()
+        settings = self.settings(scope)
         letters = Letters.of(settings, selection, limit=limit, page=page)
         return {**letters.document(), **_form_choices(settings)}
 
-    def outline(self) -> dict[str, Any]:
+    def outline(self, scope: Scope) -> dict[str, Any]:
         """What a list's page shows before its rows."""
-        return _form_choices(self.settings())
+        return _form_choices(self.settings(scope))
 
-    def message(self, identity: str) -> dict[str, Any]:
-        """What ``redrive show --json`` prints, with ``redrive explain``."""
-        settings = self.settings()
+    def message(self, identity: str, scope: Seen) -> dict[str, Any]:
+        """What ``redrive show --json`` prints, with each rule's verdict."""
+        settings = self.settings(scope)
         answer, record = find_message(settings, identity, of_handlers=True)
         document = message_document(settings, answer, record)
         group = group_of(answer.last) if answer and answer.last.result in OPEN else ""
@@ -171,17 +166,17 @@ class Documents:
             "group": "" if MASK in group else group,
         }
 
-    def body(self, identity: str) -> bytes:
+    def body(self, identity: str, scope: Scope) -> bytes:
         """The masked body of a message; raises ``RedriveError`` if it was deleted."""
-        settings = self.settings()
+        settings = self.settings(scope)
         _, record = find_message(settings, identity, of_handlers=True)
         if isinstance(record, Lost):
             raise RedriveError(f"the body was deleted: {record.reason}")
         return settings.mask.data(record.value or b"")
 
-    def acknowledgements(self) -> dict[str, Any]:
+    def acknowledgements(self, scope: Seen) -> dict[str, Any]:
         """What ``redrive ack --list --json`` prints."""
-        settings = self.settings()
+        settings = self.settings(scope)
         current = Acknowledgements.of(settings)
         rows = [
             {**row, "chosen": _list_parameters(settings, acknowledgement.selection)}
@@ -191,7 +186,7 @@ class Documents:
         ]
         return {"acknowledgements": rows, "notes": current.notes}
 
-    def completions(self, text: str, selection: Selection) -> dict[str, Any]:
+    def completions(self, scope: Scope, text: str, selection: Selection) -> dict[str, Any]:
         """Completions of a condition: columns, or values of one among the selected."""
         quoted = _VALUE.fullmatch(text)
         if quoted is None:
@@ -202,7 +197,7 @@ class Documents:
         column, before = quoted["column"], quoted["before"]
         if _COLUMNS.get(column) is not Kind.TEXT:
             return {"completions": []}
-        settings = self.settings()
+        settings = self.settings(scope)
 
         def ask(inventory: Inventory, chosen: Selection) -> list[str]:
             return inventory.values(chosen, column, quoted["value"], limit=_COMPLETIONS)
@@ -216,13 +211,12 @@ class Documents:
             ]
         }
 
-    def network(self, queue_manager: str) -> dict[str, Any]:
+    def network(self, queue_manager: str = "") -> dict[str, Any]:
         """What ``redrive topology show --json`` prints, and the channels of one queue manager.
 
         The name may have ``*`` and ``?``; empty for all managers. For a job without a topology it
         is only ``ways``, the sources of its dead letters.
         """
-        self._check_whole()
         settings = self.settings()
         named = {handler.identity.topic: handler.identity.name for handler in settings.job.handlers}
         if settings.topology is None:
@@ -245,13 +239,12 @@ class Documents:
         document["notes"] += notes
         return {**document, "channels": channels, "reached_from": reached_from}
 
-    def resolve(self, put: str, at: str) -> dict[str, Any]:
+    def resolve(self, put: str, at: str = "") -> dict[str, Any]:
         """What ``redrive resolve --json`` prints, with the queues as changed by operators.
 
         ``put`` is ``QUEUE`` or ``QUEUE@QM``; ``at`` may be empty for the only queue manager. It
         raises ``UsageError`` if these are not names, or there is no topology.
         """
-        self._check_whole()
         network = network_of_settings(self.path)
         with network.cluster() as cluster:
             states = read_states(network.required_job(), cluster)
@@ -261,19 +254,16 @@ class Documents:
         trace = assuming_tracer(network.topology, states).trace(at, message, b"", offset=0)
         return {**asdict(trace), "put": put, "at": at}
 
-    def _check_whole(self) -> None:
-        assert self.scope.is_everything, "the network belongs to the whole job"
-
-    def replays(self) -> dict[str, Any]:
+    def replays(self, scope: Scope) -> dict[str, Any]:
         """What ``redrive replay list --json`` prints."""
-        job = self.settings().job
+        job = self.settings(scope).job
         with open_cluster(job.connection) as cluster:
             replays = statuses(job, cluster, results=partial(results_of_replays, job))
         return {"replays": [progress.document() for progress in replays]}
 
-    def replay(self, plan: str) -> dict[str, Any]:
+    def replay(self, scope: Scope, plan: str) -> dict[str, Any]:
         """What ``redrive replay status --json`` prints."""
-        job = self.settings().job
+        job = self.settings(scope).job
         with open_cluster(job.connection) as cluster:
             return status_with_results(job, cluster, plan).document()
 
@@ -394,8 +384,11 @@ class Live:
         self._looks: dict[Scope, _Look] = {}
         self._looking = asyncio.Lock()
 
-    async def status(self, scope: Scope) -> dict[str, Any]:
-        """``Documents.status`` of the last unexpired check; errors as there."""
+    async def status(self, scope: Seen) -> dict[str, Any]:
+        """What ``redrive status --json`` prints, with the rates of the last hour and day.
+
+        It is ``Documents.status`` of the last unexpired check; errors as there.
+        """
         return (await self._look(scope)).document
 
     def state(self, scope: Scope) -> str:
@@ -427,8 +420,7 @@ class Live:
         async with self._looking:
             look, began = self._looks.get(scope), time.monotonic()
             if look is None or began >= look.until:
-                documents = self._documents.within(scope)
-                document = await anyio.to_thread.run_sync(documents.status)
+                document = await anyio.to_thread.run_sync(self._documents.status, scope)
                 text = orjson.dumps(
                     _important(document), default=str, option=orjson.OPT_NON_STR_KEYS
                 )

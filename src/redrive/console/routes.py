@@ -32,7 +32,7 @@ from starlette.responses import Response
 
 from redrive.command.edits import patch_of, read_edit
 from redrive.command.selection import parse_selection
-from redrive.console.access import Audit, Role, Scope, current_scope, current_user, needs
+from redrive.console.access import Audit, Role, Seen, current_user, needs
 from redrive.console.actions import Actions
 from redrive.console.documents import Documents, Live
 from redrive.console.logins import LIVE
@@ -51,9 +51,6 @@ from redrive.printable import printable
 _log: Final = logging.getLogger(__name__)
 
 _LINE: Final = re.compile("[0-9]{1,9}")
-
-Seen = Annotated[Scope, Depends(current_scope)]
-"""The part of the job that the user may see or change by a route."""
 
 
 class Console:
@@ -305,38 +302,24 @@ def _add_document(
 
 
 def _add_pages(app: FastAPI, console: Console) -> None:
-    within, live, add = console.documents.within, console.live, partial(_add_document, app, console)
-
-    async def status(scope: Seen) -> dict[str, Any]:
-        """What ``redrive status --json`` prints, with the rates of the last hour and day."""
-        return await live.status(scope)
-
-    def failures(scope: Seen) -> dict[str, Any]:
-        """How many dead letters of all states failed in each of the last hours, by exception."""
-        return within(scope).failures()
-
-    def acknowledgements(scope: Seen) -> dict[str, Any]:
-        """What ``redrive ack --list --json`` prints."""
-        return within(scope).acknowledgements()
+    documents, add = console.documents, partial(_add_document, app, console)
 
     def completions(chosen: Annotated[Chosen, Query()], scope: Seen) -> dict[str, Any]:
         """Completions of a condition in SQL."""
         others = chosen.model_copy(update=dict.fromkeys(("where", "body", "body_text"), ""))
-        return within(scope).completions(chosen.where, others.selection())
+        return documents.completions(scope, chosen.where, others.selection())
 
-    def message(identity: str, scope: Seen) -> dict[str, Any]:
-        """What ``redrive show --json`` prints, with each rule's verdict."""
-        return within(scope).message(identity)
-
-    add("/status", "now.html", status)
-    add("/failures", "failures.html", failures)
-    add("/acknowledgements", "acknowledgements.html", acknowledgements)
+    add("/status", "now.html", console.live.status)
+    add("/failures", "failures.html", documents.failures)
+    add("/acknowledgements", "acknowledgements.html", documents.acknowledgements)
     add("/completions", "completions.html", completions)
-    add("/messages/{identity}", "message.html", message, audited="look at a message")
+    add("/messages/{identity}", "message.html", documents.message, audited="look at a message")
+    add("/network", "network.html", documents.network, whole_job=True)
+    add("/resolve", "resolve.html", documents.resolve, whole_job=True)
 
 
 def _add_lists(app: FastAPI, console: Console) -> None:
-    within, add = console.documents.within, partial(_add_document, app, console)
+    documents, add = console.documents, partial(_add_document, app, console)
 
     def record(request: Request, chosen: Chosen) -> None:
         if about := f"{chosen.body} {chosen.body_text}".strip():
@@ -345,7 +328,7 @@ def _add_lists(app: FastAPI, console: Console) -> None:
     def groups(chosen: Annotated[Chosen, Query()], scope: Seen, request: Request) -> dict[str, Any]:
         """What ``redrive groups --json`` prints, with the trend of each group."""
         record(request, chosen)
-        groups = within(scope).groups(chosen.selection(), chosen.limit)
+        groups = documents.groups(scope, chosen.selection(), chosen.limit)
         return {**groups, "chosen": chosen.parameters()}
 
     def messages(
@@ -353,7 +336,7 @@ def _add_lists(app: FastAPI, console: Console) -> None:
     ) -> dict[str, Any]:
         """What ``redrive ls --json`` prints."""
         record(request, chosen)
-        messages = within(scope).messages(chosen.selection(), chosen.limit, chosen.page)
+        messages = documents.messages(scope, chosen.selection(), chosen.limit, chosen.page)
         before = (chosen.page - 1) * chosen.limit
         return {**messages, "page": chosen.page, "before": before, "chosen": chosen.parameters()}
 
@@ -368,7 +351,7 @@ def _add_lists(app: FastAPI, console: Console) -> None:
             if is_script or ("whole" in request.query_params and not problems):
                 content: dict[str, Any] = document(chosen, scope, request)
                 return content
-            outline = within(scope).outline()
+            outline = documents.outline(scope)
             return {**outline, "chosen": chosen.parameters(), "problems": problems}
 
         return outline_or_list
@@ -377,28 +360,13 @@ def _add_lists(app: FastAPI, console: Console) -> None:
     add("/messages", "messages.html", messages, on_page=list_on_page(messages, ListedPage))
 
 
-def _add_pages_of_network(app: FastAPI, console: Console) -> None:
-    add = partial(_add_document, app, console, whole_job=True)
-
-    def network(queue_manager: str = "") -> dict[str, Any]:
-        """What ``redrive topology show --json`` prints, and the channels of one queue manager."""
-        return console.documents.network(queue_manager)
-
-    def resolve(put: str, at: str = "") -> dict[str, Any]:
-        """What ``redrive resolve --json`` prints."""
-        return console.documents.resolve(put, at)
-
-    add("/network", "network.html", network)
-    add("/resolve", "resolve.html", resolve)
-
-
 def _add_pages_of_work(app: FastAPI, console: Console) -> None:
     add = partial(_add_document, app, console)
 
-    def plans(request: Request) -> dict[str, Any]:
+    def plans(request: Request, scope: Seen) -> dict[str, Any]:
         """The plans that are not applied yet, and the replays."""
         waiting = console.actions.waiting_plans(current_user(request))
-        return {"plans": waiting, **console.documents.within(request.state.scope).replays()}
+        return {"plans": waiting, **console.documents.replays(scope)}
 
     def plan(identity: str, request: Request) -> dict[str, Any]:
         """A plan that is not applied yet, or the progress of an applied one."""
@@ -441,7 +409,7 @@ def _add_others(app: FastAPI, console: Console) -> None:
     )
     def body(identity: str, scope: Seen) -> Response:
         """The body of a message, as a file."""
-        content = console.documents.within(scope).body(identity)
+        content = console.documents.body(identity, scope)
         return Response(
             content,
             media_type="application/octet-stream",
@@ -589,7 +557,7 @@ def _add_table_actions(app: FastAPI, console: Console) -> None:
 def add_routes(app: FastAPI, console: Console) -> None:
     """Adds all pages and actions to an application."""
     for add in (
-        _add_pages, _add_lists, _add_pages_of_network, _add_pages_of_work, _add_others,
+        _add_pages, _add_lists, _add_pages_of_work, _add_others,
         _add_plan_actions, _add_acknowledgement_actions, _add_network_actions, _add_table_actions,
     ):  # fmt: skip
         add(app, console)

@@ -15,7 +15,7 @@ from redrive.command.plan import handler_index, with_table
 from redrive.command.restart import RestartCommand, table_file
 from redrive.command.tables import required_text, table_document
 from redrive.configuration import HandlerConfiguration, JobConfiguration
-from redrive.console.access import RefusedError, Scope
+from redrive.console.access import EVERYTHING, RefusedError, Scope
 from redrive.console.documents import Documents
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault, UsageError
@@ -42,14 +42,15 @@ class RulesTables:
     """
 
     documents: Documents
+    scope: Scope = EVERYTHING
 
     def within(self, scope: Scope) -> RulesTables:
         """The tables of part of the job."""
-        return RulesTables(self.documents.within(scope))
+        return RulesTables(self.documents, scope)
 
     def every(self) -> dict[str, Any]:
         """What ``redrive tables --hits --json`` prints, and the handlers of the settings."""
-        job = self.documents.settings().job
+        job = self.documents.settings(self.scope).job
         handlers = [handler.identity.name for handler in job.handlers]
         try:
             ran = tables_of(job)
@@ -64,7 +65,7 @@ class RulesTables:
 
         It raises ``EnvironmentFault`` if only the hash of the table was kept.
         """
-        settings = self.documents.settings()
+        settings = self.documents.settings(self.scope)
         _handler(settings, handler)
         kept = tables_of(settings.job).find(digits, handler)
         return {**self.table(handler, required_text(kept)), "hash": kept.hash}
@@ -74,7 +75,7 @@ class RulesTables:
 
         ``handler`` may be empty if the hashes are unambiguous; errors are as for ``ran``.
         """
-        settings = self.documents.settings()
+        settings = self.documents.settings(self.scope)
         if handler:
             _handler(settings, handler)
         ran = tables_of(settings.job)
@@ -95,7 +96,7 @@ class RulesTables:
 
         ``text`` replaces the table's text; None for that of the file.
         """
-        job = self.documents.settings().job
+        job = self.documents.settings(self.scope).job
         index = handler_index(job, handler)
         now, (path, reading) = job.handlers[index], table_file(job, index)
         shown = now.rules if text is None else text
@@ -120,7 +121,7 @@ class RulesTables:
         checked = self.table(handler, text)
         if checked["has_errors"]:
             return {**checked, "difference": [], "trials": [], "confirm": ""}
-        settings = self.documents.settings()
+        settings = self.documents.settings(self.scope)
         names = [handler, *checked["shared_with"]]
         with TemporaryDirectory(prefix="redrive-console-") as folder:
             new = self._with_text(names, text, Path(folder))
@@ -170,7 +171,7 @@ class RulesTables:
             RedriveError: The job refused; the file is unchanged.
         """
         path, handlers = self._file(handler)
-        job = self.documents.settings().job
+        job = self.documents.settings(self.scope).job
         names = [reader.identity.name for reader in handlers]
         if confirm != _confirmation(job, names, text):
             raise UsageError(
@@ -194,7 +195,7 @@ class RulesTables:
         return {"handlers": names, "process": answer.pid, "saved": saved}
 
     def _file(self, handler: str) -> tuple[Path, Sequence[HandlerConfiguration]]:
-        seen = self.documents.settings()
+        seen = self.documents.settings(self.scope)
         _handler(seen, handler)
         job = read_settings(self.documents.path).job
         path, handlers = table_file(job, handler_index(job, handler))
@@ -235,7 +236,7 @@ class RulesTables:
             table,
             *(job.handlers[handler_index(job, name)] for name in handlers),
         )
-        return replace(settings, job=self.documents.scope.restrict(settings.job))
+        return replace(settings, job=self.scope.restrict(settings.job))
 
 
 def _confirmation(job: JobConfiguration, handlers: Sequence[str], text: str) -> str:
