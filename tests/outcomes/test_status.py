@@ -68,12 +68,12 @@ def _answered(job: SmallJob) -> dict[str, Any]:
     [handler] = status_of(job.configuration).handlers
     assert handler.parked.precision is handler.remaining.precision is Precision.EXACT
     return {
-        "depth": handler.depth,
+        "depth": handler.waiting,
         "parked": handler.parked.number,
         "remaining": handler.remaining.number,
         "quarantined": handler.quarantined.number,
         "invalid": handler.invalid,
-        "totals": handler.totals,
+        "totals": handler.results.in_all,
     }
 
 
@@ -92,8 +92,8 @@ def test_a_partition_without_a_leader_is_named_and_hides_nothing_of_the_others(
     monkeypatch.setattr(Cluster, "extents", extents)
     status = status_of(job.configuration)
     (handler,) = status.handlers
-    assert handler.depth is None
-    assert handler.totals == _naive(job)["totals"]
+    assert handler.waiting is None
+    assert handler.results.in_all == _naive(job)["totals"]
     assert [str(silent) in note for note in status.notes[:1]] == [True]
 
 
@@ -150,9 +150,9 @@ def test_rates_count_the_last_minute_and_the_last_hour(small_job: SmallJob, now:
         small_job.step(now - age, most=count)
     answer = status_of(small_job.configuration, now=moment(now))
     [handler] = answer.handlers
-    assert handler.totals == {"discarded": 6}
-    assert handler.last_hour == {"discarded": 3}
-    assert handler.last_minute == {"discarded": 1}
+    assert handler.results.in_all == {"discarded": 6}
+    assert handler.results.last_hour == {"discarded": 3}
+    assert handler.results.last_minute == {"discarded": 1}
     assert [(batch.time, batch.results) for batch in answer.batches] == [
         (moment(now - age), {"discarded": count})
         for age, count in ((1_000, 1), (600_000, 2), (7_200_000, 3))
@@ -175,7 +175,7 @@ def test_without_the_outcomes_the_topics_are_counted(
         naive["parked"], naive["remaining"],
     )  # fmt: skip
     assert handler.quarantined == (1, Precision.EXACT)
-    assert (handler.invalid, answer.outcomes, handler.totals) == (None, None, {})
+    assert (handler.invalid, answer.outcomes, handler.results.in_all) == (None, None, {})
     (note,) = answer.notes
     assert note.startswith("the oldest outcomes were deleted from their topic")
     assert (note.endswith("; results are unknown"), answer.gap) == (True, "")

@@ -48,9 +48,7 @@ from redrive.outcomes.status import (
     Count,
     HandlerStatus,
     Precision,
-    PutsStatus,
     Status,
-    no_rates,
     status_of,
 )
 from redrive.printable import printable
@@ -148,7 +146,7 @@ class StatusView:
 
     @classmethod
     def of(
-        cls, settings: Settings, *, rates: AskRates = no_rates, now: datetime | None = None
+        cls, settings: Settings, *, rates: AskRates = lambda _: None, now: datetime | None = None
     ) -> Self:
         """The state by the brokers, the ledger and the job; arguments as for ``status_of``.
 
@@ -197,7 +195,7 @@ class StatusView:
         ]
         problems += [f"the handler of {topic} is stopped: {why}" for topic, why in stopped.items()]
         problems += [
-            handler.why_held for handler in now.handlers if handler.why_held and handler.depth
+            handler.because for handler in now.handlers if handler.because and handler.waiting
         ]
         gap = now.gap and f"the number of waiting messages is unknown: {now.gap}"
         return problem or self._vacancy or next(iter(problems), gap)
@@ -257,7 +255,7 @@ class StatusView:
                 )
             for topic, why in state.stopped.items():
                 yield f"the handler of {topic} is stopped: {why}; see redrive handler list"
-        yield from (handler.why_held for handler in self.now.handlers if handler.why_held)
+        yield from (handler.because for handler in self.now.handlers if handler.because)
         yield from map(str, self.held)
         for breaker in () if state is None else state.breakers:
             yield f"{breaker.sentence} (for {duration(now - breaker.since)})"
@@ -280,12 +278,7 @@ class StatusView:
             "instances": now.instances,
             "vacant": [*map(str, self.vacant)],
             "handlers": [_handler_as_json(handler) for handler in now.handlers],
-            "puts": puts
-            and {
-                "undelivered": puts.undelivered,
-                "retried": puts.retried,
-                "results": _results_as_json(puts),
-            },
+            "puts": puts and asdict(puts),
             "batches": [batch._asdict() for batch in now.batches],
             "outcomes": now.outcomes,
             "unprojected": now.unprojected,
@@ -360,8 +353,8 @@ def _queue(handler: HandlerStatus, now: datetime) -> dict[str, object]:
     return {
         "handler": identity.name,
         "queue": f"{identity.queue}@{identity.queue_manager}".removesuffix("@"),
-        "waiting": "≤ " * (bool(handler.depth) and not handler.is_exact)
-        + _number_text(handler.depth),
+        "waiting": "≤ " * (bool(handler.waiting) and not handler.is_exact)
+        + _number_text(handler.waiting),
         "parked": _count_text(handler.parked),
         "held": _number_text(handler.held),
         "next due": "" if due is None else due_text(due, now),
@@ -386,22 +379,20 @@ def _number_text(number: int | None) -> str:
 
 
 def _results(now: Status) -> Table:
-    deciders: list[tuple[str, HandlerStatus | PutsStatus]] = [
-        (handler.identity.name, handler) for handler in now.handlers
-    ]
+    deciders = [(handler.identity.name, handler.results) for handler in now.handlers]
     if now.puts is not None:
-        deciders.append(("puts", now.puts))
+        deciders.append(("puts", now.puts.results))
     rows = [
         {
             "handler": name,
             "result": result.value,
-            "last minute": decider.last_minute.get(result, 0),
-            "last hour": decider.last_hour.get(result, 0),
+            "last minute": results.last_minute.get(result, 0),
+            "last hour": results.last_hour.get(result, 0),
             "in all": total,
         }
-        for name, decider in deciders
+        for name, results in deciders
         for result in Result
-        if (total := decider.totals.get(result, 0))
+        if (total := results.in_all.get(result, 0))
     ]
     return table(rows)
 
@@ -425,28 +416,8 @@ def _missing(now: Status, state: SupervisionState | None) -> Iterator[str]:
             yield f"the dead-letter topic {handler.identity.topic} does not exist yet"
 
 
-def _results_as_json(flows: HandlerStatus | PutsStatus) -> dict[str, Any]:
-    return {"last_minute": flows.last_minute, "last_hour": flows.last_hour, "in_all": flows.totals}
-
-
 def _handler_as_json(handler: HandlerStatus) -> dict[str, Any]:
-    identity = handler.identity
-    return {
-        "handler": identity.name,
-        "queue_manager": identity.queue_manager,
-        "queue": identity.queue,
-        "topic": identity.topic,
-        "topic_exists": handler.topic_exists,
-        "waiting": handler.depth,
-        "is_exact": handler.is_exact,
-        "because": handler.why_held,
-        "parked": handler.parked._asdict(),
-        "held": handler.held,
-        "next_due": handler.next_due,
-        "remaining": handler.remaining._asdict(),
-        "acknowledged": handler.acknowledged,
-        "quarantined": handler.quarantined._asdict(),
-        "invalid": handler.invalid,
-        "oldest": handler.oldest,
-        "results": _results_as_json(handler),
-    }
+    document = asdict(handler)
+    identity = document.pop("identity")
+    names = {name: identity[name] for name in ("queue_manager", "queue", "topic")}
+    return {"handler": identity["name"], **names, **document}

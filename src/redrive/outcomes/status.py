@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from redrive.configuration.deciders import inhibited_queues, sources_of, table_of
 from redrive.engine.names import message_retry_topic, remaining_topic
@@ -48,10 +48,6 @@ AskRates: TypeAlias = Callable[[Inventory], Sequence[Values] | None]
 """Reads the rates of outcomes from an inventory."""
 
 
-def no_rates(_: Inventory) -> None:
-    """Read no rates."""
-
-
 class Precision(StrEnum):
     """How reliable a number is."""
 
@@ -62,12 +58,22 @@ class Precision(StrEnum):
     """Neither the outcomes nor the topics could be read in time."""
 
 
-class Count(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Count:
     """A number of messages."""
 
     number: int | None
     """None if unknown."""
     precision: Precision
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Numbers of outcomes by result."""
+
+    last_minute: Mapping[str, int]
+    last_hour: Mapping[str, int]
+    in_all: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +83,12 @@ class HandlerStatus:
     identity: HandlerIdentity
     topic_exists: bool | None
     """None if the broker does not answer."""
-    depth: int | None
+    waiting: int | None
     """Dead letters not read yet; None if unknown."""
     is_exact: bool
-    """Whether all of them were counted; else the depth is one of offsets, with markers."""
+    """Whether all of them were counted; else the number is one of offsets, with markers."""
+    because: str
+    """Why its messages wait although the job runs; empty if they do not."""
     parked: Count
     """Messages that wait for their next attempt."""
     held: int | None
@@ -97,19 +105,7 @@ class HandlerStatus:
     """Remaining messages without a valid dead-letter header; None if unknown."""
     oldest: datetime | None
     """Time of the oldest dead letter among the first waiting ones of each partition."""
-    totals: Mapping[str, int]
-    """Outcomes by result, in total."""
-    last_hour: Mapping[str, int]
-    last_minute: Mapping[str, int]
-    inhibited: str = ""
-    """``QUEUE@QM`` if nothing is taken from the queue, as it has GET(DISABLED)."""
-
-    @property
-    def why_held(self) -> str:
-        """Why its messages wait although the job runs; empty if they do not."""
-        if not self.inhibited:
-            return ""
-        return f"the handler {self.identity.name} waits: {self.inhibited} has GET(DISABLED)"
+    results: Results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +116,7 @@ class PutsStatus:
     """Undeliverable messages by the queue on which they wait, as far as known."""
     retried: Mapping[str, int]
     """Messages that a channel's receiver retries (MRRTY), likewise."""
-    totals: Mapping[str, int]
-    """Outcomes by result, in total."""
-    last_hour: Mapping[str, int]
-    last_minute: Mapping[str, int]
+    results: Results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +149,7 @@ class Status:
         known = [
             number
             for handler in self.handlers
-            for number in (handler.depth, handler.parked.number, handler.remaining.number)
+            for number in (handler.waiting, handler.parked.number, handler.remaining.number)
         ]
         return "; ".join(self.notes) or "no answer" if None in known else ""
 
@@ -165,7 +158,7 @@ def status_of(
     configuration: JobConfiguration,
     *,
     acknowledgements: ReadAcknowledgements = no_acknowledgements,
-    rates: AskRates = no_rates,
+    rates: AskRates = lambda _: None,
     now: datetime | None = None,
     mask: Mask = NO_MASK,
 ) -> Status:
@@ -277,6 +270,18 @@ class _Outcomes:
         except TransientFault as fault:
             return cls(notes=[*notes, fault.message])
 
+    def results(self, handlers: Collection[str]) -> Results:
+        """The outcomes of some handlers."""
+
+        def by_result(flows: Counter[Flow]) -> dict[str, int]:
+            numbers: Counter[str] = Counter()
+            for (handler, result), number in flows.items():
+                if handler in handlers:
+                    numbers[result] += number
+            return {known.value: numbers[known] for known in Result if numbers[known]}
+
+        return Results(*map(by_result, (self.minute, self.hour, self.totals)))
+
 
 def _count_on_topics(
     configuration: JobConfiguration, cluster: Cluster
@@ -381,12 +386,13 @@ def _handler(
         return Count(figures.count, outcomes.precision)
 
     depth = queues.depth(identity.topic)
+    queue = inhibited.get(identity.topic)
     return HandlerStatus(
         identity=identity,
         topic_exists=queues.exists(identity.topic),
-        depth=depth and depth[0],
+        waiting=depth and depth[0],
         is_exact=depth is not None and depth[1],
-        inhibited=inhibited[identity.topic].place if identity.topic in inhibited else "",
+        because=f"the handler {name} waits: {queue.place} has GET(DISABLED)" if queue else "",
         parked=count(parked),
         held=parked.held if outcomes.is_complete else None,
         next_due=queues.next_due(handler),
@@ -395,9 +401,7 @@ def _handler(
         invalid=remaining.invalid if outcomes.is_complete else None,
         acknowledged=remaining.acknowledged if outcomes.knows_acknowledged else None,
         oldest=queues.oldest(identity),
-        totals=_by_result(outcomes.totals, [name]),
-        last_hour=_by_result(outcomes.hour, [name]),
-        last_minute=_by_result(outcomes.minute, [name]),
+        results=outcomes.results([name]),
     )
 
 
@@ -412,20 +416,10 @@ def _puts(configuration: JobConfiguration, outcomes: _Outcomes) -> PutsStatus | 
             counts = retried if state is State.PARKED else undelivered
             counts[sources[name].place] += figures.count
     return PutsStatus(
-        undelivered=+undelivered,
-        retried=+retried,
-        totals=_by_result(outcomes.totals, sources),
-        last_hour=_by_result(outcomes.hour, sources),
-        last_minute=_by_result(outcomes.minute, sources),
+        undelivered=dict(+undelivered),
+        retried=dict(+retried),
+        results=outcomes.results(sources),
     )
-
-
-def _by_result(flows: Counter[Flow], handlers: Collection[str]) -> dict[str, int]:
-    results: Counter[str] = Counter()
-    for (handler, result), number in flows.items():
-        if handler in handlers:
-            results[result] += number
-    return {known.value: results[known] for known in Result if results[known]}
 
 
 @dataclass(frozen=True, slots=True)
