@@ -5,8 +5,10 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
@@ -15,7 +17,7 @@ import pyarrow as pa
 
 from redrive.configuration import LedgerFolder
 from redrive.configuration.deciders import table_of
-from redrive.engine.ordering import position_of
+from redrive.engine.ordering import Position, position_of
 from redrive.engine.outcome import FINAL, UNTOUCHED, Result
 from redrive.errors import ConfigurationError, TransientFault
 from redrive.kafka.cluster import Cluster, settled_ends, without_leader
@@ -31,7 +33,6 @@ from redrive.printable import counted
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.kafka.cluster import Extent
-    from redrive.kafka.records import StoredRecord
 
 _BATCH_WINDOW: Final = 1000
 """Rows of (time, handler, result) to search for the last batches."""
@@ -339,18 +340,22 @@ def positions_from_outcomes(
     """
     ledger = own_ledger(configuration, cluster)
     seen = {} if ledger is None else ledger.positions()
-    positions = {} if ledger is None else _positions_in_ledger(ledger, lanes)
-    for lane, offset in _positions_in_tail(configuration, cluster, lanes, seen).items():
-        positions[lane] = max(offset, positions.get(lane, 0))
-    for lane, offset in _positions_in_copies(configuration, cluster, lanes).items():
-        positions[lane] = max(offset, positions.get(lane, 0))
+    positions: dict[TopicPartition, int] = {}
+    for topic, incarnation, partition, offset in chain(
+        () if ledger is None else _positions_in_ledger(ledger, lanes),
+        _positions_in_tail(configuration, cluster, seen),
+        _positions_in_copies(configuration, cluster, lanes),
+    ):
+        lane = TopicPartition(topic, partition)
+        if lanes.get(lane) == incarnation:
+            positions[lane] = max(offset + 1, positions.get(lane, 0))
     return positions
 
 
 def _positions_in_copies(
-    configuration: JobConfiguration, cluster: Cluster, lanes: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    """The next offset after the copies that others replace, where tables have ORDER(KEY)."""
+    configuration: JobConfiguration, cluster: Cluster, lanes: Collection[TopicPartition]
+) -> Iterator[Position]:
+    """The positions of copies that others replace, where tables have ORDER(KEY)."""
     topics = {
         topic
         for handler in configuration.handlers
@@ -359,55 +364,40 @@ def _positions_in_copies(
     }
     extents = cluster.extents([lane for lane in lanes if lane.topic in topics])
     starts = {lane: extent.first for lane, extent in extents.items() if extent.first < extent.end}
-    positions: dict[TopicPartition, int] = {}
     for record in cluster.read(starts, {lane: extents[lane].end for lane in starts}):
-        place = read_own(record.headers).moved
-        if not place:
-            continue
-        topic, incarnation, partition, offset = position_of(place)
-        lane = TopicPartition(topic, partition)
-        if lanes.get(lane) == incarnation:
-            positions[lane] = max(offset + 1, positions.get(lane, 0))
-    return positions
+        if place := read_own(record.headers).moved:
+            yield position_of(place)
 
 
 def _positions_in_ledger(
-    ledger: LedgerTable, lanes: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
+    ledger: LedgerTable, lanes: Collection[TopicPartition]
+) -> Iterator[Position]:
     topics = ", ".join(sql_text(topic) for topic in sorted({lane.topic for lane in lanes}))
     rows = ledger.rows(
         f"WHERE source_topic IN ({topics}) GROUP BY source_topic, source_partition, {INCARNATION}",
         columns=f"source_topic t, source_partition p, {INCARNATION} i, max(source_offset) o",
     )
-    return {
-        lane: row["o"] + 1
-        for row in rows
-        for lane in [TopicPartition(row["t"], row["p"])]
-        if lanes.get(lane) == row["i"]
-    }
+    return (Position(row["t"], row["i"], row["p"], row["o"]) for row in rows)
 
 
 def _positions_in_tail(
-    configuration: JobConfiguration,
-    cluster: Cluster,
-    lanes: Mapping[TopicPartition, int],
-    seen: Mapping[int, int],
-) -> dict[TopicPartition, int]:
+    configuration: JobConfiguration, cluster: Cluster, seen: Mapping[int, int]
+) -> Iterator[Position]:
     topic = configuration.outcomes_topic
     count = cluster.topics().get(topic, 0)
     extents = cluster.extents(TopicPartition(topic, number) for number in range(count))
     unseen = outcomes_unseen(seen, extents)
     for lane, first in unseen.gone.items():
         raise _missing_error(lane, seen.get(lane.partition, 0), first)
-    positions: dict[TopicPartition, int] = {}
     for record in cluster.read(unseen.starts):
-        source = _source_in(record)
-        if source is None:
-            continue
-        lane, incarnation, offset = source
-        if lanes.get(lane) == incarnation:
-            positions[lane] = max(offset + 1, positions.get(lane, 0))
-    return positions
+        # What is left out was not written by a job.
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            outcome = orjson.loads(record.value or b"")
+            # An earlier version had the incarnation only in the name.
+            incarnation = outcome.get("incarnation") or incarnation_of(outcome["outcome"])
+            yield Position(
+                outcome["topic"], int(incarnation), outcome["partition"], int(outcome["offset"])
+            )
 
 
 def _missing_error(lane: TopicPartition, seen: int, first: int) -> ConfigurationError:
@@ -424,15 +414,3 @@ def _missing_error(lane: TopicPartition, seen: int, first: int) -> Configuration
         " `kafka-consumer-groups --reset-offsets`, to where it should continue; or rename"
         " the application to start over",
     )
-
-
-def _source_in(record: StoredRecord) -> tuple[TopicPartition, int, int] | None:
-    """The source of an outcome's record: lane, incarnation, offset."""
-    try:
-        outcome = orjson.loads(record.value or b"")
-        lane = TopicPartition(outcome["topic"], outcome["partition"])
-        # An earlier version had the incarnation only in the name.
-        incarnation = outcome.get("incarnation") or incarnation_of(outcome["outcome"])
-        return lane, int(incarnation), int(outcome["offset"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None  # not written by a job
