@@ -17,9 +17,8 @@ from redrive.command.tables import required_text
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.errors import ConfigurationError, RedriveError, UsageError
 from redrive.messages.schemes import schemes_id
-from redrive.operations.restart import RestartAnswer, meaning_of, running_process
+from redrive.operations.restart import RestartAnswer, RulesFile, meaning_of, running_process
 from redrive.operations.restart import restart as restart_job
-from redrive.operations.rules_file import RulesFile
 from redrive.operations.tables import SHORT_HASH, Tables, tables_of
 from redrive.printable import printable
 from redrive.settings import Option, Settings, read_settings, read_settings_for_lookup

@@ -19,8 +19,7 @@ from redrive.console.access import EVERYTHING, RefusedError, Scope
 from redrive.console.documents import Documents
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault, UsageError
-from redrive.operations.restart import running_process
-from redrive.operations.rules_file import RulesFile
+from redrive.operations.restart import RulesFile, running_process
 from redrive.operations.tables import hits_of, tables_of
 from redrive.printable import printable
 from redrive.rules import parse

@@ -9,6 +9,6 @@ further errors.
 __all__ = [
     "browse", "channel", "depths", "durations", "dynamic_queues", "handlers", "identify",
     "network", "process", "put", "put_trace", "record_view", "replay", "restart", "retention",
-    "rights", "rule_targets", "rules_file", "schema_registry", "states", "supervision", "tables",
-    "topics", "undelivered"
+    "rights", "rule_targets", "schema_registry", "states", "supervision", "tables", "topics",
+    "undelivered",
 ]  # fmt: skip
