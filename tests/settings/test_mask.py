@@ -96,7 +96,7 @@ def test_examples_queues_and_outcomes_show_no_secret() -> None:
         target_topic=f"a.{SECRET}",
         malformed=f'{{"card": {SECRET}}}',
     ).masked(HIDDEN)
-    shown = f"{scheme.view} {browsed.key!r} {browsed.headers} {browsed.body!r} {row}"
+    shown = f"{scheme.view} {browsed.record} {browsed.body!r} {row}"
     assert SECRET not in shown
     assert "swordfish" not in shown
     own = row_with(message=SECRET, attempt=3)

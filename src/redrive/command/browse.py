@@ -173,8 +173,9 @@ def _show_undelivered(
 
 
 def _lines(message: BrowsedMessage) -> Iterator[str]:
-    key = f"  key {_text(message.key)}" if message.key is not None else ""
-    yield f"{message.position}  {clock(message.time)}{key}"
+    record = message.record
+    key = f"  key {_text(record.key)}" if record.key is not None else ""
+    yield f"{record.place}  {clock(message.time)}{key}"
     if message.is_retried:
         is_letter = message.dead_letter.is_dead_letter
         yield f"    {'the handler' if is_letter else 'the receiver'} retries it"
@@ -182,32 +183,32 @@ def _lines(message: BrowsedMessage) -> Iterator[str]:
         yield "    no queue accepted it, and the channel stopped"
     if message.is_remaining:
         yield "    it remains: no rule of the handler placed it"
-    for name, value in message.headers:
+    for name, value in record.headers:
         yield f"    {name}: {_text(value)}"
     profile = message.dead_letter
     if profile.header is not None:
         yield f"    dead letter ({profile.scheme}): {_summary(profile.header)}"
         if profile.view.error_class:
             yield f"    error: {profile.view.error_class}"
-    elif any(value == DEAD_LETTER_FORMAT.encode() for _, value in message.headers):
+    elif any(value == DEAD_LETTER_FORMAT.encode() for _, value in record.headers):
         yield f"    no dead-letter header: {profile.problem}"
     yield f"    {_body(message.body)}"
 
 
 def _as_json(message: BrowsedMessage) -> dict[str, Any]:
-    profile = message.dead_letter
+    record, profile = message.record, message.dead_letter
     header = profile.header
     return {
-        "topic": message.lane.topic,
-        "partition": message.lane.partition,
-        "offset": message.offset,
+        "topic": record.lane.topic,
+        "partition": record.lane.partition,
+        "offset": record.offset,
         "time": clock(message.time),
         "is_retried": message.is_retried,
         "is_undeliverable": message.is_undeliverable,
         "is_remaining": message.is_remaining,
-        **_in_json("key", message.key),
+        **_in_json("key", record.key),
         "properties": [
-            {"name": name, **_in_json("value", value)} for name, value in message.headers
+            {"name": name, **_in_json("value", value)} for name, value in record.headers
         ],
         "dead_letter": None if header is None else {"scheme": profile.scheme, **header.fields()},
         **_in_json("body", message.body),

@@ -35,7 +35,7 @@ def lines(shown: RecordView, form: str = "auto", *, whole: bool = False) -> Iter
 def _lines(shown: RecordView, form: str, *, whole: bool) -> Iterator[str]:
     record = shown.record
     time = clock(datetime.fromtimestamp(max(0, record.timestamp) / 1000, UTC))
-    yield f"{shown.place}  {time}"
+    yield f"{record.place}  {time}"
     yield f"key  {_text(record.key)}"
     yield ""
     if shown.profile.is_dead_letter:
@@ -138,7 +138,7 @@ def as_json(shown: RecordView) -> dict[str, Any]:
     """A record for JSON."""
     record = shown.record
     return {
-        "place": shown.place,
+        "place": record.place,
         "timestamp": record.timestamp,
         **_in_json("key", record.key),
         "scheme": shown.profile.scheme,

@@ -11,10 +11,10 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import methodcaller
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
@@ -26,6 +26,9 @@ from redrive.kafka.errors import PASSING, translated
 from redrive.messages import Headers, OffsetRange, Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.printable import counted
+
+if TYPE_CHECKING:
+    from redrive.masking import Mask
 
 _ask_headers: Final = methodcaller("headers")
 """``Message.headers``, called so that its result is checked. The client may return a list and leave
@@ -53,6 +56,17 @@ class StoredRecord:
         """The timestamp of the record that this is a copy of, or its own."""
         original = own.read_own(self.headers).timestamp
         return self.timestamp if original is None else original
+
+    @property
+    def place(self) -> str:
+        """``topic:partition:offset``."""
+        return own.identity(*self.lane, self.offset)
+
+    def masked(self, mask: Mask) -> Self:
+        """The record with secrets masked."""
+        headers = [(name, mask.header(name, raw)) for name, raw in self.headers]
+        key, value = mask.bytes_or_none(self.key), mask.bytes_or_none(self.value)
+        return replace(self, key=key, value=value, headers=headers)
 
     @classmethod
     def of(cls, message: Message) -> Self:

@@ -18,12 +18,10 @@ from redrive.masking import Mask
 from redrive.messages import (
     MQMD,
     DeadLetterProfile,
-    Headers,
     TopicPartition,
     decode_dead_letter,
     remove_header,
 )
-from redrive.messages import own_headers as own
 from redrive.messages.fields import deadline_of, read_long
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.operations.depths import read_offsets, retry_topics, unread
@@ -52,12 +50,9 @@ class Start(StrEnum):
 class BrowsedMessage:
     """One message on a queue."""
 
-    lane: TopicPartition
-    offset: int
+    record: StoredRecord
     timestamp: int
     """Milliseconds since the epoch; of a copy that Redrive keeps, those of its original."""
-    key: bytes | None
-    headers: Headers
     dead_letter: DeadLetterProfile
     body: bytes | None
     """Without a binary dead-letter header."""
@@ -74,32 +69,20 @@ class BrowsedMessage:
         schemes = schemes.at(record.lane.topic)
         profile = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
         body, _ = remove_header(profile, record.value, record.headers)
-        put_at = own.read_own(record.headers).timestamp
-        timestamp = record.timestamp if put_at is None else put_at
-        return cls(record.lane, record.offset, timestamp, record.key, record.headers, profile, body)
+        return cls(record, record.original_time, profile, body)
 
-    def masked(self, mask: Mask) -> BrowsedMessage:
+    def masked(self, mask: Mask) -> Self:
         """The message, masked."""
-        return replace(
-            self,
-            key=mask.bytes_or_none(self.key),
-            headers=[(name, mask.header(name, raw)) for name, raw in self.headers],
-            body=mask.bytes_or_none(self.body),
-        )
+        return replace(self, record=self.record.masked(mask), body=mask.bytes_or_none(self.body))
 
     @property
     def priority(self) -> int:
         """Its Priority; 0 if it has none."""
-        return read_long(dict(self.headers).get(_PRIORITY))
-
-    @property
-    def position(self) -> str:
-        """Its identity, ``topic:partition:offset``."""
-        return own.identity(*self.lane, self.offset)
+        return read_long(dict(self.record.headers).get(_PRIORITY))
 
     def is_expired(self, now: int) -> bool:
         """Whether its Expiry (tenths of a second) has passed; ``now`` in milliseconds."""
-        deadline = deadline_of(dict(self.headers), self.timestamp)
+        deadline = deadline_of(dict(self.record.headers), self.timestamp)
         return deadline is not None and deadline < now
 
     @property
@@ -159,7 +142,7 @@ def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, coun
         view = _View(cluster, [*names, *retries])
         browsed = view.waiting(waiting, count, by_priority=by_priority)
         messages = [
-            replace(message, is_retried=message.lane.topic in retries) for message in browsed
+            replace(message, is_retried=message.record.lane.topic in retries) for message in browsed
         ]
         at_head = [
             replace(
@@ -226,7 +209,7 @@ class _View:
     def _by_time(self, firsts: Mapping[TopicPartition, int], count: int) -> list[BrowsedMessage]:
         by_lane: dict[TopicPartition, list[BrowsedMessage]] = {lane: [] for lane in firsts}
         for message in self._read(firsts, count):
-            by_lane[message.lane].append(message)
+            by_lane[message.record.lane].append(message)
         return list(heapq.merge(*by_lane.values(), key=lambda message: message.timestamp))[:count]
 
     def _last(self, lane: TopicPartition, extent: Extent, count: int) -> list[BrowsedMessage]:

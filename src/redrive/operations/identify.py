@@ -36,7 +36,6 @@ from redrive.messages import (
     reason_name,
     remove_header,
 )
-from redrive.messages import own_headers as own
 from redrive.messages.schemes.own import NUMBERS, TIMES, json_document
 from redrive.messages.schemes.reading import BARE
 from redrive.messages.schemes.scheme import NO_SCHEME, decimal, time
@@ -173,7 +172,7 @@ def _count(
     scheme.count += 1
     identification.unnamed += profile.view.origin.topic is None
     if not scheme.example:
-        scheme.example = own.identity(*record.lane, record.offset)
+        scheme.example = record.place
         view = read_view(record.key, record.value, record.headers, schemes=schemes)
         scheme.view = masked_view(view, profile, mask)
         scheme.schema = schema_of(remove_header(profile, record.value, record.headers)[0])

@@ -105,12 +105,7 @@ class RecordView:
             fields["DESTQ"] = MASK
         return replace(
             self,
-            record=replace(
-                record,
-                key=mask.bytes_or_none(record.key),
-                value=mask.bytes_or_none(record.value),
-                headers=[(name, mask.header(name, raw)) for name, raw in record.headers],
-            ),
+            record=record.masked(mask),
             view=view,
             profile=replace(
                 profile,
@@ -136,11 +131,6 @@ class RecordView:
                 problem=mask.text(self.decoded.problem),
             ),
         )
-
-    @property
-    def place(self) -> str:
-        """``topic:partition:offset``."""
-        return own.identity(*self.record.lane, self.record.offset)
 
 
 def _own_problems(headers: Headers) -> Iterator[str]:
