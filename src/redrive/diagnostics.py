@@ -92,17 +92,12 @@ class Diagnostic(SourceLocation):
     witness: str = ""
     """An example message, such as ``REASON=MQRC_Q_FULL``; empty if not needed."""
 
-    @property
-    def location(self) -> str:
-        """``file:line:column`` as far as known."""
-        return str(self)
-
     def render(self) -> str:
         """The finding as text: location and message, the line with a caret, expectation and hint.
 
         Control characters in the user's text are shown, not sent to the terminal.
         """
-        lines = [f"{self.location}: {self.severity}: {self.message} [{self.code}]"]
+        lines = [f"{self}: {self.severity}: {self.message} [{self.code}]"]
         if self.source_line:
             lines.append(f"    {self.source_line}")
             if self.column:

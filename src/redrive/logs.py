@@ -191,7 +191,7 @@ def log_findings(logger: logging.Logger, findings: Sequence[Diagnostic]) -> None
     """Log a line for each finding."""
     for finding in findings:
         facts = {"hint": finding.hint} if finding.hint else {}
-        message = f"{finding.location}: {finding.message} [{finding.code}]"
+        message = f"{finding}: {finding.message} [{finding.code}]"
         level = logging.ERROR if finding.severity is Severity.ERROR else logging.WARNING
         logger.log(level, "%s", message, extra={"facts": facts})
 

@@ -65,7 +65,9 @@ def why(row: Row, *, mq: bool) -> str:
     reason = f"{number}{failure_text(row.reason_name, mq=mq)}" if row.reason else ""
     failure = ": ".join(part for part in (reason, row.detail) if part)
     edit = f"changed {row.edit}" if row.edit else ""
-    return printable("; ".join(part for part in (failure, edit, _replay(row)) if part))
+    purpose = f" ({row.purpose})" if row.purpose else ""
+    replay = f"replay {row.replay} by {row.operator}{purpose}" if row.replay else ""
+    return printable("; ".join(part for part in (failure, edit, replay) if part))
 
 
 def exception_and_why(row: Row, *, mq: bool) -> str:
@@ -81,13 +83,6 @@ def exception_message(row: Row) -> str:
 def failure_text(name: str, *, mq: bool) -> str:
     """The name of a reason for which an attempt failed."""
     return name if mq else _IN_KAFKA.get(name, name)
-
-
-def _replay(row: Row) -> str:
-    if not row.replay:
-        return ""
-    purpose = f" ({row.purpose})" if row.purpose else ""
-    return f"replay {row.replay} by {row.operator}{purpose}"
 
 
 def reason_text(reason: int | None) -> str:

@@ -192,7 +192,14 @@ def try_table(
         settings = settings_of(document.with_options("redrive explain", options))
     else:
         job = read_settings(config).job
-        settings = with_table(config, table, job.handlers[_handler_of(job, topic)])
+        topics = [handler.identity.topic for handler in job.handlers]
+        if topic not in topics:
+            raise UsageError(
+                f"the settings have no handler for {topic}",
+                hint=f"they have handlers for {', '.join(topics) or 'no topic'}; try another topic"
+                " with --bootstrap-server instead of the settings",
+            )
+        settings = with_table(config, table, job.handlers[topics.index(topic)])
     try_tables(settings, topic=topic, as_json=as_json)
 
 
@@ -227,14 +234,3 @@ def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
     print_notes(dict.fromkeys(note for answer in answers for note in answer.notes))
     if job.topology:
         print_notes([_PUTS])
-
-
-def _handler_of(job: JobConfiguration, topic: str) -> int:
-    topics = [handler.identity.topic for handler in job.handlers]
-    if topic not in topics:
-        raise UsageError(
-            f"the settings have no handler for {topic}",
-            hint=f"they have handlers for {', '.join(topics) or 'no topic'}; try another topic with"
-            " --bootstrap-server instead of the settings",
-        )
-    return topics.index(topic)

@@ -17,7 +17,7 @@ from redrive.command.tables import required_text, table_document
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.console.access import EVERYTHING, RefusedError, Scope
 from redrive.console.documents import Documents
-from redrive.diagnostics import Diagnostic, Severity
+from redrive.diagnostics import Diagnostic, has_errors
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault, UsageError
 from redrive.operations.restart import RulesFile, running_process
 from redrive.operations.tables import hits_of, tables_of
@@ -223,8 +223,7 @@ class RulesTables:
                 }
                 for finding in findings
             ]
-        has_errors = any(finding.severity is Severity.ERROR for finding in findings)
-        return {"findings": shown, "has_errors": has_errors}
+        return {"findings": shown, "has_errors": has_errors(findings)}
 
     def _with_text(self, handlers: Sequence[str], text: str, folder: Path) -> Settings:
         table = folder / "table"

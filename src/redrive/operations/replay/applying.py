@@ -385,7 +385,8 @@ class Instructions(_Applied):
         self, lane: PlannedLane, span: Span, look: Look
     ) -> Iterator[tuple[list[OutputRecord], int]]:
         """Instructions, and the offset up to which remaining copies became some."""
-        copies = self._records(lane.remaining, span.read, span.until) if look.copies else ()
+        starts, ends = {lane.remaining: span.read}, {lane.remaining: span.until}
+        copies = self.cluster.read(starts, ends) if look.copies else ()
         current = (
             record for record in copies if look.copies.get(record.key or b"") == record.offset
         )
@@ -396,9 +397,6 @@ class Instructions(_Applied):
             yield self._instructions(lane, contents), chunk[-1].offset + 1
         for restored in self._restored_instructions(lane, look.restorable):
             yield restored, span.until
-
-    def _records(self, lane: TopicPartition, start: int, end: int) -> Iterator[StoredRecord]:
-        yield from self.cluster.read({lane: start}, {lane: end})
 
     def _instructions(self, lane: PlannedLane, contents: Iterable[Content]) -> list[OutputRecord]:
         (topic, partition), now = lane.replay, int(time.time() * 1000)
@@ -421,7 +419,7 @@ class Instructions(_Applied):
         for source, offsets in wanted.items():
             records = (
                 record
-                for record in self._records(source, min(offsets), max(offsets) + 1)
+                for record in self.cluster.read({source: min(offsets)}, {source: max(offsets) + 1})
                 if record.offset in offsets
             )
             for chunk in _chunks_of(records):
