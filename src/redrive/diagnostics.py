@@ -45,10 +45,30 @@ class SourceLocation:
         numbers = [self.line, self.column] if self.column else [self.line]
         return ":".join([self.file or "<input>", *(str(number) for number in numbers if number)])
 
-    def finding(self, severity: Severity, code: str, message: str, **more: str) -> Diagnostic:
+    def finding(
+        self,
+        severity: Severity,
+        code: str,
+        message: str,
+        *,
+        expected: str = "",
+        hint: str = "",
+        subject: str = "",
+    ) -> Diagnostic:
         """The diagnostic for this span; the arguments are fields of ``Diagnostic``."""
-        place = self.file, self.line, self.column, self.length, self.source_line
-        return Diagnostic(*place, severity=severity, code=code, message=message, **more)
+        return Diagnostic(
+            self.file,
+            self.line,
+            self.column,
+            self.length,
+            self.source_line,
+            severity=severity,
+            code=code,
+            message=message,
+            expected=expected,
+            hint=hint,
+            subject=subject,
+        )
 
 
 UNKNOWN_LOCATION: Final = SourceLocation()
