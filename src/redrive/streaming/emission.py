@@ -236,14 +236,19 @@ class Emission:
         )
         try:
             with collector_paused():
-                for parts, size in self._slices(batches):
-                    self._emit_slice(parts, settings, emitted)
-                    settings = _next_settings(settings, emitted.probed)
-                    emitted.size += size
+                self._emit_slices(batches, settings, emitted)
         finally:
             # Also after a fault, since the slices before it stay committed.
             emitted.figures.add(self.emitter.take_figures())
             emitted.dropping |= self._facts.dropping
+
+    def _emit_slices(
+        self, batches: Iterable[pa.RecordBatch], settings: SliceSettings, emitted: Emitted
+    ) -> None:
+        for parts, size in self._slices(batches):
+            self._emit_slice(parts, settings, emitted)
+            settings = _next_settings(settings, emitted.probed)
+            emitted.size += size
 
     def _emit_slice(
         self, parts: Sequence[PartitionRecords], settings: SliceSettings, emitted: Emitted

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -178,13 +179,16 @@ def _pass_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def serve() -> None:
     """Spark's daemon, with the imports of its workers, which share their memory.
 
-    Spark's program runs Python's collector after each task: 40 ms if it looks at them. Nothing but
-    imports may happen here, as no client survives a fork.
+    Spark's program runs Python's collector after each task, which would look at all imports and
+    caches: a seventh of a worker's time. Python's own rules for it suffice. Nothing but imports may
+    happen here, as no client survives a fork.
     """
     for name in ("pyspark.worker", "redrive.streaming.held_reader", "redrive.streaming.workers"):
         import_module(name)
     gc.freeze()
-    import_module("pyspark.daemon").manager()
+    daemon: Any = import_module("pyspark.daemon")
+    daemon.gc = SimpleNamespace(collect=lambda: 0)
+    daemon.manager()
 
 
 if __name__ == "__main__":
