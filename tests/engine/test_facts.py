@@ -90,6 +90,19 @@ def test_an_answer_is_good_for_a_while(
     assert facts.topic("Q") is BEST_CASE, "there was no answer"
 
 
+@pytest.mark.parametrize("answer", [MISSING, TopicFacts(may_write=False), TopicFacts(silent="-")])
+def test_a_batch_asks_again_whether_a_topic_takes_puts_now(
+    facts: Facts, answer: TopicFacts
+) -> None:
+    facts.learn(Answers({"Q": answer, "R": SMALL}))
+    assert (facts.topic("Q"), facts.topic("R")) == (answer, SMALL)
+    facts.begin_slice()
+    assert not facts.take_questions()
+    facts.begin_batch()
+    facts.begin_slice()
+    assert facts.take_questions().topics == {"Q"}
+
+
 def test_facts_that_are_confirmed_change_nothing(facts: Facts, clock: Clock) -> None:
     facts.learn(Answers({"Q": SMALL, "unused": SMALL}))
     versions = [facts.version]

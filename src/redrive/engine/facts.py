@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from math import inf
 from typing import Any, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from redrive.engine.commands import Replay
@@ -65,6 +66,11 @@ class TopicFacts:
     """How many partitions the topic has."""
     silent: str = ""
     """Why a partition accepts no records now: no leader, or too few replicas in sync."""
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the topic takes puts of this user."""
+        return self.exists and self.may_write and not self.silent
 
     def partition(self, wanted: int | None) -> int:
         """The partition if the topic has it; else -1, and the key chooses."""
@@ -419,6 +425,15 @@ class Facts:
             self._copying.discard(program)
             self.version += 1
 
+    def begin_batch(self) -> None:
+        """Outdate all answers by which a topic takes no put: an earlier batch may have put to it.
+
+        So what breakers learned from that batch is never older than the answers.
+        """
+        for name, (_, facts) in self._topics.answers.items():
+            if not facts.is_healthy:
+                self._topics.answers[name] = -inf, facts
+
     def begin_slice(self, read: Iterable[str] = ()) -> None:
         """Drop answers for one slice, all but topics, and outdated ones.
 
@@ -479,8 +494,7 @@ class Facts:
         for name, facts in answers.topics.items():
             _, before = self._topics.answers.get(name, (0.0, None))
             self.version += facts != before
-            is_healthy = facts.exists and facts.may_write and not facts.silent
-            until = self._asked_at + (TOPIC_AGE if is_healthy else MISSING_AGE)
+            until = self._asked_at + (TOPIC_AGE if facts.is_healthy else MISSING_AGE)
             self._topics.answers[name] = until, facts
         for name, known in self._of_slice.items():
             known.answers.update(getattr(answers, name))

@@ -223,6 +223,7 @@ class Emission:
         """
         self._follow_states(now)
         self.emitter.begin_batch()
+        self._facts.begin_batch()
         for program in known.dropping:
             self._facts.note_dropped(program)
         settings = SliceSettings(
