@@ -162,6 +162,10 @@ class DeciderFactory:
     def __init__(self, configuration: JobConfiguration, facts: Facts) -> None:
         self._configuration = configuration
         self._facts = facts
+        self._schemes = configuration.scheme_table
+        self._own_topics = frozenset(
+            name for handler in configuration.handlers for name in handler.identity.own_topics
+        )
 
     def deciders(self, states: States = NO_STATES) -> Deciders:
         """All deciders, with operators' states of queues and channels."""
@@ -234,7 +238,7 @@ class DeciderFactory:
             table,
             resolvers,
             hop_limit=self._configuration.hop_limit,
-            schemes=self._configuration.scheme_table.at(settings.identity.topic),
+            schemes=self._schemes.at(settings.identity.topic),
             transforms={
                 transform.name: transform.applied for transform in self._configuration.transforms
             },
@@ -293,21 +297,11 @@ class DeciderFactory:
 
     def _kafka_resolver(self, exists: Callable[[str], bool] | None = None) -> Resolver:
         """The resolver to topics that exist, by default in the cluster."""
-        configuration = self._configuration
-        own_topics = {
-            name
-            for other in configuration.handlers
-            for name in (
-                *other.identity.waiting_topics,
-                other.identity.remaining_topic,
-                other.identity.replay_topic,
-            )
-        }
         return KafkaResolver(
             exists or (lambda name: self._facts.topic(name).exists),
-            queue_managers=configuration.queue_managers,
-            limits=configuration.limits,
-            reserved=own_topics,
+            queue_managers=self._configuration.queue_managers,
+            limits=self._configuration.limits,
+            reserved=self._own_topics,
         )
 
     def _checked(self, answer: Destination | Refusal) -> Destination | Refusal:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from redrive.configuration import JobConfiguration
@@ -87,8 +88,8 @@ def waiting_on_topics(
     bounds = _bounds(configuration, cluster, waiting, kept, now)
     first = _first_deletions(cluster, {lane: waiting[lane].first for lane in bounds}, kept)
     by_topic = []
-    for topic in dict.fromkeys(lane.topic for lane in lanes):
-        lanes_of_topic = [lane for lane in lanes if lane.topic == topic]
+    for topic, group in groupby(lanes, key=lambda lane: lane.topic):
+        lanes_of_topic = list(group)
         by_topic.append(
             Waiting(
                 topic=topic,
