@@ -39,8 +39,9 @@ from redrive.messages import TopicPartition
 
 _Answer = TypeVar("_Answer")
 
-_PARTITIONS_AT_ONCE: Final = 1_000
-"""Partitions in one request: a controller accepts 10,000 records in one."""
+_PARTITIONS_AT_ONCE: Final = 200
+"""Partitions in one request. A broker shows the topics of the next one only once it has made those
+of the last, which takes 3 ms a partition, and 30 ms on a busy machine."""
 _MILLISECONDS: Final = 1000
 
 
