@@ -147,6 +147,7 @@ def test_a_ledger_that_does_not_answer_keeps_no_figure_of_the_broker(
         shown = values(observer)
         return shown.get(("redrive_expiring_messages", ("orders.dlq",))) == expiring
 
+    survey.started(configuration)
     survey.start()
     for expected in (5, 6):
         world.answer = (replace(SOON, expiring=expected),)
@@ -301,6 +302,7 @@ def test_a_survey_ends_although_the_broker_does_not_answer(
 
     monkeypatch.setattr("redrive.observe.observation.waiting_on_topics", hang)
     survey, _, _ = survey_of(configuration)
+    survey.started(configuration)
     survey.start()
     assert asked.wait(PATIENCE)
     begun = time.monotonic()

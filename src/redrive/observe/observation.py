@@ -39,7 +39,7 @@ from redrive.outcomes.table import LedgerTable
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
 
 _FIRST: Final = 15.0
-"""Seconds until the first survey, which must not delay the start of the job."""
+"""Seconds from the start of the job to the first survey, which must not delay it."""
 _AGE: Final = 30.0
 """Seconds between two surveys while metrics are read."""
 _ALARM_AGE: Final = 300.0
@@ -84,7 +84,7 @@ class Survey(JobObserver):
         self._acknowledged: Mapping[str, Mapping[str, Any]] = {}
         self._shown: tuple[int, Sequence[Acknowledgement]] | None = None
         self._batches: deque[float] = deque(maxlen=_MOST_STEPS)
-        self._ended = threading.Event()
+        self._ended, self._may_begin = threading.Event(), threading.Event()
         self._questions: Mapping[str, Sequence[Callable[[], None]]] = {
             "broker": (self._ask_broker, self._ask_operators),
             "ledger": (self._ask_ledger,),
@@ -105,11 +105,17 @@ class Survey(JobObserver):
     def end(self) -> None:
         """Ends; a pending question stays with its thread, which delays nothing."""
         self._ended.set()
+        self._may_begin.set()
         deadline = time.monotonic() + AGAIN
         with under_way("end of the survey of what waits"):
             for thread in self._threads:
                 if thread.is_alive():
                     thread.join(timeout=max(0.0, deadline - time.monotonic()))
+
+    def started(self, configuration: JobConfiguration) -> None:
+        """Begin to ask soon."""
+        self._configuration = configuration
+        self._may_begin.set()
 
     def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
         """Survey with the new settings from now on."""
@@ -148,6 +154,7 @@ class Survey(JobObserver):
 
     def _run(self, source: str) -> None:
         wait = _FIRST
+        self._may_begin.wait(_ALARM_AGE)
         while not self._ended.wait(wait):
             is_answered = self._look(source)
             age = _AGE if self._configuration.listen else _ALARM_AGE
