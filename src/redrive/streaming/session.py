@@ -41,9 +41,9 @@ from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import CLOSE, SILENCE, DeadlineThread, PendingCall, within
 from redrive.streaming.batch import LARGEST_RESULT
 from redrive.streaming.kafka_options import executor_options
+from redrive.streaming.workers import keep_warm
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _Answer = TypeVar("_Answer")
@@ -556,7 +556,7 @@ def exercise(session: SparkSession, directory: Path) -> None:
 
     The directory is for a checkpoint, and does not exist yet.
     """
-    session.range(0, 2, 1, 2).mapInArrow(_pass_on, "id long").collect()
+    keep_warm(session, 2)
     session.readStream.format("kafka").options(
         **{"kafka.bootstrap.servers": "localhost:1", "subscribe": "none"}
     ).load()
@@ -570,10 +570,6 @@ def exercise(session: SparkSession, directory: Path) -> None:
     )
     query.awaitTermination(3)
     query.stop()
-
-
-def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return batches
 
 
 def _fetch(frame: DataFrame, batch: int) -> None:

@@ -163,7 +163,8 @@ def keep_warm(session: SparkSession, workers: int) -> None:
     """Starts Spark's Python workers and lets each import what batches need.
 
     Otherwise the first retries would wait for it, for seconds or longer on a busy machine. Spark
-    ends workers that are idle for a minute, so this is repeated sooner.
+    ends workers that are idle for a minute, so this is repeated sooner: each new one that emits
+    registers an id, which the next start must fence.
     """
     session.range(0, workers, 1, workers).mapInArrow(_pass_on, "id long").collect()
 
