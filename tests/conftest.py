@@ -206,13 +206,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 
 @pytest.fixture(scope="session")
 def bootstrap_servers(broker: EmbeddedBroker) -> str:
-    """Where the clients of a test connect."""
     return broker.bootstrap_servers
 
 
 @pytest.fixture(scope="session")
 def admin(bootstrap_servers: str) -> Iterator[KafkaAdminClient]:
-    """A kafka-python admin client."""
     client = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
     yield client
     client.close()

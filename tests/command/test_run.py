@@ -44,7 +44,6 @@ def folder(folder: Path) -> Path:
 
 @pytest.fixture
 def closed_port() -> int:
-    """A port that nobody listens at."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -101,7 +100,6 @@ def test_a_job_that_runs_is_named_and_not_its_port(folder: Path) -> None:
 
 
 def test_debug_shows_the_stack_trace(folder: Path, closed_port: int) -> None:
-    """With --debug the message has its stack trace in front of it."""
     address = f"127.0.0.1:{closed_port}"
     options = ["--bootstrap-server", address, "--dlq", "q", "--rules", "orders.rul"]
     result = redrive("--debug", "run", *options)
@@ -242,7 +240,6 @@ def test_a_job_without_a_settings_file_is_asked_without_one(
 
 
 def test_hangup_goes_on_with_new_settings(start: Callable[..., Process]) -> None:
-    """SIGHUP reads settings and tables again, in the same process."""
     job = start()
     Path("other.rul").write_text(RULES)
     path = Path("redrive.toml")

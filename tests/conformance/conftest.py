@@ -9,7 +9,6 @@ from tests.conformance.vectors import OWN, load, of_kinds, vector_id
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the mark."""
     config.addinivalue_line(
         "markers",
         "vectors(*stems, kinds=None, leave_out=None): run for each vector of these kinds of the"

@@ -84,7 +84,6 @@ def descriptor(case: Numbered) -> Sequence[str]:
 
 
 def invoke(*arguments: str) -> Result:
-    """Run the command line."""
     result = redrive(*arguments)
     assert result.exit_code in {0, 1}, result.output
     return result

@@ -192,14 +192,12 @@ NAMELESS: Final = OwnScheme(
 
 
 def envelope(record: OutputRecord, offset: int, now: int) -> OutputRecord:
-    """A dead letter of ``ENVELOPE``."""
     failure = {"failed": True, "topic": record.topic, "partition": 0, "at": offset}
     value = orjson.dumps({**failure, "payload": (record.value or b"").decode()})
     return OutputRecord("DLQ", record.key, value, record.headers, now)
 
 
 def nameless(record: OutputRecord, offset: int, now: int) -> OutputRecord:
-    """A dead letter of ``NAMELESS``."""
     failure = {"nameless": True, "topic": record.topic}
     value = orjson.dumps({**failure, "payload": (record.value or b"").decode()})
     return OutputRecord("DLQ", record.key, value, record.headers, now)

@@ -74,7 +74,6 @@ class MemoryJob:
 
     @cached_property
     def configuration(self) -> JobConfiguration:
-        """Its settings."""
         names = {"name": "dlq", "queue": "DLQ", "queue_manager": "QM1", "replay_topic": "replay"}
         handler = handled(DEAD_LETTERS, self.rules, **names)
         aside = OnUndeliverable.KEEP_ASIDE  # a stopped channel would hold the messages behind too
@@ -82,19 +81,16 @@ class MemoryJob:
 
     @cached_property
     def deciders(self) -> Deciders:
-        """What decides, by topic."""
         return DeciderFactory(self.configuration, self.facts).deciders()
 
     @property
     def decider(self) -> RulesDecider:
-        """The decider of the dead letters."""
         decider, _ = self.deciders[DEAD_LETTERS]
         assert isinstance(decider, RulesDecider)
         return decider
 
     @property
     def context(self) -> SliceContext:
-        """What views decide with."""
         return SliceContext(self.facts, "", NOW)
 
     def part(self, topic: str, records: Sequence[OutputRecord], first: int = 0) -> PartitionRecords:

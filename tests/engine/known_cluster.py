@@ -43,7 +43,6 @@ class KnownCluster:
     """What instructions have moved, as any partition of the outcomes topic tells."""
 
     def answers(self, questions: Questions) -> Answers:
-        """See ``redrive.checkpoints.protocol.Cluster``."""
         return Answers(
             {name: self.topics.get(name, TopicFacts()) for name in questions.topics},
             {depth: self.depths.get(depth.topic, 0) for depth in questions.depths},

@@ -284,8 +284,6 @@ def without(name: str) -> Change:
 
 
 def raised(error: BaseException) -> Any:
-    """A function that raises."""
-
     def change(value: bytes | None, headers: Headers) -> None:
         raise error
 

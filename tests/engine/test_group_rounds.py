@@ -67,7 +67,6 @@ def test_what_remains_keeps_its_original_topic(fail: Any) -> None:
 
 
 def test_the_next_rule_may_put_to_the_original_topic() -> None:
-    """TO(TOPIC) after TO(GROUP): to the original, not to the topic of the group."""
     table = "DIALECT(KAFKA)\nACTION(RETRY) TO(GROUP) RETRY(2)\nACTION(RETRY) RETRY(1)\n"
     consumers = application(spring, table)
     consumers.run()

@@ -35,7 +35,6 @@ class OrderedCluster(KnownCluster):
     topics_in_memory: MemoryTopics = field(default_factory=MemoryTopics)
 
     def answers(self, questions: Questions) -> Answers:
-        """See ``KnownCluster.answers``."""
         answers = super().answers(questions)
         memory = self.topics_in_memory
         is_quiet = not memory.waiting("orders") and not memory.waiting("DLQ")
@@ -89,7 +88,6 @@ class World:
         self.start(self.table)
 
     def start(self, table: str) -> None:
-        """Begins a run with a table."""
         read = parse(table).required()
         control = replace(read.control, is_ordered=self.is_ordered)
         self.driver = HandlerDriver(self.memory, replace(read, control=control))

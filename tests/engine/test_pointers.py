@@ -121,7 +121,6 @@ def work_on(table: str, kind: SourceKind, original: Original) -> Slice:
 
 
 def test_a_rule_that_puts_nothing_asks_for_nothing() -> None:
-    """DISCARD and IGNORE need no payload."""
     for action in ("DISCARD", "IGNORE"):
         assert not pointing(handler_of(f"ACTION({action})")).decide().records
 

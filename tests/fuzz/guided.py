@@ -40,7 +40,6 @@ def target(name: str) -> tuple[Callable[[bytes], None], Iterable[bytes]]:
 
 
 def main() -> None:
-    """The command line."""
     parser = argparse.ArgumentParser(description="Fuzz a reader, guided by coverage.")
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("--seconds", type=int, default=60)

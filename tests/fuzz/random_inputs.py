@@ -58,7 +58,6 @@ def run(name: str, seed: int, *, count: float = float("inf"), seconds: float = f
 
 
 def main() -> None:
-    """The command line."""
     parser = argparse.ArgumentParser(description="Fuzz readers and decisions with random changes.")
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("--count", type=float, default=float("inf"))

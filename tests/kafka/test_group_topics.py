@@ -35,7 +35,6 @@ class Topics:
     validated: list[NewTopic] = field(default_factory=list)
 
     def descriptions(self, names: Any, *, with_rights: bool = False) -> dict[str, Any]:
-        """What the client says of topics."""
         del with_rights
         known = {"orders", *(created.name for created in self.created)}
         leader, replicas = SimpleNamespace(id=1), [1, 2, 3]

@@ -21,7 +21,6 @@ SINCE = 1_700_000_000_000
 
 @pytest.fixture
 def cluster(bootstrap_servers: str) -> Iterator[Cluster]:
-    """Answers questions."""
     with Cluster(Connection(bootstrap_servers=bootstrap_servers)) as opened:
         yield opened
 

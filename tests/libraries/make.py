@@ -256,7 +256,6 @@ def versions(library: str) -> str:
 
 
 def class_path(library: str, folder: Path) -> str:
-    """The class path of a compiled program."""
     jars = folder / "jars"
     subprocess.run(
         ["mvn", "-q", "-B", "dependency:build-classpath", f"-Dmdep.outputFile={jars}"],
@@ -273,7 +272,6 @@ def class_path(library: str, folder: Path) -> str:
 
 
 def vector_bytes(raw: bytes | None) -> dict[str, str] | None:
-    """Bytes in the form of the vectors."""
     if raw is None:
         return None
     try:
@@ -285,7 +283,6 @@ def vector_bytes(raw: bytes | None) -> dict[str, str] | None:
 
 
 def vector_record(record: Any) -> dict[str, Any]:
-    """A record in the form of the vectors."""
     return {
         "key": vector_bytes(record.key),
         "value": vector_bytes(record.value),
@@ -322,7 +319,6 @@ class Run:
         producer.flush()
 
     def read(self, topic: str) -> list[Any]:
-        """All records of a topic."""
         partition = TopicPartition(topic, 0)
         consumer = KafkaConsumer(bootstrap_servers=self.servers, isolation_level="read_committed")
         consumer.assign([partition])
@@ -421,7 +417,6 @@ def make(library: str, servers: str, folder: Path) -> None:
 
 
 def main() -> None:
-    """The command line."""
     with tempfile.TemporaryDirectory() as name, EmbeddedBroker(Path(name) / "broker") as broker:
         for library in sys.argv[1:] or CASES:
             make(library, broker.bootstrap_servers, Path(name) / library)

@@ -62,7 +62,6 @@ def record_batch(values: list[bytes | None], headers: list[Headers | None]) -> p
 
 
 def mqmd(**fields: str | int) -> Headers:
-    """Headers of a message descriptor."""
     return [(MQMD + name, str(value).encode()) for name, value in fields.items()]
 
 

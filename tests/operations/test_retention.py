@@ -148,7 +148,6 @@ def test_a_real_broker_says_what_expires(kafka: KafkaClient) -> None:
 
 
 def test_nothing_is_asked_for_without_an_alarm() -> None:
-    """With 0 hours nothing expires."""
     topics = topics_of({TopicPartition(DLQ, 0): [NOW - 99 * HOUR]}, {DLQ: kept(100)})
     assert found_by(topics, job(0.0))[DLQ].expiring == 0
 

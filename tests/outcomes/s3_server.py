@@ -51,7 +51,6 @@ class S3:
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
         return f"http://127.0.0.1:{self.port}"
 
     def folder(self, name: str, beside: Path) -> RemoteFolder:

@@ -51,7 +51,6 @@ class SmallJob:
         return json_of(*words, "-c", self.config_file)
 
     def produce(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Writes dead letters."""
         self.kafka.produce(self.identity.topic, records)
 
     def step(self, now: int, *, most: int = 1_000_000, evaluate_remaining: bool = False) -> None:

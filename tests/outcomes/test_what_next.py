@@ -24,7 +24,6 @@ RULES = "DIALECT(KAFKA) RETRYINT(30)\nKEY(bad) ACTION(QUARANTINE)\nACTION(RETRY)
 
 
 def deciders(rules: str = RULES) -> dict[str, RulesDecider]:
-    """What decides by a table."""
     return {"dlq": handler_of(rules)}
 
 
@@ -32,7 +31,6 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def row(**columns: Any) -> Row:
-    """An outcome of the ledger."""
     known = {
         "handler": "dlq", "message": "dlq:0:7", "origin": "dlq:0:7", "time": NOON, "attempt": 2,
         "table_hash": parse(RULES).required().hash[:16], "rule_line": 3, "form": "headers",

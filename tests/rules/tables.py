@@ -132,7 +132,6 @@ def table_of(rules: list[PlainRule], data: st.DataObject) -> RulesTable:
 
 
 def names() -> st.SearchStrategy[str]:
-    """Names as tables quote them."""
     return (
         st.text("ABab.-_'+ $", min_size=1, max_size=48)
         .map(lambda name: name.rstrip(" "))

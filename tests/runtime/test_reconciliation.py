@@ -58,7 +58,6 @@ def outcome(
 
 
 def put(offset: int, topic: str = OPEN) -> Any:
-    """A record on a target."""
     headers = [("redrive.id", f"{DEAD_LETTERS}:0:{offset}".encode())]
     return SimpleNamespace(topic=topic, partition=0, key=b"k", headers=headers)
 

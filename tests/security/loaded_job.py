@@ -31,11 +31,9 @@ class LoadedJob:
 
     @property
     def log(self) -> str:
-        """What it has said."""
         return (self.folder / "output.log").read_text()
 
     def send(self, count: int = 1) -> None:
-        """Sends so many dead letters at once."""
         letters = [letter(1, "x")] * count
         send_records(self.secure.open_servers, f"{self.queue}.dlq", letters)
         self.sent += count

@@ -80,7 +80,6 @@ class SecureBroker:
 
     @property
     def token_endpoint(self) -> str:
-        """Where clients get tokens."""
         return f"{self.tokens}/token"
 
     def start(self) -> None:
@@ -91,7 +90,6 @@ class SecureBroker:
             self.broker.start()
 
     def connection(self, user: str) -> Connection:
-        """How a user connects."""
         return Connection(
             bootstrap_servers=self.secure_servers,
             security_protocol="SASL_SSL",

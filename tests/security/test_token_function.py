@@ -38,12 +38,10 @@ NO_CREDENTIALS = "there are no credentials on this machine"
 
 
 def good() -> tuple[str, float]:
-    """A token function."""
     return signed_token(3600), time.time() + 3600
 
 
 def bad() -> tuple[str, float]:
-    """One that fails."""
     raise ValueError(NO_CREDENTIALS)
 
 

@@ -422,7 +422,6 @@ class SimulatedProducer:
         self._broke_sequence = False
 
     def purge(self) -> None:
-        """Drops what is queued."""
         self._queue.clear()
 
     def _end(self, step: str, fate: Fate, timeout: float) -> None:
@@ -624,16 +623,13 @@ class Rows:
 
     @property
     def num_rows(self) -> int:
-        """How many messages there are."""
         return len(self.messages)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the messages, about."""
         return sum(len(message.value() or b"") + 100 for message in self.messages)
 
     def slice(self, start: int, length: int | None = None) -> Rows:
-        """Some of the rows."""
         return Rows(self.messages[start:][:length])
 
     def lanes(self) -> Iterator[tuple[TopicPartition, Rows]]:
@@ -711,7 +707,6 @@ class SimulatedConsumer:
             self._positions[lane] = max(partition.offset, oldest)
 
     def incremental_unassign(self, partitions: Iterable[ClientPartition]) -> None:
-        """Gives partitions back."""
         for partition in partitions:
             self._positions.pop(TopicPartition(partition.topic, partition.partition), None)
 
@@ -774,7 +769,6 @@ class _Future:
         self._answer = answer
 
     def result(self, timeout: float | None = None) -> Any:
-        """The answer."""
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
@@ -789,7 +783,6 @@ class _Metadata:
 
     @property
     def topics(self) -> dict[str, SimpleNamespace]:
-        """Every topic with its partitions."""
         return {
             name: SimpleNamespace(partitions=range(count))
             for name, count in self._partitions.items()
@@ -805,11 +798,9 @@ class SimulatedAdmin:
         self._born = self._cluster.restarts
 
     def poll(self, timeout: float = 0) -> int:
-        """Nothing to serve."""
         return 0
 
     def list_topics(self, timeout: float = -1) -> Any:
-        """Every topic with its partitions."""
         return self._network.request(
             "list_topics", timeout=timeout, effect=lambda: _Metadata(self._cluster)
         )
@@ -825,7 +816,6 @@ class SimulatedAdmin:
         return self._asked(what, topics.topic_names, self._description, request_timeout)
 
     def describe_configs(self, resources: Any, *, request_timeout: float) -> dict[Any, _Future]:
-        """Settings of topics."""
         return self._asked(
             "describe_configs",
             resources,
@@ -869,7 +859,6 @@ class SimulatedAdmin:
     def delete_records(
         self, places: Iterable[ClientPartition], *, request_timeout: float
     ) -> dict[ClientPartition, _Future]:
-        """Deletes what lies below some offsets."""
         return self._asked("delete_records", places, self._deleted, request_timeout)
 
     def _deleted(self, place: ClientPartition) -> None:
@@ -1055,11 +1044,9 @@ class SimulatedTime:
         return self.scheduler.now
 
     def time_ns(self) -> int:
-        """Nanoseconds since the epoch."""
         return int(self.scheduler.wall * 1e9)
 
     def sleep(self, seconds: float) -> None:
-        """Lets time pass."""
         self.scheduler.sleep(seconds)
 
     def uniform(self, least: float, most: float) -> float:
@@ -1127,7 +1114,6 @@ class SimulatedLock:
         return True
 
     def release(self) -> None:
-        """Lets go of it."""
         self._is_held = False
 
     def __enter__(self) -> None:
@@ -1148,13 +1134,11 @@ class SimulatedThread:
         self._process: Process | None = None
 
     def start(self) -> None:
-        """Starts it."""
         scheduler = TIME.scheduler
         driver = scheduler.current
         self._process = scheduler.spawn(f"{scheduler.name}.{self._name}", self._target, driver)
 
     def join(self, timeout: float) -> None:
-        """Waits for its end, for some time."""
         until = TIME.monotonic() + timeout
         while self._process is not None and self._process.is_alive and TIME.monotonic() < until:
             TIME.sleep(0.2)
@@ -1167,11 +1151,9 @@ class SimulatedEvent:
         self._is_set = False
 
     def set(self) -> None:
-        """Sets it."""
         self._is_set = True
 
     def is_set(self) -> bool:
-        """Whether it is set."""
         return self._is_set
 
     def wait(self, seconds: float) -> bool:

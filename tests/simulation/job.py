@@ -260,12 +260,10 @@ class Instance:
         """The driver, then everything that it started."""
 
     def start(self) -> None:
-        """Starts the driver."""
         self.processes.append(self._scheduler.spawn(self.name, self.run))
 
     @property
     def is_alive(self) -> bool:
-        """Whether the driver lives."""
         return self.processes[0].is_alive and not self.processes[0].is_doomed
 
     def run(self) -> None:
@@ -286,7 +284,6 @@ class Instance:
         return preparation.prepare(_NEVER, is_first=False)
 
     def assigned_share(self, start: Start) -> Share | None:
-        """See ``Preparation``."""
         assert self.preparation is not None
         return self.preparation.assigned_share(start)
 
@@ -405,7 +402,6 @@ class _Run:
 
     @property
     def last_progress(self) -> dict[str, Any]:
-        """What Spark tells of the query."""
         return {"inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0}
 
     def batches(self) -> bool:
@@ -804,7 +800,6 @@ class _Frame:
         return self
 
     def to_batches(self) -> list[Rows]:
-        """The rows of each lane."""
         return [Rows(rows) for rows in self.rows.values()]
 
     def mapInArrow(self, task: Any, _: object) -> _Frame:  # noqa: N802 - Spark's name
@@ -812,7 +807,6 @@ class _Frame:
         return replace(self, task=task)
 
     def collect(self) -> list[Any]:
-        """What the tasks made."""
         return self.run.emitted_by_workers(self.rows, *self.task.args)
 
 

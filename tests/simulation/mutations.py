@@ -106,8 +106,6 @@ def mutation(
     among: Callable[[Plan], bool] = _any,
     rule: str = "",
 ) -> Callable[[Patch], Patch]:
-    """Adds a mutation."""
-
     def add(patches: Patch) -> Patch:
         MUTATIONS.append(Mutation(name, patches, duels_only, schedules, among, rule))
         return patches

@@ -153,7 +153,6 @@ def apply(job: JobConfiguration, plan: Plan) -> None:
 
 
 def cancel_replay(cluster: SimulatedCluster, plan: str) -> None:
-    """Cancels what is left of a plan."""
     _write_entry(cluster, cancelled_entry(plan, "bob"))
 
 

@@ -177,7 +177,6 @@ class Scheduler:
             self._die_if_doomed(self._current)
 
     def kill_all(self) -> None:
-        """Kills every process."""
         for process in self.processes:
             self.kill(process)
 

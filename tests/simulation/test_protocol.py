@@ -169,7 +169,6 @@ class Course:
         self.scheduler.trace = lambda _, what: self.answered.update([_kind(what)])
 
     def settings(self, table: str = TABLE, share: str = "1/1", **options: Any) -> JobConfiguration:
-        """Settings of a job."""
         return configuration(self.network, table, Share.parse(share), **options)
 
     def letters(

@@ -45,7 +45,6 @@ class RunningJob(JobObserver):
     _thread: threading.Thread | None = None
 
     def start(self) -> RunningJob:
-        """Starts the thread."""
         self.control.add_observer(self)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -80,7 +79,6 @@ class RunningJob(JobObserver):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the job still runs."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
@@ -89,7 +87,6 @@ class RunningJob(JobObserver):
         return sum(batch.records for batch in self.batches)
 
     def results(self) -> dict[str, int]:
-        """Inputs by result."""
         totals: dict[str, int] = {}
         for batch in self.batches:
             for result, count in batch.by_result.items():
@@ -97,7 +94,6 @@ class RunningJob(JobObserver):
         return totals
 
     def wait_for_records(self, count: int) -> None:
-        """Waits until so many inputs were handled."""
         eventually(lambda: self.records >= count or self.error, f"{count} records handled")
         self.check()
 
@@ -107,7 +103,6 @@ class RunningJob(JobObserver):
         self.check()
 
     def stop(self) -> None:
-        """Stops the job in order."""
         self.control.request_stop("the test is over")
         self.join()
 
@@ -151,7 +146,6 @@ class Jobs(KafkaClient):
         eventually(lambda: topic not in self.admin.list_topics(), f"{topic} is gone")
 
     def outcomes(self, configuration: JobConfiguration) -> list[dict[str, Any]]:
-        """Every outcome that was committed."""
         return [json.loads(value) for value in self.values(configuration.outcomes_topic)]
 
     def configure(self, tables: dict[str, str], **settings: Any) -> JobConfiguration:
@@ -163,7 +157,6 @@ class Jobs(KafkaClient):
 def jobs(
     bootstrap_servers: str, admin: KafkaAdminClient, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Jobs:
-    """Jobs of one test."""
     return Jobs(bootstrap_servers, admin, "", tmp_path, request)
 
 

@@ -47,7 +47,6 @@ def happened() -> None:
 
 
 def never(*_: object, **__: object) -> Any:
-    """Never returns."""
     mutex = ctypes.create_string_buffer(256)
     lock = ctypes.CDLL(None).pthread_mutex_lock
     lock(mutex)
@@ -122,7 +121,6 @@ def begin_transaction() -> None:
 
 @fault
 def flush() -> None:
-    """As above."""
     replace(producer, "Producer", type("Producer", (confluent_kafka.Producer,), {"flush": never}))
 
 

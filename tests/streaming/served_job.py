@@ -56,7 +56,6 @@ class ServedJob:
         )
 
     def start(self, settings: Path) -> None:
-        """Starts it with a settings file."""
         with (self.folder / "job.log").open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "redrive", "run", "-c", settings, *self._options],
@@ -67,7 +66,6 @@ class ServedJob:
 
     @property
     def log(self) -> str:
-        """What it has said so far."""
         return (self.folder / "job.log").read_text()
 
     def says(self, text: str, times: int = 1) -> None:

@@ -101,7 +101,6 @@ def processor_of(
 
 
 def start_at(**positions: int) -> Start:
-    """Where lanes begin."""
     return Start(
         {TopicPartition(name, 0): offset for name, offset in positions.items()}, (), frozenset(), {}
     )

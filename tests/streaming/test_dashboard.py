@@ -68,7 +68,6 @@ class Prometheus:
         return answer["data"]
 
     def is_ready(self) -> bool:
-        """Whether it answers by now."""
         try:
             with closing(HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as connection:
                 connection.request("GET", "/-/ready")

@@ -46,7 +46,6 @@ def batch(*rows: tuple[TopicPartition, int], size: int = 1) -> pa.RecordBatch:
 
 
 def lane_rows(lane: TopicPartition, count: int, start: int = 0) -> list[tuple[TopicPartition, int]]:
-    """So many rows of one lane."""
     return [(lane, offset) for offset in range(start, start + count)]
 
 

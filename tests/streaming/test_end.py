@@ -78,12 +78,10 @@ class Process:
 
     @property
     def log(self) -> str:
-        """What it has said so far."""
         return (self.folder / "job.log").read_text()
 
     @property
     def has_fault(self) -> bool:
-        """Whether the fault happened."""
         return (self.folder / "fault").exists()
 
     @property

@@ -33,7 +33,6 @@ TASK = 1 << 33
 
 
 def batches(*numbers: Sequence[int]) -> list[pa.RecordBatch]:
-    """Batches of rows with these numbers."""
     return [
         pa.RecordBatch.from_pydict(
             {"redrive_row": pa.array(some, pa.int64()), "value": pa.array([b"x"] * len(some))}
@@ -157,7 +156,6 @@ def doubles(frame: DataFrame) -> DataFrame:
 
 
 def sorts(frame: DataFrame) -> DataFrame:
-    """Gives the rows another order."""
     return frame.sort("value")
 
 
@@ -167,7 +165,6 @@ def moves(frame: DataFrame) -> DataFrame:
 
 
 def takes_away(frame: DataFrame) -> DataFrame:
-    """Leaves out a column."""
     return frame.drop("headers")
 
 

@@ -68,7 +68,6 @@ FAILURE: Final = (
 def batch_of(
     headers: Sequence[Headers], value: bytes | None = b"x", topic: str = "dlq"
 ) -> pa.RecordBatch:
-    """Dead letters with these headers."""
     count = len(headers)
     records = Records([b"k"] * count, [value] * count, [*headers], [WHEN] * count, [*range(count)])
     return arrow_batch(TopicPartition(topic, 0), records)

@@ -61,7 +61,6 @@ class SmallDisk:
                     write_for_ever(file, b"x" * size)
 
     def make_room(self) -> None:
-        """Take away what filled it."""
         (self.seen / "filler").unlink()
 
     def start(self, log: Path, *arguments: str) -> subprocess.Popen[bytes]:

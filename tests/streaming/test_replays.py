@@ -37,13 +37,11 @@ def plan_of(job: JobConfiguration, plan: str, offsets: range, replay: Replay) ->
 
 
 def accepted(job: JobConfiguration, plan: Plan) -> Replay:
-    """Applies a plan."""
     cluster = Cluster(job.connection)
     return Instructions(job, cluster, plan, operator="ann", purpose="a test").write()
 
 
 def wait_for(job: JobConfiguration, plan: str) -> None:
-    """Waits until a replay is done."""
     cluster = Cluster(job.connection)
     eventually(lambda: statuses(job, cluster, plan=plan)[0].is_done, f"{plan} done")
 

@@ -61,7 +61,6 @@ FOR_EVER = "RETRYINT(1)\nACTION(RETRY) RETRY(9999)\n"
 
 
 def bodies(records: list[Any]) -> list[bytes]:
-    """What records hold, sorted."""
     return sorted(record.value for record in records)
 
 
@@ -112,7 +111,6 @@ class Traffic:
         assert self.job.is_started.wait(PATIENCE)
 
     def send(self, count: int) -> None:
-        """Sends the next dead letters."""
         for _ in range(count):
             number, self._sent = self._sent, self._sent + 1
             record = letter(2053, self.ORDERS if number % 5 else "nowhere", b"%d" % number)
@@ -751,7 +749,6 @@ def _is_too_small(produce: Any, topic: str) -> bool:
 
 
 def test_a_compacted_target_refuses_only_what_has_no_key(jobs: Jobs) -> None:
-    """Without a key an attempt fails with 2110; the others arrive."""
     dlq, latest = jobs.topic("dlq"), jobs.topic("latest", config={"cleanup.policy": "compact"})
     configuration = jobs.configure({dlq: "WAIT(NO) RETRYINT(1)\nACTION(RETRY)\n"})
     keys = [None, b"a", None, b"b"]
@@ -952,14 +949,12 @@ DATED = replace(ENVELOPE, parts={**ENVELOPE.parts, "origin.timestamp": "$.time"}
 
 
 def dated_envelope(record: OutputRecord, offset: int, now: int) -> OutputRecord:
-    """A dead letter of ``DATED``."""
     letter = envelope(record, offset, now)
     failure = {**json.loads(letter.value or b""), "time": record.timestamp}
     return letter._replace(value=json.dumps(failure).encode())
 
 
 def produce_record(producer: Producer, record: OutputRecord, topic: str) -> None:
-    """Write a record to a topic."""
     producer.produce(
         topic,
         record.value,
@@ -1351,7 +1346,6 @@ class Starter:
 
     @staticmethod
     def log(kind: str, number: int) -> Path:
-        """What an instance said."""
         return Path(f"{kind}{number}.log")
 
     def has_begun(self, kind: str, number: int) -> bool:
@@ -1361,7 +1355,6 @@ class Starter:
         return not self.runs(kind, number) or any(word in said for word in words)
 
     def runs(self, kind: str, number: int) -> bool:
-        """Whether it has not ended."""
         process = self.processes.get((kind, number))
         return process is not None and process.poll() is None
 
@@ -1388,12 +1381,10 @@ class Starter:
         return refused
 
     def end_all(self) -> None:
-        """Kills all."""
         for process in self.processes.values():
             end_group(process)
 
     def end(self, kind: str, number: int, how: signal.Signals) -> None:
-        """Ends one."""
         process = self.processes[kind, number]
         if how is signal.SIGTERM:
             process.send_signal(how)

@@ -80,7 +80,6 @@ class Scenario(KafkaClient):
 
     @property
     def dlq(self) -> str:
-        """Its dead-letter topic."""
         return self.topic_of("dlq")
 
     def topic_of(self, name: str) -> str:
@@ -88,7 +87,6 @@ class Scenario(KafkaClient):
         return f"{self.test}{name}"
 
     def letters(self, *records: Mapping[str, Any]) -> None:
-        """Writes dead letters."""
         self.produce(self.dlq, records)
 
     def on(self, name: str) -> list[Any]:
@@ -97,7 +95,6 @@ class Scenario(KafkaClient):
 
     @property
     def handler(self) -> HandlerConfiguration:
-        """Its handler."""
         assert self.job is not None
         handlers = self.job.configuration.handlers
         return next(handler for handler in handlers if handler.identity.topic == self.dlq)
@@ -110,7 +107,6 @@ class Scenario(KafkaClient):
         return [outcome for outcome in outcomes if outcome["handler"] == self.dlq]
 
     def results(self) -> Counter[str]:
-        """Its outcomes by result."""
         return Counter(outcome["result"] for outcome in self.outcomes())
 
 
@@ -133,7 +129,6 @@ def make(bootstrap_servers: str, admin: KafkaAdminClient) -> Make:
 def start(
     spark: SparkSession, folder: Path, scenarios: Sequence[Scenario], **settings: Any
 ) -> RunningJob:
-    """Starts a job on scenarios."""
     tables = {each.dlq: each.table.format(prefix=each.test) for each in scenarios}
     servers = scenarios[0].bootstrap_servers
     job = RunningJob(configuration_of(folder, servers, tables, **settings), spark).start()

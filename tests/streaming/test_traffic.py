@@ -175,7 +175,6 @@ class Traffic:
         self.kafka.create(*self.topics)
 
     def sources(self) -> tuple[SourceText, ...]:
-        """The definitions."""
         return tuple(
             SourceText(
                 name if "." in name else f"{name}{self.number}.mqsc",
@@ -207,7 +206,6 @@ class Traffic:
         return self.kafka.read(topic_name(queue=queue, queue_manager=at))
 
     def bodies(self, queue: str, at: str = "") -> list[bytes]:
-        """The bodies of what lies on a queue."""
         return [record.value for record in self.on(queue, at)]
 
     def dead_letters(self, at: str) -> list[DeadLetterHeader]:
@@ -225,7 +223,6 @@ class Traffic:
         ]
 
     def results(self) -> Counter[str]:
-        """Its outcomes by result."""
         return Counter(outcome["result"] for outcome in self.outcomes())
 
     def change(self, *entries: Entry) -> None:
@@ -233,14 +230,12 @@ class Traffic:
         write_states(self.job.configuration, entries)
 
     def states(self) -> States:
-        """The states as they are."""
         configuration = self.job.configuration
         cluster = Cluster(configuration.connection)
         return states_of(read_entries(cluster, configuration.tables_topic))
 
 
 def start(folder: Path, spark: SparkSession, *networks: Traffic, **settings: Any) -> RunningJob:
-    """Starts a job on some networks."""
     sources = tuple(source for network in networks for source in network.sources())
     configuration = configuration_of(
         folder, networks[0].kafka.bootstrap_servers, {}, topology=sources, **settings
@@ -254,7 +249,6 @@ def start(folder: Path, spark: SparkSession, *networks: Traffic, **settings: Any
 
 @pytest.fixture(scope="module")
 def kafka(bootstrap_servers: str, admin: KafkaAdminClient) -> KafkaClient:
-    """The shared broker."""
     return KafkaClient(bootstrap_servers, admin, "")
 
 

@@ -54,7 +54,6 @@ def test_different_pairs_get_different_topics(
 
 @given(st.integers(200, 400), st.sampled_from(["%", "A", "_B", "é"]))
 def test_long_names_keep_a_prefix_and_end_in_a_hash(length: int, unit: str) -> None:
-    """A name over 249 characters is cut, and stays distinct by its hash."""
     name = (unit * length)[:length]
     topic = topic_name(queue=name, queue_manager="QM1")
     assert len(topic) <= 249

@@ -160,7 +160,6 @@ class _Page(HTMLParser):
             self._text += ends.get(tag, "\n" if tag in _LINES else "")
 
     def handle_data(self, data: str) -> None:
-        """Adds a text."""
         if self._is_main and self._open.isdisjoint(_UNSEEN):
             is_literal = not self._open.isdisjoint(_LITERAL)
             self._text += data.replace(" ", "\xa0") if is_literal else re.sub(r"\s+", " ", data)

@@ -82,7 +82,6 @@ def plan() -> Plan:
 
 
 def main() -> int:
-    """The command line."""
     folder = FIXTURES / redrive.__version__
     if folder.exists():
         sys.stderr.write(f"{folder} is there: remove it first, if nobody has that version yet\n")

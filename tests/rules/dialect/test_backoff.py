@@ -16,7 +16,6 @@ FACTORS = st.sampled_from(["1", "1.1", "1.25", "1.5", "2", "3", "10", "100"])
 
 
 def backoffs() -> st.SearchStrategy[Backoff]:
-    """Any BACKOFF that a table may have."""
     return st.builds(
         lambda initial, factor, more: Backoff(initial, float(factor), initial + more),
         st.integers(1, 5_000),

@@ -30,7 +30,6 @@ def test_a_topic_is_a_local_queue() -> None:
 
 @pytest.mark.parametrize("queue", ["", "   ", "Orders", "order", "orders2"])
 def test_a_name_without_a_topic_is_unknown(queue: str) -> None:
-    """A blank name, another case and any other name fail with 2085."""
     assert (
         reason_of(resolver().resolve(queue=queue, queue_manager="")) == Reason.UNKNOWN_OBJECT_NAME
     )
@@ -40,7 +39,6 @@ def test_a_name_without_a_topic_is_unknown(queue: str) -> None:
     "queue", ["redrive-pay-control", "QM1--redrive-put", "__consumer_offsets", "dlq"]
 )
 def test_reserved_topics_are_no_queues(queue: str) -> None:
-    """Existing topics of Redrive, of Kafka and of the handler fail with 2085."""
     answer = resolver(reserved={"dlq"}).resolve(queue=queue, queue_manager="")
     assert reason_of(answer) == Reason.UNKNOWN_OBJECT_NAME
     assert isinstance(answer, Refusal)
@@ -54,7 +52,6 @@ def test_every_manager_name_is_local_unless_listed() -> None:
 
 
 def test_a_list_of_local_names_makes_others_remote() -> None:
-    """With a list, a listed or blank name is local and any other fails with 2087."""
     listed = resolver(queue_managers=["QM1", "QM2"])
     assert listed.resolve(queue="orders", queue_manager="QM2") == Destination(
         topic="orders", queue="orders", queue_manager="QM2"

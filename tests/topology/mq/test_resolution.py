@@ -155,7 +155,6 @@ def test_generated_names_depend_on_the_seed_and_are_free() -> None:
 
 @in_table
 def test_a_disabled_object_anywhere_on_the_path_stops_the_put(names: str, topology: str) -> None:
-    """The put fails with 2051; the open does not."""
     assert not opened(topology, names).is_failed
     result = put(topology, names)
     assert result.reason is Reason.PUT_INHIBITED
@@ -199,7 +198,6 @@ def test_reply_to_names_travel_completed(queue: str, manager: str, expected: str
 
 
 def test_a_put_needs_output() -> None:
-    """A put on an object opened for input only fails with 2039."""
     request = OpenRequest(queue="L", options=OpenOption.INPUT)
     result = put_message(network("DEF QL(L)"), "QM1", request, PutMessage())
     assert result.reason is Reason.NOT_OPEN_FOR_OUTPUT

@@ -82,7 +82,6 @@ def finals(*managers: Any, manager: str = "") -> set[str]:
 
 
 def test_members_of_a_cluster_know_each_others_queues() -> None:
-    """A queue with CLUSTER at another member is found; without, or elsewhere, it is not."""
     network = MqNetwork(
         [
             clustered("QM1"),
@@ -116,7 +115,6 @@ def test_a_suspended_manager_is_set_aside() -> None:
 
 
 def test_clusters_may_be_named_by_a_namelist() -> None:
-    """CLUSNL of channel and queue counts for every cluster in the list."""
     script = (
         "DEF NL(BOTH) NAMES(C, D)\nDEF QL(I) CLUSNL(BOTH)\n"
         "DEF CHL(TO.QM2) CHLTYPE(CLUSRCVR) CLUSNL(BOTH)"

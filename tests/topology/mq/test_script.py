@@ -189,7 +189,6 @@ def test_output_of_dmpmqcfg_is_read(text: str) -> None:
     ],
 )
 def test_another_encoding_is_one_finding(data: bytes, words: str) -> None:
-    """A script that is not UTF-8 gives one clear finding and no definitions."""
     finding = decode_script(data, file="qm1.mqsc")
     assert isinstance(finding, Diagnostic)
     assert finding.code == "ENCODING"
@@ -197,7 +196,6 @@ def test_another_encoding_is_one_finding(data: bytes, words: str) -> None:
 
 
 def test_a_byte_order_mark_is_dropped() -> None:
-    """A script saved as UTF-8 with a mark reads like one without."""
     assert decode_script(b"\xef\xbb\xbfDEF QL(A)", file="f") == "DEF QL(A)"
 
 

@@ -28,7 +28,6 @@ def test_the_page_has_an_example_for_every_step() -> None:
 
 
 def test_the_network_of_the_page_is_a_sound_one() -> None:
-    """The YAML example is read without a finding that matters."""
     (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     result = read_network(text)
     assert result.network is not None
