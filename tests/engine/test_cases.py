@@ -23,6 +23,10 @@ is absent, and ``kept`` are all headers but Redrive's own. ``written`` names eve
 written to, save that of outcomes; a number is that of its records. A further attempt has the
 table, options and facts of the one before, unless it says something else, and adds what its
 ``record`` says to each record that it takes.
+
+With ``put`` it is an attempt on puts: on the ``intake`` of queue manager A of ``test_puts``, or on
+its ``channel`` to B, which a message that stays stops if it is a ``stopping channel``. A put is
+``{to: Q@B, mqmd: {Persistence: 1}}``; ``mqmd`` are fields of the descriptor of what is written too.
 """
 
 from __future__ import annotations
@@ -44,10 +48,12 @@ from tests.engine.samples import (
     resolve_anything,
     slice_of,
 )
+from tests.engine.test_puts import INTAKE, TRANSMISSION, names, work_on
 
 from redrive.engine.commands import Replay, To
 from redrive.engine.decision import TimestampMode
 from redrive.engine.facts import Gone, Original, RecordQuestion, TopicFacts
+from redrive.engine.slice import Slice
 from redrive.engine.sources import SourceKind
 from redrive.messages import Headers, OutputRecord, Records
 from redrive.messages import own_headers as own
@@ -68,6 +74,12 @@ _LASTING: Final = {
     "originals",
     "replays",
     "now",
+    "put",
+}
+_SOURCES: Final = {
+    "intake": (INTAKE, None),
+    "channel": (TRANSMISSION, None),
+    "stopping channel": (TRANSMISSION, ("A", "A.TO.B")),
 }
 _PLAIN: Final = OutputRecord("", b"k", b"x", [], 77)
 
@@ -81,16 +93,7 @@ def test_what_an_attempt_writes_is_what_the_case_says(case: Vector) -> None:
         assert bool(taken) is ("take" in attempt)
         given = attempt.get("records") or [attempt.get("record", {})] * (len(taken) or 1)
         records = [*map(_record, given, taken or [_PLAIN] * len(given))]
-        work = slice_of(
-            _columns(records),
-            handler_of(
-                **({"text": attempt["table"]} if "table" in attempt else {}),
-                resolve=_resolve(attempt.get("leads_to")),
-                **_options(**attempt.get("options", {})),
-            ),
-            kind=SourceKind(attempt.get("kind", SourceKind.DEAD_LETTERS)),
-            now=attempt.get("now", NOW),
-        )
+        work = _work(attempt, _columns(records))
         cluster = _cluster(attempt)
         outputs = cluster.decided(work)
         assert cluster.decided(work) == outputs
@@ -114,6 +117,20 @@ def _attempts(case: Vector) -> Iterator[Vector]:
         yield lasting | attempt
 
 
+def _work(attempt: Vector, records: Records) -> Slice:
+    options = _options(**attempt.get("options", {}))
+    if "put" in attempt:
+        source, channel = _SOURCES[attempt["put"]]
+        kind = SourceKind(attempt.get("kind", SourceKind.PUTS))
+        return work_on(
+            None, [], records=records, source=source, channel=channel, kind=kind, **options
+        )
+    table = {"text": attempt["table"]} if "table" in attempt else {}
+    handler = handler_of(**table, resolve=_resolve(attempt.get("leads_to")), **options)
+    kind = SourceKind(attempt.get("kind", SourceKind.DEAD_LETTERS))
+    return slice_of(records, handler, kind=kind, now=attempt.get("now", NOW))
+
+
 def _options(**options: Any) -> dict[str, Any]:
     if "timestamps" in options:
         options["timestamps"] = TimestampMode(options["timestamps"])
@@ -124,6 +141,9 @@ def _record(given: Vector, before: OutputRecord) -> OutputRecord:
     """A record that is read: what is said of it, beside what another one has."""
     reason, _, queue = str(given.get("letter", "")).partition(" ")
     letter = dead_letter(int(reason), queue) if reason else []
+    queue, _, manager = str(given.get("to", "")).partition("@")
+    fields = {name: str(field) for name, field in given.get("mqmd", {}).items()}
+    letter += names(queue, manager, **fields) if queue else []
     return before._replace(
         key=_raw(given["key"]) if "key" in given else before.key,
         value=_raw(given["value"]) if "value" in given else before.value,
@@ -222,6 +242,7 @@ def _shown(record: OutputRecord, said: Vector) -> Vector:
         "key": record.key, "value": record.value, "partition": record.partition,
         "timestamp": record.timestamp, "kept": own.without_own(record.headers or []),
         "headers": {name: headers.get(name) for name in said.get("headers", {})},
+        "mqmd": {name: headers.get(f"JMS_IBM_MQMD_{name}") for name in said.get("mqmd", {})},
     }  # fmt: skip
     return {part: parts[part] for part in said}
 
@@ -230,5 +251,6 @@ def _meant(said: Vector) -> Vector:
     read: dict[str, Callable[[Any], Any]] = {
         "key": _raw, "value": _raw, "kept": _headers,
         "headers": lambda content: dict(_headers(content)),
+        "mqmd": lambda content: dict(_headers(content)),
     }  # fmt: skip
     return {part: read.get(part, int)(content) for part, content in said.items()}

@@ -12,6 +12,7 @@ from tests.engine.jobs import DEAD_LETTERS, MemoryJob
 from tests.engine.known_cluster import OPEN, KnownCluster
 from tests.engine.samples import identity_of, outcomes_in, slice_of
 
+from redrive.configuration.deciders import topology_of
 from redrive.engine.commands import states_of
 from redrive.engine.facts import NO_LIMIT, Gone, Original, RecordQuestion, TopicFacts
 from redrive.engine.message import seed_of
@@ -30,10 +31,7 @@ from redrive.messages import (
     new_header,
     wire_size,
 )
-from redrive.messages import own_headers as own
 from redrive.messages.fields import mqmd_fields
-from redrive.messages.reasons import Reason
-from redrive.topology.files import read_topology
 from redrive.topology.layout import SourceText, Topology, topics_of
 from redrive.topology.receiving import receiving_queue_managers
 
@@ -42,7 +40,9 @@ NOW = 1_000_000
 SCRIPTS = (
     SourceText(
         "A.mqsc",
-        b"ALTER QMGR DEADQ(DEAD.Q)\nDEFINE QLOCAL(DEAD.Q) MAXMSGL(300)\n"
+        b"ALTER QMGR DEADQ(DEAD.Q)\n"
+        b"DEFINE QLOCAL(DEAD.Q) MAXMSGL(300) DEFPSIST(YES) DEFPRTY(4)\n"
+        b"DEFINE QLOCAL(SHUT) PUT(DISABLED) DEFPSIST(YES) DEFPRTY(3)\n"
         b"DEFINE QLOCAL(Q) MAXMSGL(50) DEFPSIST(YES) DEFPRTY(7)\n"
         b"DEFINE QREMOTE(ANSWER) RNAME(REPLIES) RQMNAME(C)\n"
         b"DEFINE QREMOTE(FAR) RNAME(Q) RQMNAME(B)\n"
@@ -59,9 +59,7 @@ INTAKE, TRANSMISSION, DEAD = "A--redrive-put", "A--B", "A--DEAD.Q"
 
 def topology() -> Topology:
     """Two managers; the second has no dead-letter queue."""
-    topology = read_topology(SCRIPTS).topology
-    assert topology is not None
-    return topology
+    return topology_of(SCRIPTS)
 
 
 def work_on(
@@ -180,96 +178,6 @@ def test_a_refused_put_becomes_a_dead_letter_and_a_refused_dead_letter_remains()
     assert "not authorised" in outcome["detail"]
 
 
-def test_a_message_too_long_for_the_dead_letter_queue_remains() -> None:
-    """The dead-letter header counts: 150 bytes fit 300 with it, 200 do not."""
-    (dead,), outcome = results(work_on(bytes(100), names("Q")))
-    assert (dead.topic, outcome["result"]) == (DEAD, "dead-lettered")
-    (kept,), outcome = results(work_on(bytes(200), names("Q")))
-    assert (kept.topic, outcome["result"]) == ("REMAINING", "remains")
-
-
-def test_persistence_and_reply_to_are_settled_by_the_first_put_only() -> None:
-    (put,), _ = results(work_on(b"x", names("Q", Persistence="2", ReplyToQ="ANSWER")))
-    headers = dict(put.headers or [])
-    assert headers["JMS_IBM_MQMD_Persistence"] == b"1"
-    assert headers["JMS_IBM_MQMD_Priority"] == b"7"
-    assert headers["JMS_IBM_MQMD_ReplyToQ"] == b"REPLIES"
-    assert headers["JMS_IBM_MQMD_ReplyToQMgr"] == b"C"
-    moved = work_on(b"x", names("Q", "B", ReplyToQ="ANSWER"), source=TRANSMISSION)
-    (put,), _ = results(moved)
-    assert dict(put.headers or [])["JMS_IBM_MQMD_ReplyToQ"] == b"ANSWER"
-
-
-def test_nothing_of_a_slice_overtakes_the_message_that_stops_its_channel() -> None:
-    sources = {topic.topic: topic for topic in topics_of(topology()) if topic.is_read}
-    receiver = receiving_queue_managers(topology(), sources)[TRANSMISSION]
-    decider = PutDecider(
-        identity_of(TRANSMISSION, queue_manager="A"), receiver, lambda identity: identity,
-        table_id="0" * 16, hop_limit=25, channel=("A", "A.TO.B"),
-    )  # fmt: skip
-    queues = ("Q", "NONE", "Q", "Q")
-    records = Records(
-        [b"k"] * 4, [b"1", b"2", b"3", b"4"],
-        [names(queue, "B", Persistence="1") for queue in queues],
-        [NOW] * 4, [0, 1, 2, 3],
-    )  # fmt: skip
-    work = slice_of(
-        records, decider, kind=SourceKind.PUTS, topic=TRANSMISSION, partition=2, now=NOW
-    )
-    written = [record for _, record in OPEN.decided(work) if record.topic in {"B--Q", "REMAINING"}]
-    assert [(record.topic, record.value) for record in written] == [
-        ("B--Q", b"1"), ("REMAINING", b"2"), ("REMAINING", b"3"), ("REMAINING", b"4"),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("source", "queue", "field", "value", "expected"),
-    [
-        # MQMD, fields Persistence and Priority: the default of the queue that was opened.
-        (INTAKE, "Q", "Priority", "-1", b"7"),
-        (INTAKE, "Q", "Priority", "", b"7"),
-        (INTAKE, "Q", "Priority", "2", b"2"),
-        (INTAKE, "Q", "Persistence", "2", b"1"),
-        (INTAKE, "Q", "Persistence", "", b"1"),
-        (INTAKE, "Q", "Persistence", "0", b"0"),
-        # A dead letter has what the queue that refused it gives it, else what its own queue gives.
-        (INTAKE, "SHUT", "Priority", "-1", b"3"),
-        (INTAKE, "SHUT", "Persistence", "2", b"1"),
-        (INTAKE, "NONE", "Priority", "-1", b"4"),
-        (INTAKE, "NONE", "Persistence", "2", b"1"),
-        # What a channel brings was put before: what is absent is 0.
-        (TRANSMISSION, "Q", "Priority", "", None),
-        (TRANSMISSION, "Q", "Persistence", "", None),
-    ],
-)
-def test_what_is_left_to_the_queue_is_its_default_once_the_message_is_put(
-    source: str, queue: str, field: str, value: str, expected: bytes | None
-) -> None:
-    """No message on a queue, dead letters included, has Persistence 2 or Priority -1."""
-    fields = {field: value} if value else {}
-    defined = read_topology(
-        [
-            SourceText(
-                "A.mqsc",
-                b"ALTER QMGR DEADQ(DEAD.Q)\nDEFINE QLOCAL(DEAD.Q) DEFPSIST(YES) DEFPRTY(4)\n"
-                b"DEFINE QLOCAL(Q) DEFPSIST(YES) DEFPRTY(7)\n"
-                b"DEFINE QLOCAL(SHUT) PUT(DISABLED) DEFPSIST(YES) DEFPRTY(3)\n"
-                b"DEFINE QLOCAL(B) USAGE(XMITQ)\n"
-                b"DEFINE CHANNEL(A.TO.B) CHLTYPE(SDR) CONNAME('b') XMITQ(B)\n",
-            ),
-            SCRIPTS[1],
-        ]
-    ).topology
-    work = work_on(
-        b"x",
-        names(queue, "B", **fields) if source == TRANSMISSION else names(queue, **fields),
-        source=source,
-        of=defined,
-    )
-    (put,), _ = results(work)
-    assert dict(put.headers or []).get(f"JMS_IBM_MQMD_{field}") == expected
-
-
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
@@ -298,26 +206,6 @@ def test_a_put_has_what_mqput_makes(
     assert len(bytes.fromhex(str(fields["MsgId"]))) == 24
 
 
-@pytest.mark.parametrize(
-    ("waited", "expiry", "left", "deadline"),
-    [(0, 600, 600, None), (99, 600, 600, None), (100, 600, 599, NOW + 59_900),
-     (59_901, 600, 1, NOW + 99), (5_000, -1, -1, None)],
-)  # fmt: skip
-def test_expiry_is_counted_down(waited: int, expiry: int, left: int, deadline: int | None) -> None:
-    """By whole tenths of a second (MQMD, Expiry); JMSExpiration has the moment itself."""
-    fields = names("Q", Expiry=str(expiry))
-    (put,), _ = results(work_on(b"x", fields, timestamp=NOW - waited))
-    headers = dict(put.headers or [])
-    assert headers["JMS_IBM_MQMD_Expiry"] == b"%d" % left
-    assert headers.get("JMSExpiration") == (None if deadline is None else b"%d" % deadline)
-    (further,), _ = results(
-        work_on(b"x", [*names("Q", "B", Expiry=str(left)), ("JMSExpiration", b"%d" % (NOW + 50))],
-                source=TRANSMISSION, timestamp=NOW - waited)
-    )  # fmt: skip
-    if expiry > 0:
-        assert dict(further.headers or [])["JMS_IBM_MQMD_Expiry"] == b"1"
-
-
 @pytest.mark.parametrize("default", ["OPEN", "NOTFIXED", "GROUP"])
 def test_puts_of_one_open_or_group_go_one_way(default: str) -> None:
     """``redrive.bind`` names the open, DEFBIND(GROUP) binds groups; other puts choose by each."""
@@ -331,8 +219,7 @@ def test_puts_of_one_open_or_group_go_one_way(default: str) -> None:
         )
         for name in ("A", "B", "C", "D")
     ]
-    topology = read_topology(files).topology
-    assert topology is not None
+    topology = topology_of(tuple(files))
 
     def ways(count: int, *bind: tuple[str, bytes]) -> set[str]:
         written = set()
@@ -404,21 +291,6 @@ def test_a_put_too_large_to_be_kept_waits_as_a_pointer_and_is_put_whole_when_it_
             }
 
 
-def test_a_message_with_a_header_name_that_cannot_be_read_remains_and_stops_nothing() -> None:
-    detail = b"the name of header 3 (\\xff) is not UTF-8"
-    headers = [*names("Q", "B"), ("\ufffd", b"x"), (own.UNREADABLE, detail)]
-    (copy,), outcome = results(work_on(b"m", headers, source=TRANSMISSION, channel=("A", "A.TO.B")))
-    assert (outcome["result"], outcome["reason"]) == ("remains", Reason.FORMAT_ERROR)
-    assert detail.decode() in outcome["detail"]
-    assert (copy.topic, copy.value) == ("REMAINING", b"m")
-    assert own.UNREADABLE not in dict(copy.headers or [])
-    assert ("\ufffd", b"x") in (copy.headers or [])
-    again = work_on(b"m", copy.headers or [], source=TRANSMISSION, kind=SourceKind.UNDELIVERED)
-    written, outcome = results(again)
-    assert outcome["result"] == "routed"
-    assert [record.topic for record in written] == ["B--Q", "REMAINING"]
-
-
 @pytest.mark.parametrize("kind", [SourceKind.PUTS, SourceKind.UNDELIVERED])
 def test_a_channel_stops_at_a_message_that_can_be_put_nowhere(kind: SourceKind) -> None:
     lost = names("NO.SUCH", "B", Persistence="1")
@@ -433,30 +305,6 @@ def test_a_channel_stops_at_a_message_that_can_be_put_nowhere(kind: SourceKind) 
     states = states_of({(stopped.key or b"").decode(): json.loads(stopped.value or b"")})
     assert states.running == {channel: False}
     assert states.why_stopped[channel] == f"2085 {outcome['detail']}"
-
-
-@pytest.mark.parametrize(
-    "headers", [names("NO.SUCH", "B"), names("Q", "B", Persistence="1")], ids=["lost", "put"]
-)
-def test_a_channel_goes_on_while_nothing_stays(headers: Headers) -> None:
-    written, _ = results(work_on(b"x", headers, source=TRANSMISSION, channel=("A", "A.TO.B")))
-    assert "TABLES" not in {record.topic for record in written}
-
-
-def test_a_message_expires_after_its_last_tenth_of_a_second() -> None:
-    just = work_on(b"x", names("Q", Expiry="5"), timestamp=NOW - 500)
-    assert results(just)[1]["result"] == "routed"
-    for queue in ("Q", "NO.SUCH"):
-        late = work_on(b"x", names(queue, Expiry="5"), timestamp=NOW - 501)
-        written, outcome = results(late)
-        assert (written, outcome["result"]) == ([], "expired")
-
-
-def test_a_message_that_was_put_too_often_is_a_dead_letter() -> None:
-    headers: Headers = [*names("Q"), ("redrive.id", b"t:0:1"), ("redrive.hops", b"3")]
-    (dead,), outcome = results(work_on(b"x", headers, hop_limit=3))
-    assert (dead.topic, outcome["reason"]) == (DEAD, 2541)
-    assert results(work_on(b"x", headers, hop_limit=4))[1]["result"] == "routed"
 
 
 @given(
@@ -530,9 +378,7 @@ def disabled(*, with_dead_letters: bool) -> Topology:
     script = SCRIPTS[1].data.replace(b"QLOCAL(Q)", b"QLOCAL(Q) PUT(DISABLED)")
     if with_dead_letters:
         script += b"ALTER QMGR DEADQ(DEAD.Q)\nDEFINE QLOCAL(DEAD.Q)\n"
-    topology = read_topology((SCRIPTS[0], SourceText("B.mqsc", script))).topology
-    assert topology is not None
-    return topology
+    return topology_of((SCRIPTS[0], SourceText("B.mqsc", script)))
 
 
 def tried_again(parked: OutputRecord, retries: int, of: Topology, table: str = "0" * 16) -> Slice:
