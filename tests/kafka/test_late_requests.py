@@ -8,8 +8,8 @@ from math import inf
 from typing import Any, NamedTuple
 
 import pytest
+from benchmarks.clients import create
 from benchmarks.fault_proxy import HOST, FaultProxy, Rule, What, running
-from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from tests.conftest import read_records
 
@@ -58,12 +58,6 @@ def commit_twice(relayed: Relayed, producer: KafkaProducer) -> None:
     assert producer.commit().may_commit
 
 
-def create(relayed: Relayed, topic: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=relayed.direct)
-    admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)
-    admin.close()
-
-
 def await_count(relayed: Relayed, what: str) -> None:
     """Waits until the relay has done something."""
     deadline = time.monotonic() + PATIENCE
@@ -82,7 +76,7 @@ def await_values(relayed: Relayed, topic: str, expected: list[bytes]) -> None:
 def test_a_late_copy_of_a_commit_ends_the_next_transaction_of_the_same_producer(
     relayed: Relayed,
 ) -> None:
-    create(relayed, "harmed")
+    create(relayed.direct, NewTopic("harmed", 1, 1))
     producer = KafkaProducer(relayed.client, "harmed", "group")
     producer.initialise()
     begin(producer, "harmed", b"one")
@@ -97,7 +91,7 @@ def test_a_late_copy_of_a_commit_ends_the_next_transaction_of_the_same_producer(
 
 
 def test_the_next_producer_of_the_id_is_safe_from_it(relayed: Relayed) -> None:
-    create(relayed, "safe")
+    create(relayed.direct, NewTopic("safe", 1, 1))
     first, second = (KafkaProducer(relayed.client, "safe", "group") for _ in range(2))
     first.initialise()
     begin(first, "safe", b"one")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from benchmarks.clients import create
 from deltalake import DeltaTable
-from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from tests.conftest import eventually, send_records
 from tests.security.secure_broker import SecureBroker
@@ -68,9 +68,7 @@ def loaded_job(
     (folder / "table.rul").write_text(TABLE)
     values = {"name": queue, "servers": servers, "sign_in": sign_in}
     (folder / "redrive.toml").write_text(SETTINGS.format(authority=secure.authority, **values))
-    admin = KafkaAdminClient(bootstrap_servers=secure.open_servers)
-    admin.create_topics([NewTopic(f"{queue}.dlq", 1, 1)], wait_for_metadata=True)
-    admin.close()
+    create(secure.open_servers, NewTopic(f"{queue}.dlq", 1, 1))
     with running(folder, "--debug", "run", "-c", "redrive.toml", **environment) as process:
         job = LoadedJob(secure, folder, queue, process)
         job.send_for(1)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from benchmarks.clients import create
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
@@ -59,9 +60,7 @@ def test_without_the_right_certificate_nobody_is_let_in(
 def test_a_certificate_that_is_renewed_on_disk_is_used_without_a_restart(
     secure: SecureBroker, tmp_path: Path
 ) -> None:
-    creator = KafkaAdminClient(bootstrap_servers=secure.open_servers)
-    creator.create_topics([NewTopic("renewed", 1, 1)], wait_for_metadata=True)
-    creator.close()
+    create(secure.open_servers, NewTopic("renewed", 1, 1))
     certificate = tmp_path / "certificate.pem"
     certificate.write_bytes((CERTIFICATES / "expired.pem").read_bytes())
     given = secure.certified("expired.pem", "client.key")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient
+from benchmarks.clients import create
 from kafka.admin import NewTopic
 from tests.conftest import eventually, read_records, send_records
 from tests.security.secure_broker import SecureBroker
@@ -43,10 +43,7 @@ def job_of(user: str, secure: SecureBroker, folder: Path) -> JobConfiguration:
 def prepare(job: JobConfiguration, secure: SecureBroker) -> None:
     """Makes the queue and the target, and writes three dead letters."""
     user = job.application
-    admin = KafkaAdminClient(bootstrap_servers=secure.open_servers)
-    topics = [NewTopic(f"{user}.dlq", 1, 1), NewTopic(f"{user}.target", 1, 1)]
-    admin.create_topics(topics, wait_for_metadata=True)
-    admin.close()
+    create(secure.open_servers, *(NewTopic(f"{user}.{name}", 1, 1) for name in ("dlq", "target")))
     letters = [
         letter(1, "x", b"forwarded"),
         letter(2053, "nowhere", b"tried twice"),

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from benchmarks.clients import create
 from benchmarks.processes import has_producer, processes_of
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartition
@@ -90,11 +91,8 @@ class Traffic:
 
     def __init__(self, broker: EmbeddedBroker, folder: Path, spark: SparkSession) -> None:
         servers = broker.bootstrap_servers
-        admin = KafkaAdminClient(bootstrap_servers=servers)
         counts = {self.DEAD_LETTERS: 3, self.ORDERS: 2, self.DEAD: 1}
-        topics = [NewTopic(name, count, 1) for name, count in counts.items()]
-        admin.create_topics(topics, wait_for_metadata=True)
-        admin.close()
+        create(servers, *(NewTopic(name, count, 1) for name, count in counts.items()))
         self._read = partial(read_records, servers)
         self._producer = Producer(
             {
@@ -223,18 +221,9 @@ def test_a_partition_without_a_leader_holds_its_own_lane_and_no_other(
     """
     with SeveralBrokers(tmp_path / "brokers", 3, properties={"num.io.threads": "2"}) as cluster:
         servers = cluster.bootstrap_servers
-        admin = KafkaAdminClient(bootstrap_servers=servers)
-        topics = [
-            NewTopic(
-                "dlq",
-                replica_assignments={0: [1], 1: [3]},
-                topic_configs={"min.insync.replicas": "1"},
-            ),
-            NewTopic("orders", 1, 3),
-            NewTopic("dead", 1, 3),
-        ]
-        admin.create_topics(topics, wait_for_metadata=True)
-        admin.close()
+        few = {"min.insync.replicas": "1"}
+        letters = NewTopic("dlq", replica_assignments={0: [1], 1: [3]}, topic_configs=few)
+        create(servers, letters, NewTopic("orders", 1, 3), NewTopic("dead", 1, 3))
         table = "RETRYINT(1)\nACTION(RETRY) RETRY(2)\nACTION(FWD) FWDQ('dead')\n"
         job = RunningJob(configuration_of(tmp_path, servers, {"dlq": table}), spark).start()
         try:
@@ -1048,14 +1037,8 @@ def test_puts_of_old_dead_letters_are_not_deleted_unread(
     with EmbeddedBroker(tmp_path / "broker", properties=DELETES) as broker:
         servers = broker.bootstrap_servers
         producer = Producer({"bootstrap.servers": servers})
-        with closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
-            admin.create_topics(
-                [
-                    NewTopic(name, 1, 1, topic_configs=settings)
-                    for name, settings in {**made, **topics}.items()
-                ],
-                wait_for_metadata=True,
-            )
+        every = {**made, **topics}.items()
+        create(servers, *(NewTopic(name, 1, 1, topic_configs=config) for name, config in every))
         times, since = produce_failures(producer, topics, now)
         configuration = configuration_of(tmp_path, servers, {"DLQ": table}, schemes=(DATED,))
         job = RunningJob(configuration, spark).start()
@@ -1404,9 +1387,7 @@ def test_two_applications_of_two_instances_put_each_message_once_in_any_order_of
     settings = Path("redrive.toml")
     text = settings.read_text().replace('name = "shared"', 'name = "shop"\ninstance = "auto"', 1)
     settings.write_text(text)
-    admin = KafkaAdminClient(bootstrap_servers=servers)
-    admin.create_topics([NewTopic(target, 1, 1)], wait_for_metadata=True)
-    admin.close()
+    create(servers, NewTopic(target, 1, 1))
     producer = Producer({"bootstrap.servers": servers})
     starter, sent = Starter(servers, queue), 0
     every = [(kind, number) for kind in ("run", "runmqdlq") for number in (1, 2)]
@@ -1437,8 +1418,7 @@ def test_a_worker_that_stands_still_is_ended_and_its_batch_is_handled_once(
     servers, emitting = own_broker.bootstrap_servers, '[job]\nemitter = "lanes"\n'
     settings_of("still", servers, interval=1, more=emitting)
     queue, orders, later = "still.dlq", "still.orders", "still.later"
-    with closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
-        admin.create_topics([NewTopic(orders, 1, 1)], wait_for_metadata=True)
+    create(servers, NewTopic(orders, 1, 1))
     producer, sent, log = Producer({"bootstrap.servers": servers}), 0, Path("job.log")
 
     def send() -> None:
@@ -1466,8 +1446,7 @@ def test_a_worker_that_stands_still_is_ended_and_its_batch_is_handled_once(
         eventually(lambda: not Path(f"/proc/{stopped}").exists(), "its parent knows")
         more = len(read_records(servers, orders)) + 100
         eventually(lambda: is_put(more), "the lanes go on", every=0.5)
-        with closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
-            admin.create_topics([NewTopic(later, 1, 1)], wait_for_metadata=True)
+        create(servers, NewTopic(later, 1, 1))
         assert producer.flush(PATIENCE) == 0
         read = partial(read_records, servers, orders, later)
         eventually(lambda: len(read()) >= sent, "every message is put", every=1)
@@ -1478,9 +1457,7 @@ def test_a_worker_that_stands_still_is_ended_and_its_batch_is_handled_once(
 
 def settings_of(name: str, servers: str, *, interval: float, more: str = "") -> None:
     """Settings and a table, in this folder, of a job that tries again and again; and its topic."""
-    admin = KafkaAdminClient(bootstrap_servers=servers)
-    admin.create_topics([NewTopic(f"{name}.dlq", 2, 1)], wait_for_metadata=True)
-    admin.close()
+    create(servers, NewTopic(f"{name}.dlq", 2, 1))
     rules = f"RETRYINT({interval:g})\nACTION(RETRY) RETRY(9999)\n"
     write_settings(Path(), f"{name}.dlq", rules=rules, application=name, servers=servers, more=more)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from kafka import KafkaAdminClient
+from benchmarks.clients import create
 from kafka.admin import NewTopic
 from tests.commands import redrive
 from tests.conftest import eventually, read_records, send_records
@@ -54,9 +54,8 @@ def test_a_job_that_is_started_before_its_broker_handles_what_comes(
     assert job.log.count(WAITS) == 1, job.log
 
     with EmbeddedBroker(tmp_path / "broker", port=port) as broker:
-        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-        admin.create_topics([NewTopic(name, 1, 1) for name in ("orders.dlq", "orders")])
-        admin.close()
+        topics = (NewTopic(name, 1, 1) for name in ("orders.dlq", "orders"))
+        create(broker.bootstrap_servers, *topics)
         send_records(broker.bootstrap_servers, "orders.dlq", [{"value": b"early"}])
         job.says("handling the dead letters of orders.dlq")
         eventually(lambda: job.get("/readyz")[0] == 200, "it is ready")
