@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from redrive.messages import Headers, Records, TopicPartition
+    from redrive.messages import Records, TopicPartition
 
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Columns of Spark's Kafka source, in the order of ``held_source.SCHEMA``."""
@@ -37,21 +35,10 @@ def arrow_batch(lane: TopicPartition, records: Records) -> pa.RecordBatch:
         [1000 * milliseconds for milliseconds in records.timestamps],
         records.keys,
         records.values,
-        _header_column(records.headers),
+        records.headers,
     )
     arrays = [
         column if isinstance(column, pa.Array) else pa.array(column, type=field.type)
         for column, field in zip(columns, _ARROW, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
-
-
-def _header_column(headers: Sequence[Headers]) -> pa.ListArray:
-    """The headers of each record, built from one array of all names and one of all values."""
-    pairs = [*chain.from_iterable(headers)]
-    names = pa.array([name for name, _ in pairs], pa.string())
-    values = pa.array([value for _, value in pairs], pa.binary())
-    ends = pa.array(accumulate(map(len, headers), initial=0), pa.int32())
-    column = _ARROW.field("headers").type
-    flat = pa.StructArray.from_arrays([names, values], fields=[*column.value_type])
-    return pa.ListArray.from_arrays(ends, flat, type=column)
