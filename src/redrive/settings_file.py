@@ -307,8 +307,8 @@ class JobTable(TableForm):
     reevaluation_rate: Annotated[float, number("messages a second", 1, MOST)] = 5_000
     """Messages a second that an instance looks at again at most after a table changed; new dead
     letters do not wait behind them."""
-    driver_batch_limit: Annotated[int, number("records", 0, MOST)] = 2_000
-    """Records above which `"auto"` chooses lanes; four times as many in a first batch."""
+    driver_batch_limit: Annotated[int, number("records", 0, MOST)] = 8_000
+    """Records above which `"auto"` chooses lanes."""
     slice_records: Annotated[int, number("records", 1, MOST)] = 20_000
     """Most records of one partition in one transaction."""
     slice_bytes: Annotated[int, number("bytes", 1, MOST)] = 32 * 1024 * 1024

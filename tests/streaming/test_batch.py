@@ -151,27 +151,13 @@ def test_the_driver_never_fetches_more_than_spark_lets_it(
         (LANES, LIMIT, LANES),
         (AUTO, LIMIT + 1, LANES),
         (DRIVER, LIMIT + 1, DRIVER),
+        (DRIVER, LARGEST_RESULT, LANES),
     ],
 )
 def test_a_small_batch_is_the_drivers_unless_workers_are_asked_for(
     tmp_path: Path, choice: EmitterChoice, rows: int, emitter: EmitterChoice
 ) -> None:
     assert emitter_of(tmp_path, choice, 0, rows) is emitter
-
-
-@pytest.mark.parametrize(
-    ("choice", "rows", "emitter"),
-    [
-        (AUTO, 4 * LIMIT, DRIVER),
-        (AUTO, 4 * LIMIT + 1, LANES),
-        (LANES, 4 * LIMIT, LANES),
-        (DRIVER, LARGEST_RESULT, LANES),
-    ],
-)
-def test_the_first_batch_of_a_run_may_have_more_rows_for_the_driver(
-    tmp_path: Path, choice: EmitterChoice, rows: int, emitter: EmitterChoice
-) -> None:
-    assert emitter_of(tmp_path, choice, rows) is emitter
 
 
 def test_after_a_batch_that_failed_workers_go_first(tmp_path: Path) -> None:
@@ -301,9 +287,9 @@ def test_an_open_breaker_outlives_its_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("release", "limit", "emitter"),
     [
-        (0, 1, LANES), (0, 2, DRIVER),  # 7 new ones: the first batch has four times the limit
-        (10, 4, LANES), (10, 5, DRIVER),  # and 10 that remain
-        (50_000, 251, LANES), (50_000, 252, DRIVER),  # and as many as the rate allows, 1,001
+        (0, 6, LANES), (0, 7, DRIVER),  # 7 new ones
+        (10, 16, LANES), (10, 17, DRIVER),  # and 10 that remain
+        (50_000, 1_007, LANES), (50_000, 1_008, DRIVER),  # and as many as the rate allows, 1,001
     ],
 )  # fmt: skip
 def test_what_remains_counts_as_far_as_a_changed_table_wants_it_now(

@@ -41,9 +41,6 @@ LARGEST_RESULT: Final = 128 * 1024 * 1024
 _LARGEST_FETCH: Final = LARGEST_RESULT // 8
 """The driver fetches a batch with at most this expected size in bytes. If the batch is larger after
 all, it fails, and workers emit the next one."""
-_WORKER_START: Final = 4
-"""Factor on the driver's rows in the first batch of a run, when each worker would have to open its
-producer first."""
 _EXPECTED_SIZE: Final = 2_000
 """Assumed bytes of a row before a batch was measured."""
 
@@ -103,7 +100,6 @@ class BatchProcessor:
         """Programs that drop headers, as seen in this run."""
         self._is_single = counts_depths(configuration)
         self._workers_first = workers_first
-        self._is_first = True
         self._row_size = float(_EXPECTED_SIZE)
         self.positions = start.every_position
         """The next offset to read of each lane, markers of transactions passed over."""
@@ -286,7 +282,7 @@ class BatchProcessor:
             self._emitted(summary)
             self._breakers.learn(summary.breakers, now)
             self.dropping |= summary.dropping
-        self._workers_first = self._is_first = False
+        self._workers_first = False
         self._held_before = None
         if summary.rows:
             self._row_size = summary.size / summary.rows
@@ -301,8 +297,7 @@ class BatchProcessor:
         rows = self._most_rows()
         if rows * self._row_size > _LARGEST_FETCH:
             return False  # even if the settings say driver: it could not fetch the batch
-        most = self._configuration.driver_batch_limit * (_WORKER_START if self._is_first else 1)
-        return choice is EmitterChoice.DRIVER or rows <= most
+        return choice is EmitterChoice.DRIVER or rows <= self._configuration.driver_batch_limit
 
     def _most_rows(self) -> int:
         """The maximum rows of this batch: ends only grow, and it was planned before."""
