@@ -692,13 +692,16 @@ def _stamps_believed() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(SteadyClock, "late", lambda *_: 0.0)
 
 
-@replaced("no tombstone once what remained went elsewhere", Lane, "_copies_and_outcome")
-def _no_tombstone(
-    original: Any, self: Lane, row: int, message: Any, decision: Any
-) -> Iterable[Any]:
-    return [
-        output for output in original(self, row, message, decision) if output[1].value is not None
-    ]
+@mutation("no tombstone once what remained went elsewhere")
+def _no_tombstone() -> Iterable[AbstractContextManager[Any]]:
+    def without_them(original: Any) -> Any:
+        def replacement(*of_rows: Any) -> Iterable[Any]:
+            return (output for output in original(*of_rows) if output[1].value is not None)
+
+        return replacement
+
+    for name in ("_copies_and_outcome", "_write_prepared_puts"):
+        yield patch.object(Lane, name, without_them(getattr(Lane, name)))
 
 
 @mutation(
@@ -825,7 +828,7 @@ def _replayed_twice() -> Iterable[AbstractContextManager[Any]]:
 
         return replacement
 
-    for name in ("read", "plain"):
+    for name in ("read", "is_plain"):
         original = getattr(InstructionSource, name)
         yield patch.object(InstructionSource, name, forgetful(original))
 

@@ -330,19 +330,6 @@ class PreparedPut:
         ]
         self._prepare_edits(put, tuple(layout), rewrite)
 
-    def put(self, message: Message, named: int) -> tuple[OutputRecord, Put] | None:
-        """The record of one message, and its decision; None if its put needs an individual one.
-
-        ``named`` as for ``written``.
-        """
-        value, timestamp = message.value, message.timestamp
-        if value is None or len(value) > self.room or not self.earliest <= timestamp <= self.latest:
-            return None
-        identity = message.identity.encode("ascii")
-        return self.written(
-            message.key, value, message.headers, timestamp, identity, named, message.record_time
-        )
-
     def written(  # noqa: PLR0917 - called for every record
         self,
         key: bytes | None,

@@ -119,7 +119,8 @@ class Lane:
         if isinstance(source, PutSource) and self._part.kind is SourceKind.PUTS and is_plain:
             return self._write_prepared_puts(source.prepared_puts(first), source.identities)
         if isinstance(source, InstructionSource) and source.columns is not None and is_plain:
-            return self._write_instructions(source, first)
+            puts = source.prepared_puts(self._profiles(source.letters, first), first)
+            return self._write_prepared_puts(puts, source.columns.identities, source.columns)
         return self._decide_rows(first)
 
     def _decide_rows(self, first: int) -> Iterator[Entry]:
@@ -257,14 +258,23 @@ class Lane:
     def _write_prepared_puts(
         self,
         puts: Iterable[tuple[int, PreparedPut | None]],
-        identities: Sequence[bytes | None] | None = None,
+        identities: Sequence[str] | None = None,
+        copies: own.CopyColumns | None = None,
     ) -> Iterator[Entry]:
-        """Like ``_decide_rows``, for rows with puts; identities are those in their headers."""
+        """Like ``_decide_rows``, for rows with puts; identities are those in their headers.
+
+        ``copies`` are what instructions have of the remaining messages, instead of the records.
+        """
         facts, records, prefix, base = self._facts, self._part.records, self._prefix, self._base
         record_times, decisions = self._record_times, facts.decisions
         since = NO_LIMIT if self._part.since is None else self._part.since
+        keys: Sequence[bytes | None] = records.keys
+        timestamps: Sequence[int] = records.timestamps
+        headers = records.headers
+        if copies is not None:
+            keys, headers, timestamps = copies.keys, copies.headers, copies.timestamps
         for row, put in puts:
-            value, timestamp = records.values[row], records.timestamps[row]
+            value, timestamp = records.values[row], timestamps[row]
             if (
                 put is None
                 or value is None
@@ -274,11 +284,15 @@ class Lane:
             ):
                 yield from self._outputs_of(row)
                 continue
-            here, key = f"{prefix}{records.offsets[row]}", records.keys[row]
-            name = (identities and own.read_identity(identities[row])) or here
+            if copies is None:
+                origin, record_time = f"{prefix}{records.offsets[row]}", 0
+            else:
+                origin, record_time = copies.origins[row], copies.record_times[row]
+            key = keys[row]
+            name = (identities[row] if identities else "") or origin
             identity = name.encode("ascii")
             named = record_times[row] if record_times else 0
-            written = put.written(key, value, records.headers[row], timestamp, identity, named)
+            written = put.written(key, value, headers[row], timestamp, identity, named, record_time)
             if written is None:
                 yield from self._outputs_of(row)
                 continue
@@ -287,28 +301,12 @@ class Lane:
             decisions[decision] += 1
             if put.is_counted_by_body:
                 decision = with_own_headers(decision, record)
-            hops = put.hops
-            yield (
-                INTERNAL,
-                self._outcome(row, identity, name, here, hops, key, value, timestamp, 0, decision),
+            if copies is not None:
+                yield INTERNAL, self._tombstone(origin)
+            outcome = self._outcome(
+                row, identity, name, origin, put.hops, key, value, timestamp, record_time, decision
             )
-
-    def _write_instructions(self, source: InstructionSource, first: int) -> Iterator[Entry]:
-        """Like ``_decide_rows``, for instructions, most of which have a prepared put."""
-        for row, profile in enumerate(self._profiles(source.letters, first), first):
-            put = source.prepared_put(row, profile)
-            message = None if put is None else source.plain(row, put.hops)
-            named = self._record_times[row] if self._record_times else 0
-            written = None if put is None or message is None else put.put(message, named)
-            if put is None or message is None or written is None:
-                yield from self._outputs_of(row)
-                continue
-            self._facts.replayed.add(message.origin)
-            record, decision = written
-            yield self._base + row, record
-            if put.is_counted_by_body:
-                decision = with_own_headers(decision, record)
-            yield from self._copies_and_outcome(row, message, decision)
+            yield INTERNAL, outcome
 
     def _profiles(self, source: DeadLetterSource, first: int) -> Iterable[DeadLetterProfile]:
         matcher, now = source.decider.profiles, self._facts.now
@@ -329,7 +327,7 @@ class Lane:
             kept, decision = self._fit(message, decision)
             yield INTERNAL, self._copy(row, kept, decision)
         if self._part.kind in _KEPT and not isinstance(decision, (Keep, Skip)):
-            yield INTERNAL, self._tombstone(message)
+            yield INTERNAL, self._tombstone(message.origin)
         self._facts.decisions[decision] += 1
         identity = message.identity.encode("ascii")
         outcome = self._outcome(
@@ -372,8 +370,8 @@ class Lane:
             return facts.now - int(500 * self._part.decider.interval(place) * rest)
         return facts.now
 
-    def _tombstone(self, message: Message) -> OutputRecord:
-        topic, key = self._part.decider.identity.remaining_topic, message.origin.encode("ascii")
+    def _tombstone(self, origin: str) -> OutputRecord:
+        topic, key = self._part.decider.identity.remaining_topic, origin.encode("ascii")
         return OutputRecord(topic, key, None, None, self._facts.now, self._part.lane.partition)
 
     def _waiting_place(self, message: Message, decision: Park | Keep) -> TopicPartition:

@@ -306,6 +306,7 @@ class InstructionSource:
         self.rows = letters.rows
         self.columns: own.CopyColumns | None = None
         """Redrive's headers for a prepared put; None if each row must be read."""
+        self._copies: Copies = {}
         self._prepared: dict[object, PreparedPut | None] = {}
         # Only for this slice: a plan can be cancelled before the next one.
         self._of_layout: dict[tuple[str, ...], dict[object, PreparedPut | None]] = {}
@@ -315,7 +316,9 @@ class InstructionSource:
         facts, letters = self._facts.facts, self.letters
         self._part = part
         self._remaining = part.lane._replace(topic=part.decider.identity.remaining_topic)
-        if facts.copies(self._remaining) is not None:
+        copies = facts.copies(self._remaining)
+        if copies is not None:
+            self._copies = copies
             letters.load(part, first)
             is_plain = not part.released and not letters.decider.profiles.is_varied
             self.columns = letters.copy_columns() if is_plain else None
@@ -350,16 +353,24 @@ class InstructionSource:
         profile = message.profile or NO_PROFILE
         return Decided(message, self.letters.decider.skip(profile, result, why, replay))
 
-    def prepared_put(self, row: int, profile: DeadLetterProfile) -> PreparedPut | None:
-        """The prepared put of a row, if ``columns`` are known; None if it must be read.
+    def prepared_puts(
+        self, profiles: Iterable[DeadLetterProfile], first: int
+    ) -> Iterator[tuple[int, PreparedPut | None]]:
+        """The rows from ``first`` on, each with its put; None if it must be read.
 
-        A table in a dialect has matched the profile.
+        A table in a dialect has matched the profiles.
         """
         assert self.columns is not None, "rows that differ have no prepared put"
-        key = id(profile), self.columns.alike[row]
-        if key not in self._prepared:
-            self._prepared[key] = self._prepare(row, profile)
-        return self._prepared[key]
+        alike, origins, prepared = self.columns.alike, self.columns.origins, self._prepared
+        for row, profile in enumerate(profiles, first):
+            key = id(profile), alike[row]
+            if key not in prepared:
+                prepared[key] = self._prepare(row, profile)
+            put = prepared[key]
+            is_plain = put is not None and self.is_plain(row)
+            yield row, put if is_plain else None
+            if is_plain:  # only now: if the put fails, the row is read
+                self._facts.replayed.add(origins[row])
 
     def _prepare(self, row: int, profile: DeadLetterProfile) -> PreparedPut | None:
         letters, own_headers = self.letters, self.letters.own_headers.own(row)
@@ -376,27 +387,14 @@ class InstructionSource:
             replay=replay,
         )
 
-    def plain(self, row: int, hops: int) -> Message | None:
-        """The message of a row with a prepared put; None unless it certainly remains."""
+    def is_plain(self, row: int) -> bool:
+        """Whether the message of a row certainly remains, and its headers are readable."""
         assert self.columns is not None, "rows that differ have no prepared put"
-        identity, origin = self.columns.identities[row], self.columns.origins[row]
-        timestamp = own.own_timestamp(self.columns.timestamps[row], None)
-        copies = self._facts.facts.copies(self._remaining) or {}
-        if origin is None or copies.get(origin, TAKEN_AWAY) == TAKEN_AWAY or timestamp is None:
-            return None
-        name = own.read_identity(origin)
-        message = Message(
-            self.columns.keys[row],
-            self._part.records.values[row],
-            self.letters.own_headers.others(row),
-            timestamp,
-            name if identity == origin else own.read_identity(identity),
-            name,
-            hops,
-            record_time=own.own_timestamp(self.columns.record_times[row], 0),
-        )
-        is_plain = message.identity and name and name not in self._facts.replayed
-        return message if is_plain else None
+        origin, identity = self.columns.origins[row], self.columns.identities[row]
+        if not origin or not identity or self.columns.timestamps[row] < 0:
+            return False
+        remains = self._copies.get(origin.encode("ascii"), TAKEN_AWAY) != TAKEN_AWAY
+        return remains and origin not in self._facts.replayed
 
     def _why_not(self, origin: str, own_headers: own.OwnHeaders, copies: Copies) -> str:
         """Why a message is skipped; empty if it remains, or if a fact is missing."""
@@ -493,7 +491,8 @@ class PutSource:
         self._part, self._prefix = part, part.prefix
         self._own_headers: own.OwnHeadersReader | None = None
         grid = part.records.grid
-        self.identities = grid.last(own.ID) if grid and own.ID in grid.layout else None
+        ids = grid.last(own.ID) if grid and own.ID in grid.layout else None
+        self.identities = None if ids is None else [*map(own.read_identity, ids)]
         return True
 
     def prepared_puts(self, first: int) -> Iterator[tuple[int, PreparedPut | None]]:

@@ -206,13 +206,17 @@ _OF_MANY_COPIES = (HOPS, FAILURES, FAILED_RULES, TABLE, COUNTED, QUARANTINE, REP
 class CopyColumns(NamedTuple):
     """Redrive's headers of instructions about whole remaining copies, column by column."""
 
-    identities: Sequence[bytes | None]
-    origins: Sequence[bytes | None]
-    timestamps: Sequence[bytes | None]
-    record_times: Sequence[bytes | None]
+    identities: Sequence[str]
+    origins: Sequence[str]
+    timestamps: Sequence[int]
+    """Milliseconds; -1 for one of another form."""
+    record_times: Sequence[int]
+    """Milliseconds; 0 for none."""
     keys: Sequence[bytes | None]
+    headers: Sequence[Headers]
+    """The other headers, which travel with the message."""
     alike: Sequence[tuple[bytes | None, ...]]
-    """The values of the other headers, cached by equality."""
+    """The values of Redrive's other headers, cached by equality."""
 
 
 def without_own(headers: Headers, kept: Collection[str] = ()) -> Headers:
@@ -280,13 +284,17 @@ class OwnHeadersReader:
         is_plain = self._come_first and {ID, ORIGIN, TIMESTAMP, REPLAY} <= own.keys()
         if not is_plain or not rest <= {*_OF_MANY_COPIES}:
             return None
-        missing = [None] * len(self._headers)
+        missing, raw_origins = [None] * len(self._headers), grid.column(own[ORIGIN])
+        origins, count = [*map(read_identity, raw_origins)], len(self._others)
+        named = zip(grid.column(own[ID]), raw_origins, origins, strict=True)
+        record_times = grid.column(own[RECORD_TIME]) if RECORD_TIME in own else missing
         return CopyColumns(
-            grid.column(own[ID]),
-            grid.column(own[ORIGIN]),
-            grid.column(own[TIMESTAMP]),
-            grid.column(own[RECORD_TIME]) if RECORD_TIME in own else missing,
+            [origin if raw == same else read_identity(raw) for raw, same, origin in named],
+            origins,
+            [own_timestamp(raw, -1) for raw in grid.column(own[TIMESTAMP])],
+            [own_timestamp(raw, 0) for raw in record_times],
             grid.column(own[KEY]) if KEY in own else missing,
+            [headers[:count] for headers in self._headers],
             [*zip(*(grid.column(own[name]) for name in sorted(rest)), strict=True)],
         )
 
