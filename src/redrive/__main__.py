@@ -8,6 +8,7 @@ A subcommand is the click command of that name in ``redrive.command.<name>``, or
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import logging
 import os
@@ -114,14 +115,13 @@ class _CommandLine(click.Group):
         if cmd_name not in SUBCOMMANDS:
             return super().get_command(ctx, cmd_name)
         module = importlib.import_module(f"redrive.{_MODULES.get(cmd_name, f'command.{cmd_name}')}")
+        if not gc.isenabled():  # a process of its own, whose modules stay: no need to look at them
+            gc.freeze()
+            gc.enable()
         command: click.Command = getattr(module, cmd_name)
         return command
 
-    def format_commands(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        formatter: click.HelpFormatter,
-    ) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """Write the list of subcommands without importing them."""
         width = max(map(len, SUBCOMMANDS))
         for title, commands in GROUPS.items():
@@ -187,6 +187,7 @@ def start() -> None:
     Raises:
         SystemExit: The command has ended, with its exit code.
     """
+    gc.disable()  # until the command is imported
     try:
         main(prog_name="redrive")
     except SystemExit as end:
