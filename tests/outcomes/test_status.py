@@ -17,14 +17,7 @@ from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.outcomes.ledger import Unseen
 from redrive.outcomes.rows import moment
-from redrive.outcomes.status import (
-    Count,
-    Precision,
-    _count_records,
-    _Queues,
-    invalid_remaining,
-    status_of,
-)
+from redrive.outcomes.status import Precision, _count_records, _Queues, invalid_remaining, status_of
 from redrive.outcomes.storage import local_path
 
 
@@ -181,7 +174,8 @@ def test_without_the_outcomes_the_topics_are_counted(
     assert (handler.parked.number, handler.remaining.number) == (
         naive["parked"], naive["remaining"],
     )  # fmt: skip
-    assert handler.quarantined == Count(1, Precision.EXACT)
+    quarantined = handler.quarantined
+    assert (quarantined.number, quarantined.precision) == (1, Precision.EXACT)
     assert (handler.invalid, answer.outcomes, handler.results.in_all) == (None, None, {})
     (note,) = answer.notes
     assert note.startswith("the oldest outcomes were deleted from their topic")
