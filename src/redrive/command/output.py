@@ -13,14 +13,6 @@ import orjson
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
@@ -74,13 +66,15 @@ def progress_bar(label: str) -> Iterator[ShowProgress]:
     if not console.is_terminal:
         yield _lines(label)
         return
+    from rich import progress  # noqa: PLC0415 - slow to import, and few commands show it
+
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        progress.TextColumn("{task.description}"), progress.BarColumn(),
+        progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), progress.TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task(label, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    with progress.Progress(*columns, console=console) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _lines(label: str) -> ShowProgress:

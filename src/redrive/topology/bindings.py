@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
 from redrive.diagnostics import UNKNOWN_LOCATION, Diagnostic, Severity, in_order
 from redrive.forms import FileForm, KeyPath, Location, TableForm
-from redrive.topology.document import DefinitionDocument, read_document
 from redrive.topology.names import is_reserved, topic_name
+
+if TYPE_CHECKING:
+    from redrive.topology.document import DefinitionDocument
 
 _NOTHING: Final = BeforeValidator(lambda value: {} if value is None else value)
 """A key without a value stands for an empty table."""
@@ -129,6 +131,8 @@ class BindingsResult:
 
 def read_bindings(text: str, name: str = "<input>") -> BindingsResult:
     """Read a bindings file; errors become findings, and then there are no bindings."""
+    from redrive.topology.document import read_document  # noqa: PLC0415 - YAML is slow to import
+
     document = read_document(text, name)
     findings = list(document.diagnostics) or [
         document.flaw(flaw) for flaw in FORM.flaws(document.data)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, has_errors
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
-from redrive.topology.document import read_document
 from redrive.topology.layout import SourceText, Topology
 from redrive.topology.mq.checks import check_topology
 from redrive.topology.mq.network import MqNetwork
@@ -23,7 +22,6 @@ from redrive.topology.mq.script import (
     read_configuration,
 )
 from redrive.topology.mqe.objects import NO_NETWORK, MqeNetwork
-from redrive.topology.mqe.reader import read_network
 
 YAML_SUFFIXES = (".yaml", ".yml")
 CONFIGURATION_SUFFIX = ".ini"
@@ -133,6 +131,9 @@ class _Files:
         )
 
     def _read_yaml(self, text: str, file: str) -> None:
+        from redrive.topology.document import read_document  # noqa: PLC0415 - YAML is slow to import
+        from redrive.topology.mqe.reader import read_network  # noqa: PLC0415 - as above
+
         data = read_document(text, file).data
         kind = data.get("kind") if isinstance(data, dict) else None
         if kind in {"mqe", "bindings"} and str(kind) in self._first_of_kind:
