@@ -104,7 +104,7 @@ def test_every_table_that_ran_is_listed_and_what_cannot_be_read_is_never_none(
     assert first[:12] in shown
     assert second[:12] in shown
     job = small_job.configuration
-    Cluster(job.connection).append(job.tables_topic, b"orders/x", b"nothing of ours")
+    Cluster(job.connection).append(job.tables_topic, [(b"orders/x", b"nothing of ours")])
     strange = small_job.run("tables", "--json")
     assert not orjson.loads(strange.stdout)["complete"]
     assert "the entry orders/x of" in strange.stdout

@@ -805,6 +805,10 @@ class SimulatedAdmin:
             "list_topics", timeout=timeout, effect=lambda: _Metadata(self._cluster)
         )
 
+    def describe_cluster(self, *, request_timeout: float) -> _Future:
+        """The answer of any broker; nobody looks at it."""
+        return self._asked("describe_cluster", [""], lambda _: None, request_timeout)[""]
+
     def describe_topics(
         self, topics: Any, *, request_timeout: float, include_authorized_operations: bool = False
     ) -> dict[str, _Future]:

@@ -403,7 +403,7 @@ def register(cluster: Cluster, topic: str, key: str, value: Mapping[str, Any] | 
     Raises:
         TransientFault: The broker did not answer in time.
     """
-    cluster.append(topic, key.encode(), value_of(value))
+    cluster.append(topic, [(key.encode(), value_of(value))])
 
 
 def commit_records(

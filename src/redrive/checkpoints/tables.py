@@ -156,9 +156,11 @@ def keep_tables(
         TransientFault: The broker did not answer in time.
     """
     known = {table.key: table for table in read_tables(cluster, topic).tables}
-    for table in running:
-        kept = _with_run(known.get(_key(table.handler, table.hash)), table, now=now, by=by)
-        cluster.append(topic, kept.key.encode(), kept.entry())
+    kept = (
+        _with_run(known.get(_key(table.handler, table.hash)), table, now=now, by=by)
+        for table in running
+    )
+    cluster.append(topic, [(table.key.encode(), table.entry()) for table in kept])
 
 
 def _with_run(known: KeptTable | None, table: RunningTable, *, now: float, by: str) -> KeptTable:

@@ -40,8 +40,7 @@ from redrive.messages import TopicPartition
 _Answer = TypeVar("_Answer")
 
 _PARTITIONS_AT_ONCE: Final = 200
-"""Partitions in one request. A broker shows the topics of the next one only once it has made those
-of the last, which takes 3 ms a partition, and 30 ms on a busy machine."""
+"""Partitions in one request: a broker shows later ones only after these, each in 3 to 30 ms."""
 _MILLISECONDS: Final = 1000
 
 

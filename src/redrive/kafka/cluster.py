@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from confluent_kafka import (
@@ -98,7 +98,7 @@ class AskingClients:
         """
         admin = self.admin
         if not self._is_connected:
-            admin.list_topics(timeout=seconds)
+            answer_of(admin.describe_cluster(request_timeout=seconds), seconds)
             self._is_connected = True
         return admin
 
@@ -275,11 +275,21 @@ class Cluster:
 
         Missing topics, and those that this user may not describe, are omitted.
         """
-        return {
-            name: str(description.topic_id)
-            for name, description in self.descriptions(topics).items()
-            if description is not None
-        }
+        return self.identified(topics, ())[0]
+
+    def identified(
+        self, topics: Collection[str], lanes: Iterable[TopicPartition]
+    ) -> tuple[dict[str, str], frozenset[TopicPartition]]:
+        """The ``topic_ids`` of topics, and the ``leaderless`` of their lanes, by one question."""
+        described = {name: topic for name, topic in self.descriptions(topics).items() if topic}
+        silent = (
+            TopicPartition(name, partition.id)
+            for name, topic in described.items()
+            for partition in topic.partitions
+            if not has_leader(partition)
+        )
+        ids = {name: str(topic.topic_id) for name, topic in described.items()}
+        return ids, frozenset(lanes).intersection(silent)
 
     def descriptions(self, names: Collection[str], *, with_rights: bool = False) -> dict[str, Any]:
         """The client's descriptions of topics; ``with_rights`` adds this user's rights.
@@ -297,17 +307,9 @@ class Cluster:
         readable = self._described("rights on topics", topics, _is_readable, with_rights=True)
         return frozenset(name for name, is_readable in readable.items() if not is_readable)
 
-    def leaderless(self, lanes: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+    def leaderless(self, lanes: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """The partitions without a leader, which cannot be asked."""
-        lanes = frozenset(lanes)
-        described = self.descriptions(sorted({lane.topic for lane in lanes}))
-        return lanes & {
-            TopicPartition(name, partition.id)
-            for name, topic in described.items()
-            if topic is not None
-            for partition in topic.partitions
-            if not has_leader(partition)
-        }
+        return self.identified({lane.topic for lane in lanes}, lanes)[1]
 
     def led(self, topics: Iterable[str]) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
         """The partitions of topics with a leader, and those without.
@@ -509,9 +511,9 @@ class Cluster:
                 place: Any = message.key(), message.offset(), message.value() is not None
                 yield place
 
-    def append(self, topic: str, key: bytes, value: bytes | None) -> None:
-        """Write a record to partition 0 of a topic, and wait until every replica has it."""
-        self._appender.append(topic, key, value)
+    def append(self, topic: str, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write records to partition 0 of a topic, in any order, until every replica has them."""
+        self._appender.append(topic, entries)
 
     def _list_topics(self, timeout: float) -> Mapping[str, int]:
         answer = self._clients.admin.list_topics(timeout=timeout)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
@@ -313,14 +313,14 @@ class Delivery:
 
 
 class Appender:
-    """Writes single records, with a client that is kept open."""
+    """Writes a few records, with a client that is kept open."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._producer: Producer | None = None
 
-    def append(self, topic: str, key: bytes, value: bytes | None) -> None:
-        """Write a record to partition 0, and wait until every replica has it.
+    def append(self, topic: str, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write records to partition 0, and wait until every replica has them.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -339,16 +339,17 @@ class Appender:
         self._producer = None
         problems: list[KafkaError | None] = []
         with translated(f"writing to {topic}"):
-            producer.produce(topic, value, key, 0, lambda error, _: problems.append(error))
+            for key, value in entries:
+                producer.produce(topic, value, key, 0, lambda error, _: problems.append(error))
             left = producer.flush(ANSWER + GRACE)
-        if left or problems != [None]:
+        if left or problems != [None] * len(entries):
             _let_go(producer)
-            why = str(problems[0]) if problems else "no answer"
+            why = next((str(error) for error in problems if error), "no answer")
             raise TransientFault(f"{topic} cannot be written: {why}")
         self._producer = producer
 
     def close(self) -> None:
-        """Drop the client: nothing is in flight between two records."""
+        """Drop the client: nothing is in flight between two calls."""
         self._producer = None
 
 

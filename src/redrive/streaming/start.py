@@ -332,15 +332,14 @@ class StartFinder:
     def _find(self, layout: Mapping[str, int], denied: frozenset[str]) -> Start:
         owned = kept_lanes(self.configuration, layout, self.cluster.topics(), denied)
         lanes = frozenset(lane for kept_lane in owned for lane in kept_lane.lanes)
-        leaderless = self.cluster.leaderless(lanes)
+        names = {lane.topic for lane in lanes}
+        # Asked before positions: if a topic is recreated after this, its batches find another id.
+        identities, leaderless = self.cluster.identified({*layout, *names}, lanes)
         kept = [kept_lane for kept_lane in owned if leaderless.isdisjoint(kept_lane.lanes)]
         if owned and not kept:
             raise TransientFault(
                 f"no lane has leaders for its partitions, such as {min(leaderless)}"
             )
-        # Asked before positions: if a topic is recreated after this, its batches find another id.
-        names = {lane.topic for lane in lanes}
-        identities = self.cluster.topic_ids({*layout, *names})
         if hidden := names - identities.keys():
             raise TransientFault(f"the broker does not show topic {min(hidden)}, or not yet")
         self._warn_of_vanished(layout, identities, denied)
@@ -600,10 +599,10 @@ class StartFinder:
         "latest" only skips records from before the application's first start: topics that appear
         later and later partitions are read from their beginning.
         """
-        is_taken = any(lane.topic == taken.topic for taken in self.taken)
-        is_first_look = not (is_own or is_taken) and self.entries.topic_of(lane.topic) is None
-        latest = is_first_look and self.configuration.starting_offsets == "latest"
-        return extent.end if latest else extent.first
+        is_first_look = not (is_own or self.entries.topic_of(lane.topic))
+        is_latest = is_first_look and self.configuration.starting_offsets == "latest"
+        is_taken = is_latest and any(lane.topic == taken.topic for taken in self.taken)
+        return extent.end if is_latest and not is_taken else extent.first
 
 
 def _identified(known: TopicIdentity | None, identity: str) -> TopicIdentity:

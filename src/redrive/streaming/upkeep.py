@@ -115,13 +115,13 @@ class Upkeep:
             _Chore(_LAYOUT_AGE, self._check_layout, now + _LAYOUT_AGE),
             _Chore(_SHARE_AGE, self._check_share, now + _SHARE_AGE),
             _Chore(_CLOCK_AGE, self._check_clock, now + _CLOCK_AGE),
-            _Chore(_MARKERS_AGE, self.backlog.pass_markers, now + _MARKERS_AGE),
+            _Chore(_MARKERS_AGE, self.backlog.pass_markers, now + _LAYOUT_AGE),
             _Chore(_MARKERS_AGE, self._warn_of_leaderless, now),
             _Chore(_RECOMMIT_AGE, self.processor.commit_again, now + _RECOMMIT_AGE),
             _Chore(_PURGE_AGE, self._purge, now + _PURGE_AGE),
             _Chore(_RESUME_AGE, self._check_resumes, now + _RESUME_AGE),
             _Chore(_DYNAMIC_AGE, self._check_dynamic_queues, now + _DYNAMIC_AGE),
-            _Chore(_RESUME_AGE, self._report_invalid, now),
+            _Chore(_RESUME_AGE, self._report_invalid, now + _FIRST_REPORT),
             _Chore(_RATES_AGE, self._report_rates, now + _RATES_AGE),
             _Chore(_WARM_AGE, self._keep_warm, now + _FIRST_WARM),
         ]
@@ -176,9 +176,11 @@ class Upkeep:
         denied = self.cluster.unreadable(names)
         layout = {name: topics[name] for name in names if name in topics and name not in denied}
         is_other = (layout, denied) != (self.start.layout, self.start.denied)
-        is_other |= self._leaders_changed()
-        identities = self.start.identities
-        self.ends_run |= is_other or self.cluster.topic_ids(list(identities)) != identities
+        # Of the same topics as at the start, which has the lanes of no other.
+        identities, leaderless = self.cluster.identified(self.start.identities, self.start.lanes)
+        before, self.backlog.leaderless = self.backlog.leaderless, leaderless
+        leaders_changed = before == leaderless != self.start.leaderless  # at two checks in a row
+        self.ends_run |= is_other or leaders_changed or identities != self.start.identities
 
     def _check_share(self) -> None:
         """Ends a run once another share is assigned, at two checks in a row."""
@@ -194,12 +196,6 @@ class Upkeep:
                 seconds=round(by, 1),
             )
             self.ends_run = True
-
-    def _leaders_changed(self) -> bool:
-        """Whether the lanes without a leader changed since the start, at two checks in a row."""
-        before = self.backlog.leaderless
-        now = self.backlog.leaderless = self.cluster.leaderless(self.start.lanes)
-        return before == now != self.start.leaderless
 
     def _warn_of_leaderless(self) -> None:
         now = time.monotonic()
@@ -292,7 +288,7 @@ class InvalidReport:
     def __init__(self, control: JobControl) -> None:
         """Count nothing yet."""
         self._control = control
-        self._due = time.monotonic() + _FIRST_REPORT
+        self._due = 0.0
         self._thread: Thread | None = None
 
     def look(self, configuration: JobConfiguration) -> None:
