@@ -344,8 +344,10 @@ class Reconciliation:
             self.findings.duplicated.append(f"decided after its end: {shown}")
         # The delay of a round begins before it is parked, when the processing failed.
         may_be_early = following.replay or following.table != outcome.table or outcome.waits
+        # Attempts begin again only if another table came and went, which released the message.
+        begins_again = self._tables_change and following.attempt <= outcome.attempt
         is_early = following.time - outcome.time < self._interval * 1000
-        if outcome.result == "parked" and is_early and not may_be_early:
+        if outcome.result == "parked" and is_early and not (may_be_early or begins_again):
             self.findings.early.append(f"{shown} at {outcome.time:.0f} and {following.time:.0f}")
 
     def _check_puts(self, shown: str, last: _Outcome, puts: Counter[str]) -> None:
