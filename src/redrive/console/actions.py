@@ -15,7 +15,7 @@ from redrive.command.edits import replacement, written_form
 from redrive.command.ls import NothingRemains, acknowledge, take_back
 from redrive.command.replay_work import planned, runs
 from redrive.configuration import JobConfiguration
-from redrive.console.access import RefusedError, Role, Scope, User
+from redrive.console.access import EVERYTHING, RefusedError, Role, Scope, User
 from redrive.console.documents import Documents
 from redrive.engine.commands import Replay, To
 from redrive.engine.edits import NO_EDIT, Content, Edit
@@ -210,7 +210,7 @@ class Actions:
             UsageError: There is no such plan.
             RefusedError: Another user has to apply it.
         """
-        job = self._documents.settings().job
+        job = self._documents.settings(EVERYTHING).job
         saved = SavedPlans(self._settings(user, Role.OPERATOR).job).required(plan)
         if refusal := self._refusal(saved, user, job):
             raise RefusedError(

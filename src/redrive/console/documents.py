@@ -72,7 +72,7 @@ class Documents:
 
     path: Path
 
-    def settings(self, scope: Scope = EVERYTHING) -> Settings:
+    def settings(self, scope: Scope) -> Settings:
         """The current settings, without what is not in scope; errors of ``read_settings``.
 
         Every view of the console uses them, so this is where users are restricted.
@@ -217,7 +217,7 @@ class Documents:
         The name may have ``*`` and ``?``; empty for all managers. For a job without a topology it
         is only ``ways``, the sources of its dead letters.
         """
-        settings = self.settings()
+        settings = self.settings(EVERYTHING)
         named = {handler.identity.topic: handler.identity.name for handler in settings.job.handlers}
         if settings.topology is None:
             return {"queue_managers": [], "handlers": named, **_ways(settings)}

@@ -32,7 +32,7 @@ from starlette.responses import Response
 
 from redrive.command.edits import patch_of, read_edit
 from redrive.command.selection import parse_selection
-from redrive.console.access import Audit, Role, Seen, current_user, needs
+from redrive.console.access import EVERYTHING, Audit, Role, Seen, current_user, needs
 from redrive.console.actions import Actions
 from redrive.console.documents import Documents, Live
 from redrive.console.logins import LIVE
@@ -62,7 +62,7 @@ class Console:
         self.actions = Actions(self.documents, four_eyes_above=four_eyes_above)
         self.tables = RulesTables(self.documents)
         self._templates = page_templates()
-        self.audit = Audit(lambda: self.documents.settings().job.directory)
+        self.audit = Audit(lambda: self.documents.settings(EVERYTHING).job.directory)
 
     def page(
         self,
