@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Self
 
 from redrive.broker import EmbeddedBroker
 from redrive.broker.configuration import Quorum, free_port, new_cluster_id
-from redrive.broker.embedded import START_TIMEOUT
 
 _STOP_TOGETHER: Final = 8.0
 """Seconds for all brokers together to shut down cleanly."""
@@ -52,12 +52,9 @@ class SeveralBrokers:
         """The single brokers, to stop, kill, pause and start."""
 
     def __enter__(self) -> Self:
-        deadline = time.monotonic() + START_TIMEOUT
-        # Start all before waiting for the first: one alone has no quorum.
-        for broker in self.brokers:
-            broker.launch()
-        for broker in self.brokers:
-            broker.await_ready(deadline)
+        # All at once: none is ready before the others are a quorum with it.
+        with ThreadPoolExecutor(len(self.brokers)) as pool:
+            list(pool.map(EmbeddedBroker.start, self.brokers))
         return self
 
     def __exit__(self, *_: object) -> None:

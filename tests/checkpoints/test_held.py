@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
@@ -74,12 +75,13 @@ class Timestamps:
             return {lane: self.marks[lane] for lane in lanes}
         return dict.fromkeys(lanes, len(self._timestamps))
 
-    def offsets_at(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+    def first_since(
+        self, times: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, tuple[int, int]]:
         self.looks += 1
+        positions = [*enumerate(self._timestamps)]
         return {
-            lane: next(
-                (at for at, timestamp in enumerate(self._timestamps) if timestamp >= time), -1
-            )
+            lane: next((place for place in positions if place[1] >= time), (-1, -1))
             for lane, time in times.items()
         }
 
@@ -94,12 +96,16 @@ def free(
     )[LANE]
 
 
-@pytest.mark.usefixtures("machine")
-def test_a_parked_message_is_free_from_its_due_time_on() -> None:
+def test_a_parked_message_is_free_from_its_due_time_on(machine: Machine) -> None:
     due, late = int(NOW * 1000) - 5_000, int(NOW * 1000) - 4_999
-    assert free(Parked(LANE, 0, interval=5), Timestamps(due - 1, due, late, late)) == 2
     assert free(Parked(LANE, 0, interval=5), Timestamps(late, due)) == 0
-    assert free(Parked(LANE, 0, interval=5), Timestamps(due, due)) == 2
+    offsets = Timestamps(due - 1, due, late + 250, late + 251)
+    partitions = HeldPartitions([Parked(LANE, 0, interval=5)], offsets, SteadyClock.of_wall())
+    for pause, expected in ((0.0, 2), (0.2505, 2), (0.001, 3), (1.0, 4)):
+        machine.go_on(pause)
+        assert partitions.free({LANE: 0}, {LANE: 4}, NO_STATES) == {LANE: expected}
+        assert expected != 2 or partitions.next_due == pytest.approx(NOW + 0.251)
+    assert partitions.next_due == math.inf
 
 
 @pytest.mark.usefixtures("machine")

@@ -49,7 +49,7 @@ class _NoOffsets:
     def ends(self, lanes: object, *, committed_only: bool = True) -> dict[TopicPartition, int]:
         raise AssertionError(lanes, committed_only)
 
-    def offsets_at(self, times: object) -> dict[TopicPartition, int]:
+    def first_since(self, times: object) -> dict[TopicPartition, tuple[int, int]]:
         raise AssertionError(times)
 
 

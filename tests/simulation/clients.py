@@ -758,6 +758,7 @@ class _Offset(NamedTuple):
     """What ``list_offsets`` answers about one partition."""
 
     offset: int
+    timestamp: int = -1
 
 
 class _Future:
@@ -925,8 +926,9 @@ class SimulatedAdmin:
         if spec is _LATEST:
             return _Offset(end)
         records = cluster.read(lane, 0, end, committed_only=is_committed)
-        late = (offset for offset, _, record in records if record.timestamp >= spec.timestamp)
-        return _Offset(next(late, -1))
+        since = spec.timestamp
+        positions = (_Offset(offset, record.timestamp) for offset, _, record in records)
+        return next((place for place in positions if place.timestamp >= since), _Offset(-1))
 
 
 class SimulatedHeartbeat:

@@ -137,31 +137,6 @@ class EmbeddedBroker:
                 self._await_ready(deadline)
         return started
 
-    def launch(self) -> bool:
-        """Start the broker without waiting: one of several is ready only when others run too.
-
-        Returns:
-            False if it was already running.
-
-        Raises:
-            EnvironmentFault: No jars, or the port is in use.
-            UsageError: It already runs on another port.
-        """
-        with self._folder.exclusively():
-            return self._launch()
-
-    def await_ready(self, deadline: float) -> None:
-        """Wait until the broker can serve a transaction.
-
-        Args:
-            deadline: Point of ``time.monotonic()`` at which to give up.
-
-        Raises:
-            EnvironmentFault: It ended, or is not ready in time, and was killed.
-        """
-        with self._folder.exclusively():
-            self._await_ready(deadline)
-
     def stop(self, *, timeout: float = STOP_TIMEOUT) -> bool:
         """Stop the broker cleanly and wait until it has ended.
 

@@ -6,6 +6,7 @@ messages of a transmission queue while its channel runs.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -118,8 +119,10 @@ class Offsets(Protocol):
     ) -> Mapping[TopicPartition, int]:
         """The last stable offsets, or with open transactions the very ends."""
 
-    def offsets_at(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """The first offset of each partition that is not older than a time; -1 for none."""
+    def first_since(
+        self, times: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, tuple[int, int]]:
+        """Offset and timestamp of the first record that is not older than a time; -1 for none."""
 
 
 _SAVED: Final = 1.0
@@ -199,6 +202,8 @@ class HeldPartitions:
         self._releases = Pace(time.monotonic, at_most=at_most)
         self.is_releasing = False
         """Whether releases had more messages to free at the last call."""
+        self.next_due = math.inf
+        """The next due time of a parked message, in seconds of the clock, at the last call."""
 
     def change(self, waits: Mapping[TopicPartition, Wait]) -> None:
         """Apply how long messages of some partitions wait under changed tables."""
@@ -221,12 +226,23 @@ class HeldPartitions:
         Raises:
             TransientFault: The broker did not answer in time.
         """
-        times = {
-            held.lane: self._due_before(held.interval)
+        parked = {
+            held.lane: held.interval
             for held in self._partitions
-            if isinstance(held, Parked) and ends[held.lane] > begin[held.lane]
+            if isinstance(held, Parked)
+            and ends[held.lane] > begin[held.lane]
+            and (held.channel is None or held.channel.runs(states))
         }
-        due = self._offsets.offsets_at(times) if times else {}
+        times = {lane: self._due_before(interval) for lane, interval in parked.items()}
+        first = self._offsets.first_since(times) if times else {}
+        self.next_due = min(
+            (
+                stamp / 1000 + parked[lane] + self._clock.late(parked[lane])
+                for lane, (offset, stamp) in first.items()
+                if offset >= 0
+            ),
+            default=math.inf,
+        )
         released = {}
         for held in self._partitions:
             release = max(held.release, states.releases.get(held.lane, 0))
@@ -241,9 +257,9 @@ class HeldPartitions:
                     freed = ends[lane]
                 case TransmissionQueue(channel=channel) if lane not in paused:
                     freed = ends[lane] if channel.runs(states) else begin[lane]
-                case Parked(channel=channel) if channel is None or channel.runs(states):
-                    by_age = due.get(lane, begin[lane])
-                    freed = ends[lane] if by_age < 0 else by_age
+                case Parked() if lane in first:
+                    not_due, _ = first[lane]
+                    freed = ends[lane] if not_due < 0 else not_due
             free[lane] = max(begin[lane], min(ends[lane], freed))
         instructions = dict(self._instructions(begin, ends, released, states))
         return {**free, **self._at_rate(begin, free, released), **instructions}

@@ -379,7 +379,13 @@ class Cluster:
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """By partition, the first offset at or after a time (ms since 1970); -1 if none."""
-        return self._offsets({lane: OffsetSpec.for_timestamp(at) for lane, at in times.items()})
+        return {lane: offset for lane, (offset, _) in self.first_since(times).items()}
+
+    def first_since(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Offset and timestamp of the first record at or after a time; -1 and -1 if none."""
+        return self._positions({lane: OffsetSpec.for_timestamp(at) for lane, at in times.items()})
 
     def committed(
         self, group: str, lanes: Iterable[TopicPartition], *, stable: bool = False
@@ -546,26 +552,32 @@ class Cluster:
         specs: Mapping[TopicPartition, OffsetSpec],
         level: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[TopicPartition, int]:
+        return {lane: offset for lane, (offset, _) in self._positions(specs, level).items()}
+
+    def _positions(
+        self,
+        specs: Mapping[TopicPartition, OffsetSpec],
+        level: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[TopicPartition, tuple[int, int]]:
         if not specs:
             return {}
         places = [(ClientPartition(*lane), spec) for lane, spec in specs.items()]
 
-        def ask(seconds: float) -> dict[TopicPartition, int]:
+        def ask(seconds: float) -> dict[TopicPartition, tuple[int, int]]:
             admin = self._clients.connected_admin(seconds)
             answers = [
                 admin.list_offsets(dict(part), isolation_level=level, request_timeout=seconds)
                 for part in in_parts(places)
             ]
-            offsets = {
-                TopicPartition(place.topic, place.partition): answer_of(answer, seconds).offset
-                for part in answers
-                for place, answer in part.items()
-            }
-            for lane, offset in offsets.items():
-                if offset == OFFSET_INVALID:
+            positions = {}
+            for place, future in (entry for part in answers for entry in part.items()):
+                position = answer_of(future, seconds)
+                if position.offset == OFFSET_INVALID:
                     # librdkafka 2.16 answers so, without an error, while brokers restart.
-                    raise TransientFault(f"the client knows no offset of {lane}")
-            return offsets
+                    raise TransientFault(f"the client knows no offset of {place}")
+                lane = TopicPartition(place.topic, place.partition)
+                positions[lane] = position.offset, position.timestamp
+            return positions
 
         return self._clients.answer("offsets of partitions", ask)
 

@@ -54,7 +54,7 @@ _ROWS_OF_A_TASK: Final = 1_000
 _IDLE: Final = 1.0
 """Seconds between two checks for an operator's command or changed tables."""
 _SHARE_FOR_DUE: Final = 0.1
-"""Maximum processor time for checks of due messages, as a share of one core."""
+"""Maximum processor time for checks of due or released messages, as a share of one core."""
 _SILENCE: Final = 30.0
 """Seconds between two log lines about a broker that does not answer."""
 _OPTION: Final = "settings_secret"
@@ -162,6 +162,7 @@ class _Planner:
         held, run = settings.held, settings.run
         self._held = held
         self._cluster = Cluster(settings.connection, timeout=ONE_TRY)
+        self._clock = settings.clock
         self._partitions = HeldPartitions(held, self._cluster, settings.clock, rate=settings.rate)
         self._application = run.application
         self._watched = settings.watched
@@ -255,15 +256,14 @@ class _Planner:
             or (isinstance(held, Parked) and held.channel)
         }
         watched = {lane: ends[lane] for lane in (*self._watched, *moving)}
-        waits = any(
-            isinstance(held, Parked | HeldInstructions) and ends[held.lane] > begin[held.lane]
+        is_releasing = self._partitions.is_releasing or any(
+            isinstance(held, HeldInstructions) and ends[held.lane] > begin[held.lane]
             for held in self._held
         )
-        waits = waits or self._partitions.is_releasing
-        pause = (
-            pause_after(spent, PAUSE, share=_SHARE_FOR_DUE) if waits else pause_after(spent, _IDLE)
-        )
-        self._watch.wait(watched, pause)
+        until_due = self._partitions.next_due - self._clock.now()
+        soonest = pause_after(spent, 0.0, share=_SHARE_FOR_DUE)
+        latest = max(soonest, PAUSE) if is_releasing else pause_after(spent, _IDLE)
+        self._watch.wait(watched, min(latest, max(soonest, until_due)))
 
 
 def _packed(ranges: Iterable[OffsetRange]) -> Iterator[tuple[OffsetRange, ...]]:
