@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.clients import create, listener
-from benchmarks.job import cpu_seconds, percentiles, resident_bytes, running_job
+from benchmarks.job import cpu_seconds, percentiles, resident_bytes, running_job, used_cores
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
@@ -148,11 +148,8 @@ def rest_and_work(
 ) -> dict[str, Any]:
     """What the job, whose first process is given, takes at rest and under a load."""
     time.sleep(_WARM)
-    before = cpu_seconds(leader)
-    time.sleep(_REST)
-    after = cpu_seconds(leader)
-    idle = sum(spent - before.get(pid, 0.0) for pid, spent in after.items()) / _REST
-    resident = sum(resident_bytes(pid) for pid in after)
+    idle = used_cores(leader, _REST)
+    resident = sum(map(resident_bytes, cpu_seconds(leader)))
     steady = load.run(options.rate, options.seconds)
     admin = KafkaAdminClient(bootstrap_servers=servers)
     admin.delete_topics([load.topics[-1]])

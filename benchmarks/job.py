@@ -53,7 +53,9 @@ from redrive.streaming.session import start_session
 from redrive.topology.put import Destination
 
 _REST: Final = 20.0
-"""Seconds over which the cost of waiting is measured."""
+"""Seconds over which the cost of waiting, or of doing nothing, is measured."""
+_WRITING: Final = 0.3
+"""Cores in use above which the ledger still writes what was parked."""
 GIVEN: Final = ("contestant", "servers", "directory", "name")
 """Options for the process of a contestant."""
 PARTITIONS: Final = 4
@@ -384,12 +386,8 @@ def latency(servers: str, directory: str, seconds: float) -> dict[str, Any]:
     with running_job(*quick_job) as job:
         first = until_outcome(consumer)
         time.sleep(_WARM)
-        before = cpu_seconds(job.pid)
-        time.sleep(20)
-        after = cpu_seconds(job.pid)
-        # Process by process: one that ended meanwhile would make the sum too small.
-        idle = sum(spent - before.get(pid, 0.0) for pid, spent in after.items()) / 20
-        resident = sum(resident_bytes(pid) for pid in after)
+        idle = used_cores(job.pid, _REST)
+        resident = sum(map(resident_bytes, cpu_seconds(job.pid)))
         delays = steady_delays(producer, consumer, "quick.dlq", seconds)
         os.killpg(job.pid, signal.SIGKILL)
     consumer = listener(servers, ["quick"])  # a busy machine leaves outcomes that were not read
@@ -550,6 +548,15 @@ def resident_bytes(pid: int) -> int:
     return 0
 
 
+def used_cores(leader: int, seconds: float) -> float:
+    """Processor time of a process and its descendants, for some seconds, in cores."""
+    before = cpu_seconds(leader)
+    time.sleep(seconds)
+    after = cpu_seconds(leader)
+    # Process by process: one that ended meanwhile would make the sum too small.
+    return sum(spent - before.get(pid, 0.0) for pid, spent in after.items()) / seconds
+
+
 def cpu_seconds(leader: int) -> dict[int, float]:
     """CPU time so far of a process and all its descendants, by process, from /proc."""
     parents, spent = {}, {}
@@ -606,9 +613,9 @@ def punctuality(servers: str, directory: str, parked: int, seconds: float) -> di
                 due[outcome["origin"]] = outcome["time"] + 3000
             elif outcome["origin"] in due:
                 errors.append(time.time() * 1000 - due.pop(outcome["origin"]))
-        before = cpu_seconds(job.pid)
-        time.sleep(_REST)
-        after = cpu_seconds(job.pid)
+        while used_cores(job.pid, 5.0) > _WRITING:
+            pass
+        waiting = used_cores(job.pid, _REST)
     begun = len(errors) // 5
     return {
         "unit": "ms",
@@ -616,7 +623,7 @@ def punctuality(servers: str, directory: str, parked: int, seconds: float) -> di
         # The ledger makes its first append meanwhile: of all that is parked.
         "due to visible, first fifth": percentiles(errors[:begun]),
         "due to visible, later": percentiles(errors[begun:]),
-        "waiting, cores": sum(after[pid] - before.get(pid, 0.0) for pid in after) / _REST,
+        "waiting, cores": round(waiting, 3),
     }
 
 
