@@ -166,7 +166,8 @@ class Upkeep:
         except FatalFault:
             raise
         except ProtocolError as fault:
-            self.control.notice("upkeep is delayed", error=fault.message)
+            servers = self.configuration.connection.bootstrap_servers
+            self.control.notice("upkeep waits for a broker", of=servers, because=fault.message)
 
     def _check_layout(self) -> None:
         """Ends a run whose topics changed, by partitions, leaders, rights or Kafka's ids."""
@@ -307,7 +308,8 @@ class InvalidReport:
             with Cluster(configuration.connection) as cluster:
                 counts = invalid_remaining(configuration, cluster)
         except ProtocolError as fault:
-            self._control.notice("upkeep is delayed", error=fault.message)
+            servers = configuration.connection.bootstrap_servers
+            self._control.notice("upkeep waits for a broker", of=servers, because=fault.message)
             counts = {}
         for queue, count in sorted(counts.items()):
             self._control.warning(
