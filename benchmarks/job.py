@@ -54,6 +54,8 @@ from redrive.topology.put import Destination
 
 _REST: Final = 20.0
 """Seconds over which the cost of waiting, or of doing nothing, is measured."""
+_PLANNERS: Final = 30.0
+"""Seconds until Spark has ended its planning processes, which are idle for a minute by then."""
 _WRITING: Final = 0.3
 """Cores in use above which the ledger still writes what was parked."""
 GIVEN: Final = ("contestant", "servers", "directory", "name")
@@ -387,6 +389,7 @@ def latency(servers: str, directory: str, seconds: float) -> dict[str, Any]:
         first = until_outcome(consumer)
         time.sleep(_WARM)
         idle = used_cores(job.pid, _REST)
+        time.sleep(_PLANNERS)
         resident = sum(map(resident_bytes, cpu_seconds(job.pid)))
         delays = steady_delays(producer, consumer, "quick.dlq", seconds)
         os.killpg(job.pid, signal.SIGKILL)
