@@ -36,7 +36,7 @@ from redrive.checkpoints.held import (
 from redrive.checkpoints.states import StatesFollower
 from redrive.collector import collector_paused
 from redrive.engine.commands import NO_STATES, States
-from redrive.engine.names import control_topic
+from redrive.engine.names import control_topic, tables_topic
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _ROWS_OF_A_TASK: Final = 1_000
 """Rows above which a task gets no further lane: starting a task costs as much as reading them."""
 _IDLE: Final = 1.0
-"""Seconds between two checks for an operator's command or changed tables."""
+"""Seconds between two checks while nothing arrives and nothing becomes due."""
 _SHARE_FOR_DUE: Final = 0.1
 """Maximum processor time for checks of due or released messages, as a share of one core."""
 _SILENCE: Final = 30.0
@@ -171,6 +171,10 @@ class _Planner:
         self._follower = StatesFollower(self._cluster, run.application) if follows else None
         topic = control_topic(run.application)
         self._tables = TableFollower(self._cluster, topic, str(run.share), run.number)
+        self._orders = [TopicPartition(topic, 0)]
+        """Where changed tables are written, and operators' commands if they free anything."""
+        if follows:
+            self._orders.append(TopicPartition(tables_topic(run.application), 0))
         self._waits: Mapping[TopicPartition, Wait] = {}
         self._instructions = [
             partition.lane for partition in held if isinstance(partition, HeldInstructions)
@@ -183,7 +187,7 @@ class _Planner:
         """The offsets up to which partitions are free; waits briefly without records to read."""
         began = time.process_time()
         try:
-            ends = self._cluster.ends([*begin, *self._watched])
+            ends = self._cluster.ends([*begin, *self._watched, *self._orders])
             known = {**ends, **self._instructed(begin, ends)}
             self._follow_tables()
             free = self._partitions.free(begin, known, self._states())
@@ -255,7 +259,7 @@ class _Planner:
             if isinstance(held, TransmissionQueue | HeldInstructions)
             or (isinstance(held, Parked) and held.channel)
         }
-        watched = {lane: ends[lane] for lane in (*self._watched, *moving)}
+        watched = {lane: ends[lane] for lane in (*self._watched, *self._orders, *moving)}
         is_releasing = self._partitions.is_releasing or any(
             isinstance(held, HeldInstructions) and ends[held.lane] > begin[held.lane]
             for held in self._held
