@@ -284,6 +284,21 @@ def test_outlook_of_classes_of_several_languages(outlook: Outlook) -> None:
     assert not PASSING & STAYING
 
 
+def test_an_error_of_connect_is_not_the_error_of_a_connection() -> None:
+    connect = "org.apache.kafka.connect.errors.ConnectException"
+    field = "__connect.errors.exception.class.name"
+    records = [
+        stored(number, b"k", b"v", [("__connect.errors.topic", b"t"), (field, name.encode())])
+        for number, name in enumerate(["java.net.ConnectException"] * 2 + [connect])
+    ]
+    lines = [line for line in first_table(identified("dlq", records, KNOWN)).splitlines() if line]
+    rules = [line for line in lines if line[0] != "*" and "ROOTCLASS" in line]
+    assert rules == [
+        f"ROOTCLASS('{connect}') ACTION(IGNORE)",
+        "TOPIC(?*) ROOTCLASS('*.ConnectException') +",
+    ]
+
+
 def test_the_first_table_offers_rounds_for_the_group_that_failed() -> None:
     headers: Headers = [
         ("__connect.errors.topic", b"orders"),

@@ -456,7 +456,7 @@ def _names_of_exceptions() -> Iterator[frozenset[str]]:
 
 
 PASSING, STAYING = _names_of_exceptions()
-"""Simple names of exceptions that pass, and of those that fail again."""
+"""Names of exceptions that pass, and of those that fail again."""
 
 _PASSING_REASONS: Final = frozenset(
     {"MQRC_Q_FULL", "MQRC_PUT_INHIBITED", "MQRC_Q_MGR_NOT_AVAILABLE", "MQRC_NOT_AUTHORIZED"}
@@ -527,11 +527,13 @@ def _quoted(text: str) -> str:
 def outlook_of(
     error: str, passing: Collection[str] = PASSING, staying: Collection[str] = STAYING
 ) -> Outlook:
-    """Whether failures with an exception pass, by the simple name of its class."""
-    name = _CLASS.fullmatch(error)
-    if name is None or name[2] not in {*passing, *staying}:
+    """Whether failures with an exception pass, by the name of its class, or its simple name."""
+    match = _CLASS.fullmatch(error)
+    known = {*passing, *staying}
+    name = error if error in known or match is None else match[2]
+    if name not in known:
         return Outlook.UNKNOWN
-    return Outlook.PASSES if name[2] in passing else Outlook.STAYS
+    return Outlook.PASSES if name in passing else Outlook.STAYS
 
 
 def first_table(identification: Identification) -> str:
@@ -594,7 +596,8 @@ def _kafka_rules(identification: Identification) -> Iterator[str]:
             classes[name][case.topic] += count
     # Classes of one simple name share a rule, so that a message has the rounds of one only.
     patterns: dict[str, tuple[str, Counter[str]]] = {}
-    for name in sorted(classes, key=lambda name: -classes[name].total()):
+    # What is known by its whole name comes first: another rule may match its simple name.
+    for name in sorted(classes, key=lambda name: (name not in STAYING, -classes[name].total())):
         patterns.setdefault(_pattern(name), (name, Counter()))[1].update(classes[name])
     unnamed = f"SCHEME({BARE.name})" if BARE.name in identification.schemes else "ERRMSG(...)"
     for pattern, (name, topics) in islice(patterns.items(), _RULES):
@@ -621,7 +624,8 @@ def _pattern(error: str) -> str:
     name = _CLASS.fullmatch(error)
     if name is None:
         return ""
-    return f"ROOTCLASS('*{name[1]}{name[2]}')" if name[1] else f"ROOTCLASS('{name[2]}')"
+    is_whole = not name[1] or error in STAYING
+    return f"ROOTCLASS('{error}')" if is_whole else f"ROOTCLASS('*{name[1]}{name[2]}')"
 
 
 def _about(name: str, topics: Counter[str]) -> str:
