@@ -95,6 +95,12 @@ def test_a_job_that_waits_or_stops_is_well_and_says_why(
     assert f"{state} since" in result.stdout
 
 
+def test_a_job_that_is_no_instance_yet_runs(config: Path) -> None:
+    say(config, Activity.WAITING)
+    title = status().stdout.splitlines()[0]
+    assert f"(process {os.getpid()} is waiting: the coordinator gave no answer, its" in title
+
+
 def test_a_stall_is_told_with_its_place_and_cause(config: Path, member: None) -> None:
     """Only --check makes an exit code of it."""
     say(config, Activity.STALLED)

@@ -333,6 +333,10 @@ def _hidden(
 
 def _title(now: Status, supervision: SupervisionState | None) -> str:
     running = who_runs(now.instances)
+    # A job that starts, or waits for a topic, is no instance yet.
+    if not (now.instances or supervision is None or supervision.is_dead(now.time.timestamp())):
+        cause = f": {supervision.cause}" if supervision.cause else ""
+        running = f"process {supervision.pid} is {supervision.state}{cause}"
     # The job's own report may be old; everything else is current.
     age = now.time.timestamp() - supervision.time if supervision is not None else None
     report = "" if age is None else f", its last report {duration(age)} ago"
