@@ -530,6 +530,7 @@ def test_what_a_plan_is_made_of_tells_how_often_a_message_was_replayed(tmp_path:
         {"origin": "d:0:2", "result": "remains", **none},
         {"origin": "d:0:1", "result": "remains", **columns},
         {"origin": "d:0:2", "result": "cancelled", **columns},
+        {"origin": "d:0:2", "result": "discarded", **columns},
         {"origin": "d:0:2", "result": "remains", **columns, "attempt": 0},
         {"origin": "d:0:3", "result": "remains", **none},
         {"origin": "d:0:3", "result": "forwarded", **columns},
@@ -543,4 +544,5 @@ def test_what_a_plan_is_made_of_tells_how_often_a_message_was_replayed(tmp_path:
     assert [row.origin for row in places.rows] == ["d:0:1", "d:0:2"]
     assert places.replays == {"d:0:1": 2}
     assert [row.origin for row in first.rows] == ["d:0:1"]
-    assert replayed == {"p": {"remains": 2, "cancelled": 1, "forwarded": 1}, "q": {"remains": 1}}
+    by_p = {"remains": 2, "cancelled": 1, "discarded": 1, "forwarded": 1}
+    assert replayed == {"p": by_p, "q": {"remains": 1}}

@@ -90,7 +90,7 @@ class Places(NamedTuple):
     rows: Sequence[Row]
     """Their last outcomes by the columns ``PLACES``, the earliest failure first."""
     replays: Mapping[str, int]
-    """The number of earlier replays by origin, for those that have some."""
+    """The number of earlier replays that put it, by origin, for those that have some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ class Inventory:
         """The dead letters of a plan; errors as for ``letters``."""
         columns = ", ".join(f"l.{name} {name}" for name in PLACES)
         most = "" if limit is None else f" LIMIT {limit}"
-        untouched = ", ".join(sql_text(result.value) for result in sorted(UNTOUCHED))
+        unput = ", ".join(map(sql_text, sorted({*UNTOUCHED, Result.DISCARDED})))
         answer = self._columns_of(
             selection,
             lambda where: (
@@ -282,7 +282,7 @@ class Inventory:
                 f" FROM letters {where}),"
                 " tried AS (SELECT origin, count(*) n FROM outcomes WHERE replay IS NOT NULL"
                 " AND attempt > 0"
-                f" AND result NOT IN ({untouched}) GROUP BY origin)"
+                f" AND result NOT IN ({unput}) GROUP BY origin)"
                 f" SELECT {columns}, coalesce(t.n, 0) replays FROM chosen l"
                 " LEFT JOIN tried t ON l.origin = t.origin"
                 f" ORDER BY l.failed, l.message_offset, l.message{most}"
