@@ -121,6 +121,17 @@ class _CommandLine(click.Group):
         command: click.Command = getattr(module, cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from redrive.diagnostics import did_you_mean  # noqa: PLC0415 - only for this
+
+            hint = did_you_mean(args[0], SUBCOMMANDS)
+            raise click.UsageError(f"{error.message} {hint.capitalize()}".strip(), ctx) from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """Write the list of subcommands without importing them."""
         width = max(map(len, SUBCOMMANDS))

@@ -189,7 +189,8 @@ def init(
 
 def _look_at(text: str, topics: Iterable[str]) -> tuple[list[Identification], Collection[str]]:
     """What is on each topic, by the schemes of settings, and the names of all topics."""
-    document = Document.from_text(text, name=str(DEFAULT_FILE), directory=Path())
+    name = f"{DEFAULT_FILE} (not written)"
+    document = Document.from_text(text, name=name, directory=Path())
     settings = settings_of(with_environment(document, os.environ), without_tables=True)
     identifications = []
     with open_cluster(settings.job.connection) as cluster:

@@ -366,7 +366,9 @@ def _handler_options(
     if path is not None and (queues or rules):
         raise click.UsageError("-c FILE and --dlq or --rules exclude each other")
     if path is None and not rules and not (files and not queues):
-        raise click.UsageError("name the settings with -c FILE, or a rules table with --rules FILE")
+        raise click.UsageError(
+            "there is no redrive.toml here: name the settings with -c FILE, or a table with --rules"
+        )
     tables = list(rules) * len(queues) if len(rules) == 1 and queues else list(rules)
     if queues and len(queues) != len(tables):
         raise click.UsageError(
