@@ -74,9 +74,21 @@ def test_declared_ccsid_that_cannot_be(ccsid: int) -> None:
     assert header.representation.ccsid == 819
 
 
+@pytest.mark.parametrize(
+    ("ccsid", "left", "right"), [(37, 186, 187), (500, 74, 90), (1047, 173, 189)]
+)
+def test_declared_ccsid_reads_brackets_in_ebcdic(ccsid: int, left: int, right: int) -> None:
+    data = encode_header(replace(SAMPLE, representation=Representation("big", 500)))
+    name = bytes([0x81, left, 0x82, right]).ljust(28, b"\x40")
+    header = decoded(data[:128] + name + data[156:], ccsid)
+    assert header.put_appl_name == "a[b]"
+    assert encode_header(header)[128:156] == name
+    assert Representation("big", ccsid).encoding == 785
+
+
 def test_declared_ccsid_reads_accents() -> None:
     text = "Zürich"
-    for ccsid in (819, 850, 1208, 1140):
+    for ccsid in (37, 819, 850, 1047, 1208, 1140):
         data = encode_header(
             replace(SAMPLE, put_appl_name=text, representation=Representation("big", ccsid))
         )

@@ -52,9 +52,8 @@ _STRUCTS: Final = {
     "little": struct.Struct("<4sii48s48sii8si28s8s8s"),
 }
 
-# Character sets with another Python name than "cp" and the number. 1047 and 924 differ
-# from 37 only in brackets and accents, which names of MQ objects do not contain.
 _CODECS: Final = {
+    37: "cp037",
     367: "ascii",
     813: "iso8859-7",
     819: "latin-1",
@@ -62,11 +61,33 @@ _CODECS: Final = {
     915: "iso8859-5",
     920: "iso8859-9",
     923: "iso8859-15",
-    924: "cp037",
-    1047: "cp037",
+    924: "ibm1047",
+    1047: "ibm1047",
     1208: "utf-8",
     5348: "cp1252",
 }
+"""Character sets with another Python name than "cp" and the number. 924 is 1047 but for accents and
+the euro, which names of MQ objects do not contain."""
+
+_SWAPPED: Final = bytes.maketrans(b"\x5f\xad\xbb\xb0\xba\xbd", b"\xb0\xba\xbd\x5f\xad\xbb")
+"""Brackets and accents, in which code page 1047 differs from 37."""
+
+
+def _code_page_1047(name: str) -> codecs.CodecInfo | None:
+    """The code page of z/OS UNIX, which Python does not have."""
+    if name != "ibm1047":
+        return None
+    return codecs.CodecInfo(
+        lambda text, errors="strict": (text.encode("cp037", errors).translate(_SWAPPED), len(text)),
+        lambda raw, errors="strict": (
+            bytes(raw).translate(_SWAPPED).decode("cp037", errors),
+            len(raw),
+        ),
+        name=name,
+    )
+
+
+codecs.register(_code_page_1047)
 
 
 @lru_cache(maxsize=1024)
