@@ -210,6 +210,27 @@ class SchemeResult(NamedTuple):
     """Why MQ's forms do not apply; empty if the message has no trace of them."""
 
 
+class _Place(NamedTuple):
+    """Where a layout has the leading headers of a scheme."""
+
+    newest: int
+    """A rank: the index of the newest header, if headers are appended."""
+    oldest: int
+    hops: int
+    scheme: AnyScheme
+
+    def in_front_of(self, appended: int) -> _Place:
+        """The ranks of a scheme that adds its headers in front of existing ones.
+
+        Headers behind it may be older or newer, and count as newer. Of several schemes that add in
+        front, the first is the newest. Behind appended headers it can only be newer than they are.
+        """
+        newest, oldest = (
+            -1 - index if index < appended else index for index in (self.newest, self.oldest)
+        )
+        return self._replace(newest=newest, oldest=oldest)
+
+
 class Reading:
     """How to read messages of one layout of header names."""
 
@@ -234,34 +255,30 @@ class Reading:
         places: dict[str, list[int]] = {}
         for index, name in enumerate(layout):
             places.setdefault(name, []).append(index)
-        led = {
-            id(scheme): [places[name] for name in scheme.leading if name in places]
-            for scheme in schemes
-        }
-        here: list[tuple[int, int, AnyScheme]] = [
-            (
-                max(indices[-1] for indices in led[id(scheme)]),
-                max(map(len, led[id(scheme)])),
-                scheme,
-            )
-            for scheme in schemes
-            if scheme.newest is Newest.LAST
-        ]
-        if own := places.get(REDRIVE.leading[0]):
-            here.append((own[-1], len(own), REDRIVE))
-        appended = min((place for place, _, _ in here), default=len(layout))
+        here: list[_Place] = []
+        in_front: list[_Place] = []
         for scheme in schemes:
-            if scheme.newest is Newest.FIRST:
-                first = min(indices[0] for indices in led[id(scheme)])
-                here.append((_in_front(first, appended), max(map(len, led[id(scheme)])), scheme))
+            led = [places[name] for name in scheme.leading if name in places]
+            first, last = min(indices[0] for indices in led), max(indices[-1] for indices in led)
+            if scheme.newest is Newest.LAST:
+                here.append(_Place(last, first, max(map(len, led)), scheme))
+            else:
+                in_front.append(_Place(first, last, max(map(len, led)), scheme))
+        if own := places.get(REDRIVE.leading[0]):
+            here.append(_Place(own[-1], own[0], len(own), REDRIVE))
+        appended = min((place.newest for place in here), default=len(layout))
+        here += [place.in_front_of(appended) for place in in_front]
         # A scheme of settings is certain, whatever was added after it, except by Redrive itself.
         forwarded = own[-1] if own else -1
         here.sort(
-            key=lambda rank: (_is_own(rank[2]) and rank[0] > forwarded, rank[0]), reverse=True
+            key=lambda place: (_is_own(place.scheme) and place.newest > forwarded, place.newest),
+            reverse=True,
         )
-        self.schemes: tuple[AnyScheme, ...] = tuple(scheme for _, _, scheme in here)
+        self.schemes: tuple[AnyScheme, ...] = tuple(place.scheme for place in here)
         """The schemes recognised by headers, the outermost first."""
-        self.hop = sum(hops for _, hops, _ in here) or 1
+        self._by_age = tuple(place.scheme for place in sorted(here, key=lambda place: place.oldest))
+        """The same, the one that the message had first in front."""
+        self.hop = sum(place.hops for place in here) or 1
         """How often a message was dead-lettered, according to its headers."""
         self._lines = {
             id(scheme): SchemeLines(scheme, places)
@@ -279,7 +296,7 @@ class Reading:
     @property
     def signature(self) -> Hashable:
         """Equal for layouts with the same schemes, in the same order and number."""
-        return tuple(map(id, self.schemes)), self.hop
+        return tuple(map(id, self.schemes)), tuple(map(id, self._by_age)), self.hop
 
     @property
     def looks_into_records(self) -> bool:
@@ -325,7 +342,7 @@ class Reading:
 
     def origins(self, headers: Headers) -> Iterator[str]:
         """The topics where a message failed, from its headers, the first failure first."""
-        for scheme in reversed(self.schemes):
+        for scheme in self._by_age:
             if lines := self._lines.get(id(scheme)):
                 yield from lines.topics(headers)
 
@@ -385,7 +402,7 @@ class Reading:
         """Where a message first failed; None if that is where it last failed."""
         if hop <= 1:
             return None
-        for scheme in reversed(self.schemes):
+        for scheme in self._by_age:
             if lines := self._lines.get(id(scheme)):
                 origin = lines.first_origin(headers, shared=shared)
                 if origin.topic is not None:
@@ -399,15 +416,6 @@ def _is_own(scheme: AnyScheme) -> bool:
 
 def _is_in_value(scheme: Scheme, value: bytes | None) -> bool:
     return scheme.is_in_value is None or (value is not None and scheme.is_in_value(value))
-
-
-def _in_front(first: int, appended: int) -> int:
-    """The rank of a scheme that adds its headers in front of existing ones.
-
-    Headers behind it may be older or newer, and count as newer. Of several schemes that add in
-    front, the first is the newest. Behind appended headers it can only be newer than they are.
-    """
-    return -1 - first if first < appended else first
 
 
 class SchemeTable:
