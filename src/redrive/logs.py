@@ -310,7 +310,7 @@ class LogObserver(JobObserver):
         with self._lock:
             self._statistics = self._statistics or _BatchStatistics(summary)
             self._statistics.add(summary)
-            self._invalid += summary.invalid
+            self._invalid += summary.invalid.total()
             wait = self._next_line - time.monotonic()
             if wait <= 0:
                 self._write()

@@ -283,7 +283,11 @@ def report(
 def test_the_report_adds_up() -> None:
     failure = Failure("Q", 7, 2053, "BILLING", "full")
     said = report(
-        batch({"forwarded": 2, "retried": 1, "parked": 3}, failures={failure: 3}, invalid=1),
+        batch(
+            {"forwarded": 2, "retried": 1, "parked": 3},
+            failures={failure: 3},
+            invalid=Counter(DLQ=1),
+        ),
         batch({"forwarded": 3, "discarded": 1, "remains": 4}),
     )
     assert said == [

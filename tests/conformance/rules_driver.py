@@ -131,8 +131,9 @@ class HandlerDriver:
         for _, record in work.outputs:
             self._topics.topics[_log(record.topic, record.partition)].append(record)
         self._topics.committed.update({_log(*lane): end for lane, end in work.ends().items()})
-        self.wait.useful(["dlq"], now)
-        return work.summary()
+        summary = work.summary()
+        self.wait.useful(summary.active, now)
+        return summary
 
     def _puts(self) -> dict[bytes, OwnHeaders]:
         outcomes = (orjson.loads(record.value or b"") for record in self._topics.topics[OUTCOMES])

@@ -22,6 +22,8 @@ from redrive.rules import RulesTable, parse
 _TIMES = {"once": 1, "twice": 2, "thrice": 3, "always": 1 << 30}
 _HORIZON = 7 * 24 * 3600.0
 """Seconds of simulated time after which a handler counts as running forever."""
+_EXACT = 0.001
+"""Seconds within which the end of a handler is found."""
 
 
 @dataclass
@@ -86,7 +88,7 @@ def simulate(vector: Vector, topics: MemoryTopics, table: RulesTable) -> Course:
         if summary is not None:
             _note(course, topics, table, now)
             course.failures += [f for f, count in summary.failures.items() for _ in range(count)]
-            course.invalid += summary.invalid
+            course.invalid += summary.invalid.total()
             continue
         due = driver.due_at()
         if due is None and driver.wait.is_over(now):
@@ -105,7 +107,10 @@ def _end_of_wait(driver: HandlerDriver, now: float, due: float | None) -> float 
     if seconds is None or due is not None:
         return None
     low, high = now, now + seconds
-    return high if driver.wait.is_over(high) and not driver.wait.is_over(low) else now
+    while high - low > _EXACT:
+        middle = (low + high) / 2
+        low, high = (low, middle) if driver.wait.is_over(middle) else (middle, high)
+    return high
 
 
 def _note(course: Course, topics: MemoryTopics, table: RulesTable, now: float) -> None:

@@ -148,7 +148,7 @@ def test_messages_without_a_header_are_reported_from_time_to_time(log: Callable[
     path = log(LogFormat.JSON)
     observer = LogObserver(interval=0)
     for _ in range(3):
-        observer.batch(summary(invalid=2))
+        observer.batch(summary(invalid=Counter(orders=2)))
     observer.stopped("SIGTERM")
     reports = [entry for entry in entries(path) if entry["event"] == "invalid"]
     assert [(entry["count"], entry["in_all"]) for entry in reports] == [(2, 2), (4, 6)]

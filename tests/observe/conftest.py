@@ -55,7 +55,7 @@ def emitted() -> Emitted:
             }
         ),
         failures=Counter({Failure("orders", 3, 2053, "Q@QM", "full"): 2}),
-        invalid=1,
+        invalid=Counter(orders=1),
         ages=Ages(
             {"orders": distribution(AGE_BOUNDS, 0.05, 2.0, 1e9)},
             {"orders": distribution(LATENESS_BOUNDS, 0.02)},

@@ -97,7 +97,7 @@ class FailingEmission:
     ) -> None:
         assert known is NO_STATE
         emitted.rows += sum(batch.num_rows for batch in batches)
-        emitted.invalid = now
+        emitted.invalid["DLQ"] = now
         raise SupersededFault("a newer run took over")
 
 
@@ -142,7 +142,7 @@ def test_a_task_tells_its_fault_as_a_value(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("redrive.streaming.workers._emission", lambda _: FailingEmission())
     result = task_result()
     assert isinstance(result.fault, SupersededFault)
-    assert (result.emitted.rows, result.emitted.invalid) == (2, 5)
+    assert (result.emitted.rows, result.emitted.invalid) == (2, {"DLQ": 5})
 
 
 def test_a_second_attempt_emits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -360,10 +360,10 @@ class Report(JobObserver):
                 f"{counted(count, 'message')} on {failure.target}: "
                 f"{reason_name(failure.reason)} ({failure.reason}), {failure.detail}."
             )
-        if summary.invalid:
-            verb = "has" if summary.invalid == 1 else "have"
+        if invalid := summary.invalid.total():
+            verb = "has" if invalid == 1 else "have"
             self._line(
-                f"AMQ8721: {counted(summary.invalid, 'message')} {verb} no valid dead-letter "
+                f"AMQ8721: {counted(invalid, 'message')} {verb} no valid dead-letter "
                 "header: kept, as no rule can match."
             )
 

@@ -596,7 +596,8 @@ class Slice:
             line = decision.rule.line if decision.rule else 0
             kind = OutcomeKind(decision.handler, line, decision.result.value, decision.reason)
             summary.inputs[kind] += count
-            summary.invalid += count if decision.is_invalid else 0
+            if decision.is_invalid:
+                summary.invalid[decision.handler] += count
             if isinstance(decision, Put) and decision.is_round:
                 summary.rounds[decision.handler, decision.attempt] += count
             if decision.is_worth_logging:

@@ -142,8 +142,8 @@ class SliceSummary:
     """Inputs by their result."""
     failures: Counter[Failure] = field(default_factory=Counter)
     """Failed attempts worth reporting, with their number."""
-    invalid: int = 0
-    """Inputs without a valid dead-letter header."""
+    invalid: Counter[str] = field(default_factory=Counter)
+    """Inputs without a valid dead-letter header, by handler."""
     ages: Ages = field(default_factory=Ages)
     """Ages of dead letters, and lateness of retries."""
     breakers: dict[BreakerKey, BreakerCounts] = field(default_factory=dict)
@@ -153,11 +153,22 @@ class SliceSummary:
     rounds: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Puts that began a round, by handler and the round's number for its message."""
 
+    @property
+    def active(self) -> set[str]:
+        """The handlers that had an input besides what has no valid dead-letter header.
+
+        WAIT counts from such an input (rules table 6.5 and 6.6).
+        """
+        inputs: Counter[str] = Counter()
+        for kind, count in self.inputs.items():
+            inputs[kind.handler] += count
+        return set(inputs - self.invalid)
+
     def add(self, other: SliceSummary) -> None:
         """Adds the statistics of another slice or process."""
         self.inputs.update(other.inputs)
         self.failures.update(other.failures)
-        self.invalid += other.invalid
+        self.invalid.update(other.invalid)
         self.ages.add(other.ages)
         for key, counts in other.breakers.items():
             self.breakers.setdefault(key, BreakerCounts()).add(counts)

@@ -297,7 +297,7 @@ class InputMetrics:
         for kind, count in emitted.inputs.items():
             rule = str(kind.rule_line or "")
             self._inputs.add(kind.handler, (rule, kind.result, _reason(kind.reason)), count)
-        self._invalid.inc(emitted.invalid)
+        self._invalid.inc(emitted.invalid.total())
         self._rows.inc(emitted.rows)
         for failure, count in emitted.failures.items():
             # A message may name any target, and a terminal may show the page.

@@ -320,7 +320,7 @@ class JobProcess:
 
     def _batch_done(self, summary: BatchSummary) -> None:
         self._preparation.failures = 0
-        self._wait.useful({kind.handler for kind in summary.inputs}, time.time())
+        self._wait.useful(summary.active, time.time())
         self._control.batch(summary)
 
     def _watch(self, upkeep: Upkeep, forwarding: Forwarding) -> bool:
