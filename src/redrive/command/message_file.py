@@ -167,11 +167,11 @@ def message_from_json(document: Mapping[str, Any]) -> Message:
 def _without_header(document: Mapping[str, Any], body: bytes) -> bytes:
     """A value that may look as if it had a dead-letter header."""
     if "raw_prefix_hex" in document:
-        return bytes.fromhex(document["raw_prefix_hex"]).ljust(200, b"\0") + body
-    if "body_length" in document:
-        complete = encode_header(DeadLetterHeader(reason=1)) + body
-        return complete[: document["body_length"]].ljust(document["body_length"], b"\0")
-    return body
+        body = bytes.fromhex(document["raw_prefix_hex"]).ljust(200, b"\0") + body
+    elif "body_length" in document:
+        body = encode_header(DeadLetterHeader(reason=1)) + body
+    length = document.get("body_length", len(body))
+    return body[:length].ljust(length, b"\0")
 
 
 def _fields(values: Any, known: Mapping[str, Any], structure: str) -> dict[str, str | int]:  # noqa: ANN401 - JSON
