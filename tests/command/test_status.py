@@ -35,7 +35,8 @@ def config(kafka: KafkaClient, folder: Path) -> Path:
 @pytest.fixture
 def member(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker knows of a process that runs the job."""
-    monkeypatch.setattr("redrive.kafka.cluster.Cluster.instances", lambda *_: ("host:1",))
+    known = f"host:{os.getpid()}"
+    monkeypatch.setattr("redrive.kafka.cluster.Cluster.instances", lambda *_: (known,))
 
 
 def say(
@@ -124,6 +125,7 @@ def test_a_job_that_is_silent_is_dead(config: Path, member: None) -> None:
     say(config, Activity.RUNNING, age=61)
     result = status("--check", code=1)
     assert "dead since" in result.stdout
+    assert "(not running, its" in result.stdout
 
 
 def test_a_job_on_another_machine_is_well_while_the_broker_knows_it(

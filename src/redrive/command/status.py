@@ -333,8 +333,12 @@ def _hidden(
 
 def _title(now: Status, supervision: SupervisionState | None) -> str:
     running = who_runs(now.instances)
-    # A job that starts, or waits for a topic, is no instance yet.
-    if not (now.instances or supervision is None or supervision.is_dead(now.time.timestamp())):
+    if supervision is not None and supervision.is_dead(now.time.timestamp()):
+        # The broker forgets its instance only after a while.
+        known, own = now.instances, f":{supervision.pid}"
+        running = who_runs(known and [name for name in known if not name.endswith(own)])
+    elif supervision is not None and not now.instances:
+        # A job that starts, or waits for a topic, is no instance yet.
         cause = f": {supervision.cause}" if supervision.cause else ""
         running = f"process {supervision.pid} is {supervision.state}{cause}"
     # The job's own report may be old; everything else is current.
