@@ -428,9 +428,8 @@ class _Queues:
 
     cluster: Cluster | None
     instances: tuple[str, ...] | None
-    starts: Mapping[TopicPartition, int]
-    """The job's position in each partition."""
-    ends: Mapping[TopicPartition, int]
+    lags: Mapping[TopicPartition, int]
+    """Offsets that the job has not read, of each partition that has some."""
     first: Mapping[TopicPartition, StoredRecord]
     """The first waiting record in each partition that has one."""
     counts: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -449,7 +448,7 @@ class _Queues:
             return queues, [*without_leader(queues.silent), *_left_out(configuration, cluster)]
         except (EnvironmentFault, TransientFault) as fault:
             note = f"{fault.message}; the following is from the ledger"
-            return cls(None, None, {}, {}, {}), [note]
+            return cls(None, None, {}, {}), [note]
 
     @classmethod
     def _ask(cls, cluster: Cluster, configuration: JobConfiguration) -> _Queues:
@@ -467,12 +466,13 @@ class _Queues:
         }
         ends = {lane: extent.end for lane, extent in extents.items()}
         waiting = {lane: start for lane, start in starts.items() if start < ends[lane]}
+        lags = {lane: ends[lane] - start for lane, start in waiting.items()}
         first: dict[TopicPartition, StoredRecord] = {}
         counts = _count_records(cluster, waiting, ends, dead_letters, first)
         instances = cluster.instances(configuration.application)
         written = cluster.ends(lanes, committed_only=False)
         hidden = {lane: end - ends[lane] for lane, end in written.items() if end > ends[lane]}
-        return cls(cluster, instances, starts, ends, first, counts, silent, hidden)
+        return cls(cluster, instances, lags, first, counts, silent, hidden)
 
     def exists(self, topic: str) -> bool | None:
         """Whether a topic exists; None if unknown."""
@@ -482,11 +482,7 @@ class _Queues:
         """Messages that the job has not read, and whether they were counted; None if unknown."""
         if self.cluster is None or any(lane.topic == topic for lane in self.silent):
             return None
-        lags = {
-            lane: self.ends[lane] - start
-            for lane, start in self.starts.items()
-            if lane.topic == topic and start < self.ends[lane]
-        }
+        lags = {lane: lag for lane, lag in self.lags.items() if lane.topic == topic}
         return sum(self.counts.get(lane, lag) for lane, lag in lags.items()), (
             lags.keys() <= self.counts.keys()
         )
