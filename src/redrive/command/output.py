@@ -55,8 +55,16 @@ def print_notes(notes: Iterable[str]) -> None:
 
 def ask(question: str, *, yes: bool) -> None:
     """Ask for confirmation; without a yes the command ends."""
-    if not yes:
-        click.confirm(question, abort=True, err=True)
+    if yes:
+        return
+    try:
+        answer = click.confirm(question, err=True)
+    except click.Abort:
+        if not sys.stdin.isatty():
+            click.echo("\nnobody can answer here: give --yes to go on without a question", err=True)
+        raise
+    if not answer:
+        raise click.Abort
 
 
 @contextmanager
