@@ -136,27 +136,14 @@ class ResolutionTrace:
     """How a stored message of MQ Everyplace can move: ``push``, ``pull``, ``trigger``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """The steps of one put by a receiving queue manager."""
-
-    visits: tuple[Visit, ...]
-    """The managers that its names reach directly."""
-    failure: str = ""
-    """The failure, if the product has a name instead of a number."""
-    location: str = ""
-    advice: str = ""
-
-
-def _explanation(opened: Resolution, names: Names, reason: int) -> Explanation:
-    visit = Visit(opened.opened_at, str(names), tuple(map(_mq_step, opened.steps)))
-    fault = opened.fault
-    location = location_of(fault, reason) if reason and fault else None
-    return Explanation(
-        visits=(visit,),
+def _explained(opened: Resolution, names: Names, reason: int) -> tuple[Visit, Problem]:
+    """The steps of names at their manager, and what to check and change about a reason."""
+    location = location_of(opened.fault, reason) if reason and opened.fault else None
+    problem = Problem(
         location=str(location) if location and location.line else "",
         advice=opened.advice or ADVICE.get(reason, ""),
     )
+    return Visit(opened.opened_at, str(names), tuple(map(_mq_step, opened.steps))), problem
 
 
 def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionTrace:
@@ -164,16 +151,15 @@ def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionT
     opened = open_queue(topology.mq, at, request)
     names = Names(queue=request.queue, queue_manager=request.queue_manager)
     on_topics = {TargetKind.LOCAL, TargetKind.REMOTE}
-    explanation = _explanation(opened, names, opened.reason)
-    problem = Problem(
+    visit, explained = _explained(opened, names, opened.reason)
+    problem = replace(
+        explained,
         code=int(opened.reason),
-        name=f"MQRC_{opened.reason.name}",
+        name=reason_name(opened.reason),
         detail=opened.detail,
-        location=explanation.location,
-        advice=explanation.advice,
     )
     return ResolutionTrace(
-        visits=explanation.visits,
+        visits=(visit,),
         end="the open fails" if opened.is_failed else f"opens a {opened.target}",
         is_good=not opened.is_failed,
         final="" if opened.is_failed else str(opened.destination),
@@ -389,12 +375,11 @@ class PutTracer:
         end, last = self._end(hops), hops[-1].outcome
         problem = None
         if last["reason"]:
-            problem = Problem(
+            problem = replace(
+                explained,
                 code=last["reason"],
-                name=explained.failure or reason_name(last["reason"]),
+                name=explained.name or reason_name(last["reason"]),
                 detail=last["detail"],
-                location=explained.location,
-                advice=explained.advice,
             )
         elif end.detail:
             problem = Problem(detail=end.detail)
@@ -408,13 +393,13 @@ class PutTracer:
             caused=tuple(self._caused(way)),
         )
 
-    def _visits(self, hops: tuple[Hop, ...]) -> tuple[tuple[Visit, ...], Explanation]:
-        """The managers in order, and the explanation of the last put.
+    def _visits(self, hops: tuple[Hop, ...]) -> tuple[tuple[Visit, ...], Problem]:
+        """The managers in order, and what ``_explain`` says of the last put.
 
         If names reach a manager again they are explained once, as the rest repeats.
         """
         visits: list[Visit] = []
-        explained = Explanation(visits=())
+        explained = Problem()
         seen: set[tuple[str, Names]] = set()
         for hop in hops:
             decision = self._decision(hop)
@@ -427,12 +412,16 @@ class PutTracer:
                 visits[-1] = replace(visits[-1], decision=decision)
                 break
             seen.add(place)
-            explained = self._explain(hop)
-            visits += explained.visits
+            visits_of_hop, explained = self._explain(hop)
+            visits += visits_of_hop
             visits[-1] = replace(visits[-1], decision=decision)
         return tuple(visits), explained
 
-    def _explain(self, hop: Hop) -> Explanation:
+    def _explain(self, hop: Hop) -> tuple[tuple[Visit, ...], Problem]:
+        """The managers that the names of a put reach directly, and what to check and change.
+
+        The problem has a name only if the product has one instead of a number.
+        """
         decider, _ = self._deciders[hop.record.topic]
         assert isinstance(decider, PutDecider), "topics of puts have no other deciders"
         headers, reason = hop.record.headers or [], hop.outcome["reason"]
@@ -440,17 +429,18 @@ class PutTracer:
         receiver, names, managers = decider.receiver, names_of(headers), self._topology.mq
         opened = receiver.opened(queue=names.queue, queue_manager=names.queue_manager, seed=seed)
         if isinstance(opened, Resolution):
-            return _explanation(opened, names, reason)
+            visit, problem = _explained(opened, names, reason)
+            return (visit,), problem
         visits = _visits(opened, receiver.queue_manager, names)
         match opened.end:
             case Delivered(over_bridge=True, names=far) if far.queue_manager in managers:
                 # The bridge puts as an application of the IBM MQ queue manager does.
                 put = open_queue(managers, far.queue_manager, job_request(far.queue))
-                bridged = _explanation(put, Names(queue=far.queue), reason)
-                return replace(bridged, visits=(*visits, *bridged.visits))
+                visit, problem = _explained(put, Names(queue=far.queue), reason)
+                return (*visits, visit), problem
             case (Failed() as failed) | Stored(refused=Failed() as failed):
-                return Explanation(visits=visits, failure=str(failed), advice=failed.advice)
-        return Explanation(visits=visits, advice=ADVICE.get(reason, ""))
+                return visits, Problem(name=str(failed), advice=failed.advice)
+        return visits, Problem(advice=ADVICE.get(reason, ""))
 
     def _decision(self, hop: Hop) -> str:
         outcome, words = hop.outcome, str(hop.result)
