@@ -83,20 +83,6 @@ def test_errors_that_do_not_concern_the_topic_are_a_note(
     assert "$." in result.stderr
 
 
-def test_schemes_shares_and_examples_are_told(topic: str, bootstrap_servers: str) -> None:
-    """For people in lines, for programs as JSON; the example is a message that is there."""
-    result = redrive("identify", topic, "--bootstrap-server", bootstrap_servers, code=0)
-    assert f"{topic}: the newest 10 messages" in result.stdout
-    assert "connect  6 (60.0%)" in result.stdout
-    assert "spring-retry-topic  3 (30.0%)" in result.stdout
-    assert "org.apache.kafka.connect.errors.DataException (6)" in result.stdout
-    result = redrive("identify", topic, "--bootstrap-server", bootstrap_servers, "--json")
-    first, second, third = json.loads(result.stdout)["schemes"]
-    assert (first["example"].rpartition(":")[0].rpartition(":")[0], first["share"]) == (topic, 0.6)
-    assert second["groups"] == {"ship": 3}
-    assert (third["scheme"], third["messages"]) == ("none", 1)
-
-
 def test_a_topic_is_browsed_without_any_definitions(topic: str, bootstrap_servers: str) -> None:
     server = ("--bootstrap-server", bootstrap_servers)
     text = redrive("browse", topic, *server, "--count", "1").stdout

@@ -314,8 +314,3 @@ def test_puts_of_one_open_carry_its_name(kafka: KafkaClient, manager: str) -> No
     redrive("put", "X", "--at", manager, "--data", "a", "--bind", "mine", code=0)
     (record,) = kafka.read(f"{manager}--redrive-put")
     assert ("redrive.bind", b"mine") in record.headers
-
-
-def test_a_queue_has_to_be_named(manager: str) -> None:
-    result = redrive("browse", manager, code=2)
-    assert "--remaining" in result.stderr

@@ -63,16 +63,6 @@ def run_on(port: int | str, *more: str, code: int | None = None) -> Result:
     return redrive("run", *options, *more, code=code)
 
 
-def test_an_unreachable_broker_starts_nothing(folder: Path, closed_port: int) -> None:
-    result = run_on(closed_port, code=1)
-    assert (
-        f"no broker can be reached (127.0.0.1:{closed_port}: connection refused)" in result.stderr
-    )
-    assert "redrive broker start" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert not (folder / ".redrive").exists()
-
-
 def test_all_that_keeps_a_job_from_starting_is_told_at_once(folder: Path, closed_port: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}"

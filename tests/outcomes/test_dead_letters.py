@@ -7,10 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import orjson
-import pytest
-from tests.commands import redrive
-from tests.configurations import write_settings
 from tests.conftest import KafkaClient
 from tests.engine.failed_processing import spring
 from tests.outcomes.samples import append
@@ -116,18 +112,3 @@ def test_a_plan_to_groups_says_which_topics_are_missing_or_not_read(
     assert warned["group-topic-unread"].startswith(f"billing has committed no offset on {existing}")
     kafka.commit("billing", existing, 0)
     assert set(warnings()) == {"group-topic-missing"}, "and planning has not created it"
-
-
-def test_what_cannot_be_read_is_not_shown_as_none(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("away")
-    config = write_settings(folder, "orders.dlq")
-    waits = redrive("status", "--json", "-c", config)
-    status = orjson.loads(waits.stdout)
-    [handler] = status["handlers"]
-    unknown = {"number": None, "precision": "unknown"}
-    assert (status["outcomes"], handler["parked"], handler["remaining"]) == (None, unknown, unknown)
-    assert "No outcomes yet" not in redrive("status", "-c", config).stdout
-    for command in (["ls"], ["groups"], ["show", "orders.dlq:0:1"], ["history"]):
-        result = redrive(*command, "-c", config, code=1)
-        assert "no outcomes can be read" in result.output
-        assert "none" not in result.stdout.lower()

@@ -169,17 +169,3 @@ def test_without_a_broker_the_ledger_answers_and_says_what_may_be_missing(job: S
     answer = orjson.loads(result.stdout)
     assert len(answer["outcomes"]) == 1
     assert "localhost:1" in answer["notes"][0]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["a:0:1", "--key", "x"],
-        ["--reason", "MQRC_NONSENSE"],
-        ["--since", "yesterday"],
-        ["--key", "0xf"],
-    ],
-)
-def test_what_cannot_be_meant_is_refused(small_job: SmallJob, arguments: list[str]) -> None:
-    result = small_job.run("history", *arguments, code=2)
-    assert "error:" in result.stderr

@@ -230,29 +230,6 @@ def test_an_empty_job_is_said_to_be_empty(small_job: SmallJob) -> None:
     assert "not running" in answer.output
 
 
-def test_json_holds_what_the_table_shows(job: SmallJob, now: int) -> None:
-    job.step(now)
-    answer = job.run("status", "--json")
-    [handler] = orjson.loads(answer.stdout)["handlers"]
-    naive = _naive(job)
-    assert handler["parked"] == {"number": naive["parked"], "precision": "exact"}
-    assert handler["waiting"] == naive["depth"]
-    assert handler["results"]["in_all"] == naive["totals"]
-
-
-def test_without_a_broker_the_ledger_still_answers(
-    small_job: SmallJob, now: int, tmp_path: Any
-) -> None:
-    config = (tmp_path / "redrive.toml").read_text()
-    servers = small_job.configuration.connection.bootstrap_servers
-    (tmp_path / "redrive.toml").write_text(config.replace(servers, "localhost:1"))
-    answer = small_job.run("status", "--json", code=0)
-    content = orjson.loads(answer.stdout)
-    assert content["handlers"][0]["waiting"] is None
-    assert content["instances"] is None
-    assert "localhost:1" in content["notes"][0]
-
-
 @pytest.mark.parametrize(
     ("offsets", "depth"),
     [
