@@ -92,23 +92,27 @@ def test_a_plan_that_was_accepted_before_says_when_by_whom_and_why() -> None:
 
 @pytest.mark.parametrize(
     ("options", "typed", "cancelled"),
-    [((), "n\n", None), ((), "y\n", "ann"), (("--yes", "--because", "wrong"), "", "ann (wrong)")],
+    [
+        ((), "n\n", None),
+        ((), "y\n", ("ann", "")),
+        (("--yes", "--because", "wrong"), "", ("ann", "wrong")),
+    ],
 )
 def test_cancelling_asks_and_tells_the_ledger_why(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     options: tuple[str, ...],
     typed: str,
-    cancelled: str | None,
+    cancelled: tuple[str, str] | None,
 ) -> None:
     write_settings(folder, "dlq")
     running = replace(status({}), waiting=3)
-    lines: list[str] = []
+    asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(replay, "open_cluster", lambda _: nullcontext())
     monkeypatch.setattr(replay, "find_replay", lambda *_: running.replay)
     monkeypatch.setattr(replay, "statuses", lambda *_, **__: [running])
     monkeypatch.setattr(replay, "this_user", lambda: "ann")
-    monkeypatch.setattr(replay, "cancel", lambda *words: lines.append(words[-1]))
+    monkeypatch.setattr(replay, "cancel", lambda *words: asked.append(words[-2:]))
     result = redrive("replay", "cancel", "5f2a", *options, typed=typed)
-    assert lines == ([] if cancelled is None else [cancelled]), result.output
+    assert asked == ([] if cancelled is None else [cancelled]), result.output
     assert result.exit_code == (1 if cancelled is None else 0)

@@ -668,9 +668,9 @@ def test_replays_are_those_of_the_handlers_in_scope(
     for plan in (other, both):
         assert browser.get(f"/plans/{plan}").status_code == 400
         assert post(browser, f"/api/plans/{plan}/cancel").status_code == 400
-    assert post(browser, f"/api/plans/{own}/cancel").status_code == 303
+    assert post(browser, f"/api/plans/{own}/cancel", because="late").status_code == 303
     states = {replay["plan"]: replay["cancelled_by"] for replay in api(chief, "/plans")["replays"]}
-    assert states == {own: "ann", other: "", both: ""}
+    assert states == {own: "ann (late)", other: "", both: ""}
 
 
 def test_within_its_scope_a_user_sees_and_tries_what_others_do(

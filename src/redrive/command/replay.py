@@ -325,7 +325,7 @@ def cancel_replay(*, plan_id: str, config: Path, purpose: str, yes: bool) -> Non
             return
         rest = counted(progress.waiting, "message")
         ask(f"Cancel the rest of replay {plan_id}, at most {rest}?", yes=yes)
-        cancel(job, cluster, plan_id, f"{this_user()} ({purpose})" if purpose else this_user())
+        cancel(job, cluster, plan_id, this_user(), purpose)
     click.echo(f"replay {plan_id} is cancelled; messages already put stay put")
 
 

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from redrive.command.edits import replacement, written_form
@@ -47,18 +46,16 @@ class SavedPlans:
         self._application = job.application
         self._only = job.only_handlers
 
-    def save(self, plan: Plan) -> Path:
+    def save(self, plan: Plan) -> None:
         """Write a plan; raises ``EnvironmentFault`` if the folder cannot be written."""
-        path = self.folder / f"{plan.id}.json"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            plan.write(path)
+            plan.write(self.folder / f"{plan.id}.json")
         except OSError as error:
             raise EnvironmentFault(
                 f"the plan cannot be saved in {self.folder}: {error.strerror}",
                 hint="run the console as a user who may write to the job's folder",
             ) from error
-        return path
 
     def find(self, plan: str) -> Plan | None:
         """A plan by its id; None if unknown, or about handlers out of scope."""
@@ -234,10 +231,9 @@ class Actions:
     def cancel_replay(self, plan: str, user: User, purpose: str) -> None:
         """Cancel the rest of a replay; errors as for ``redrive replay cancel``."""
         job = self._settings(user, Role.OPERATOR).job
-        canceller = f"{user.name} ({purpose})" if purpose else user.name
         _log.info("%s cancels the replay %s", user.name, plan)
         with open_cluster(job.connection) as cluster:
-            cancel(job, cluster, plan, canceller)
+            cancel(job, cluster, plan, user.name, purpose)
 
     def acknowledge(
         self, user: User, selection: Selection, *, until: str, note: str

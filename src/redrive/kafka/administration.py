@@ -71,14 +71,10 @@ class TopicAdministration:
             topics = self._admin.list_topics(timeout=COORDINATOR).topics
         return {name: len(topic.partitions) for name, topic in topics.items()}
 
-    def ensure(self, wanted: Iterable[NewTopic]) -> list[str]:
-        """Create missing topics, and add missing partitions.
-
-        Settings of existing topics stay unchanged. Returns the names of the topics created.
-        """
+    def ensure(self, wanted: Iterable[NewTopic]) -> None:
+        """Create missing topics, and add missing partitions; settings of others stay unchanged."""
         existing, wanted = self.partitions(), list(wanted)
-        missing = [topic for topic in wanted if topic.name not in existing]
-        self.create(missing)
+        self.create([topic for topic in wanted if topic.name not in existing])
         grown = [
             NewPartitions(topic.name, topic.partitions)
             for topic in wanted
@@ -89,7 +85,6 @@ class TopicAdministration:
                 answers = self._admin.create_partitions(grown, request_timeout=SILENCE)
                 for answer in answers.values():
                     answer_of(answer, SILENCE)
-        return [topic.name for topic in missing]
 
     def create(
         self,

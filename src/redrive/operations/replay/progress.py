@@ -148,15 +148,16 @@ def find_replay(job: JobConfiguration, cluster: Cluster, plan: str) -> Replay:
     return accepted[plan]
 
 
-def cancel(job: JobConfiguration, cluster: Cluster, plan: str, operator: str) -> Replay:
-    """Cancel the rest of a replay, and return its former state.
+def cancel(
+    job: JobConfiguration, cluster: Cluster, plan: str, operator: str, purpose: str = ""
+) -> None:
+    """Cancel the rest of a replay, unless it was cancelled before.
 
     Raises:
         UsageError: No such replay was accepted.
         ProtocolError: Others kept writing concurrently, or the broker did not answer.
         EnvironmentFault: The broker cannot be reached, or refused.
     """
-    replay = find_replay(job, cluster, plan)
-    if not replay.cancelled_by:
-        write_states(job, [cancelled_entry(plan, operator)])
-    return replay
+    if not find_replay(job, cluster, plan).cancelled_by:
+        canceller = f"{operator} ({purpose})" if purpose else operator
+        write_states(job, [cancelled_entry(plan, canceller)])
