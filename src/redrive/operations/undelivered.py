@@ -6,7 +6,7 @@ it or an operator releases it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from redrive.configuration import JobConfiguration, OnUndeliverable
@@ -58,25 +58,7 @@ def undelivered(
 ) -> tuple[list[Undelivered], Collection[TopicPartition]]:
     """Undeliverable messages from some topics, by time, and partitions without a leader."""
     by_topic = {remaining_topic(job.application, source.topic): source for source in sources}
-    lanes, silent = cluster.led(by_topic)
-    messages = [
-        Undelivered(by_topic[copy.lane.topic], copy) for copy in _live_copies(cluster, lanes)
-    ]
-    return sorted(messages, key=lambda message: message.record.timestamp), silent
-
-
-def undelivered_at_head(
-    network: Network, cluster: Cluster, topics: Iterable[QueueTopic]
-) -> list[Undelivered]:
-    """Undeliverable messages at the head of their transmission queue, by time.
-
-    In IBM MQ such a message stays there; with ``on_undeliverable = "keep aside"`` it does not.
-    """
-    job = network.job
-    if job is None or job.on_undeliverable is OnUndeliverable.KEEP_ASIDE:
-        return []
-    sources = [topic for topic in topics if topic.role is TopicRole.TRANSMISSION and topic.is_read]
-    return undelivered(job, cluster, sources)[0] if sources else []
+    return _kept_on(cluster, by_topic)
 
 
 def handler_of(network: Network, topic: QueueTopic) -> HandlerIdentity | None:
@@ -89,19 +71,19 @@ def handler_of(network: Network, topic: QueueTopic) -> HandlerIdentity | None:
 def kept_for(network: Network, cluster: Cluster, topics: Iterable[QueueTopic]) -> list[Undelivered]:
     """Messages that are kept for a queue and belong to its head, by time.
 
-    In IBM MQ an undeliverable message is there, and on a dead-letter queue what no rule placed.
+    In IBM MQ an undeliverable message is there, but not with ``on_undeliverable = "keep aside"``,
+    and on a dead-letter queue what no rule placed.
     """
-    topics = list(topics)
-    messages = undelivered_at_head(network, cluster, topics)
-    by_topic = {
-        handler.remaining_topic: topic
-        for topic in topics
-        if (handler := handler_of(network, topic)) is not None
-    }
-    lanes, _ = cluster.led(by_topic) if by_topic else ((), ())
-    copies = _live_copies(cluster, lanes) if lanes else ()
-    messages += [Undelivered(by_topic[copy.lane.topic], copy) for copy in copies]
-    return sorted(messages, key=lambda message: message.record.timestamp)
+    job, by_topic = network.job, dict[str, QueueTopic]()
+    if job is None:
+        return []
+    stays = job.on_undeliverable is not OnUndeliverable.KEEP_ASIDE
+    for topic in topics:
+        if stays and topic.role is TopicRole.TRANSMISSION and topic.is_read:
+            by_topic[remaining_topic(job.application, topic.topic)] = topic
+        if (handler := handler_of(network, topic)) is not None:
+            by_topic[handler.remaining_topic] = topic
+    return _kept_on(cluster, by_topic)[0] if by_topic else []
 
 
 def release(
@@ -142,11 +124,16 @@ def release_entries(
     return [release_entry(lane, end) for lane, end in ends.items() if end]
 
 
-def _live_copies(cluster: Cluster, lanes: Sequence[TopicPartition]) -> Collection[StoredRecord]:
+def _kept_on(
+    cluster: Cluster, by_topic: Mapping[str, QueueTopic]
+) -> tuple[list[Undelivered], Collection[TopicPartition]]:
+    """The live copies on topics, each with its source, and partitions without a leader."""
+    lanes, silent = cluster.led(by_topic)
     kept: dict[tuple[str, bytes | None], StoredRecord] = {}
     for record in cluster.read(dict.fromkeys(lanes, 0)):
         key = record.lane.topic, record.key
         kept.pop(key, None)
         if record.value is not None:
             kept[key] = record
-    return kept.values()
+    copies = sorted(kept.values(), key=lambda copy: copy.timestamp)
+    return [Undelivered(by_topic[copy.lane.topic], copy) for copy in copies], silent
