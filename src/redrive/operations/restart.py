@@ -219,12 +219,10 @@ class RulesFile:
     @contextmanager
     def prepared(self, text: str) -> Iterator[Path]:
         """The new text in a file while the context lasts; raises ``EnvironmentFault``."""
-        try:
+        with self._explained():
             self.candidate.write_bytes(text.encode())
             if self._file.exists():
                 shutil.copymode(self._file, self.candidate)
-        except OSError as error:
-            raise self._fault(error) from error
         try:
             yield self.candidate
         finally:
@@ -232,29 +230,29 @@ class RulesFile:
 
     def replace(self) -> None:
         """Save the old text and replace it; raises ``EnvironmentFault``."""
-        try:
+        with self._explained():
             if self._file.exists():
                 shutil.copy2(self._file, self.saved)
             self.candidate.replace(self._file)
-        except OSError as error:
-            raise self._fault(error) from error
 
     def put_back(self) -> None:
         """Restore the content from before ``replace``; errors as there."""
-        try:
+        with self._explained():
             if self.saved.exists():
                 self.saved.replace(self._file)
             else:
                 self._file.unlink(missing_ok=True)
-        except OSError as error:
-            raise self._fault(error) from error
 
-    def _fault(self, error: OSError) -> EnvironmentFault:
-        return EnvironmentFault(
-            f"{self.path} cannot be written: {error.strerror}",
-            hint="print the table by redrive tables show HASH --raw, have it written there by"
-            " a user who may, then run redrive restart",
-        )
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise EnvironmentFault(
+                f"{self.path} cannot be written: {error.strerror}",
+                hint="print the table by redrive tables show HASH --raw, have it written there by"
+                " a user who may, then run redrive restart",
+            ) from error
 
 
 @dataclass(eq=False)
