@@ -165,12 +165,14 @@ def _depths(job: JobConfiguration) -> Iterator[Right]:
         for queue, limits in job.limits.items()
         if limits.consumer_group and limits.max_depth is not None
     ]
-    topology = _topology(job)
-    for binding in topology.bindings.queue_managers.items() if topology else ():
-        for queue, queue_binding in binding[1].queues.items():
-            if topology and queue_binding.consumer_group:
-                topic = topology.bindings.topic(queue=queue, queue_manager=binding[0])
-                counted.append((queue_binding.consumer_group, topic))
+    if topology := _topology(job):
+        bindings = topology.bindings
+        counted += [
+            (binding.consumer_group, bindings.topic(queue=queue, queue_manager=name))
+            for name, manager in bindings.queue_managers.items()
+            for queue, binding in manager.queues.items()
+            if binding.consumer_group
+        ]
     for group, topic in counted:
         yield _group(name=group, operation="Describe", purpose="counts the messages of its queue")
         yield _topic(name=topic, operation="Read", purpose="counts its messages near its limit")
