@@ -111,7 +111,7 @@ def table(
 ) -> Table:
     """A table with a line under its header on a terminal, plain columns otherwise.
 
-    A long value is cut in the middle if the command has a ``wide_option`` and got no ``--wide``.
+    A long value is cut in the middle if the command has ``table_options`` and got no ``--wide``.
 
     Args:
         rows: Cells by column; all rows have the columns of the first. Text is not markup, and one

@@ -47,6 +47,8 @@ LANES_AT_ONCE: Final = 1_000
 """Lanes in one request: a broker stores the offsets of each as one batch, of 1 MB at most, and the
 work of the client grows with their square."""
 
+_LARGEST_RECORD: Final = 1_000_000_000
+"""Bytes: the topic limits the size, not the client."""
 _CLIENT_LOGGER: Final = logging.getLogger("redrive.kafka.librdkafka")
 """The client's own log lines; each problem also raises a fault, with time, step and lane."""
 _CLIENT_LOGGER.setLevel(logging.CRITICAL + 1)
@@ -275,8 +277,7 @@ def _producer_config(
         "retry.backoff.ms": int(RETRY_BACKOFF * 1000),
         "batch.size": batching.size,
         "batch.num.messages": 100_000,
-        # Above any topic's own limit: the topic decides, not the client.
-        "message.max.bytes": 1_000_000_000,
+        "message.max.bytes": _LARGEST_RECORD,
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 1_048_576,
         "delivery.report.only.error": True,
@@ -294,10 +295,6 @@ def _let_go(producer: Producer) -> None:
         # SystemError is the client's answer while a fatal error of its own is already raised.
         with contextlib.suppress(KafkaException, SystemError):
             call()
-
-
-_LARGEST_RECORD: Final = 1_000_000_000
-"""Bytes: the topic limits the size, not the client."""
 
 
 @dataclass(frozen=True, slots=True)
