@@ -51,7 +51,7 @@ acls = partial(redrive, "acls")
 def test_topics_of_groups_are_made_and_written_to(target: str, form: str, prefix: str) -> None:
     """By what all of them begin with, if any rule has TO(GROUP)."""
     Path("redrive.toml").write_text(f'{SETTINGS}[retry]\ngroup_topic = "{form}"\n')
-    assert b"makes the topics of groups" not in acls("--target", target, "--json").stdout_bytes
+    assert b"creates the topics of groups" not in acls("--target", target, "--json").stdout_bytes
     Path("orders.rul").write_text("DIALECT(KAFKA)\nACTION(RETRY) TO(GROUP)\n")
     rights = rights_of(read_settings(Path("redrive.toml")).job, [target])
     name = form.format(topic="orders", group="billing")
