@@ -87,6 +87,7 @@ def test_a_job_that_runs_is_named_and_not_its_port(folder: Path) -> None:
             result = redrive("run", "-c", "redrive.toml")
     assert result.exit_code == 1
     assert f"process {os.getpid()} already runs this job" in result.stderr
+    assert not list(job.directory.iterdir())
 
 
 def test_debug_shows_the_stack_trace(folder: Path, closed_port: int) -> None:
@@ -140,18 +141,6 @@ def test_a_folder_that_cannot_be_written_is_told(folder: Path, bootstrap_servers
     result = run_on(bootstrap_servers, "--directory", "file/state", code=1)
     assert "the job's folder" in result.stderr
     assert "cannot be written: not a directory" in result.stderr
-
-
-def test_a_second_process_with_the_same_share_is_refused(
-    folder: Path, bootstrap_servers: str
-) -> None:
-    job = read_settings(settings_file(bootstrap_servers)).job
-    job.directory.mkdir(parents=True)
-    with PidFile.held(job):
-        result = redrive("run", "-c", "redrive.toml")
-    assert result.exit_code == 1
-    assert f"process {os.getpid()} already runs this job" in result.stderr
-    assert not list(job.directory.iterdir())
 
 
 class Process:

@@ -197,10 +197,10 @@ def test_a_line_of_the_log_is_one_line_whatever_a_message_says() -> None:
 def test_a_row_of_a_table_is_one_line_where_nobody_looks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    print_table([{"message": "dlq:0:1", "for": "a\nqueue [red]of[/red] [brackets"}], folded=["for"])
-    assert capsys.readouterr().out.splitlines()[1].split(maxsplit=1) == [
-        "dlq:0:1", "a\N{SYMBOL FOR LINE FEED}queue [red]of[/red] [brackets"
-    ]  # fmt: skip
+    text = f"a\nqueue [red]of[/red] [brackets{' because' * 200}"
+    print_table([{"message": "m" * 249, "for": text}], folded=["for"])
+    _, row = capsys.readouterr().out.splitlines()
+    assert row.split(maxsplit=1) == ["m" * 249, text.replace("\n", "\N{SYMBOL FOR LINE FEED}")]
 
 
 @pytest.mark.parametrize(("options", "is_cut"), [((), True), (("--wide",), False)])

@@ -433,12 +433,6 @@ def test_a_choice_that_cannot_be_is_an_error_of_the_user(
     assert "rebuild" not in answer.text
 
 
-def test_a_plan_is_for_its_owner_alone(browser: TestClient) -> None:
-    post(browser, "/api/plans", status="open")
-    (file,) = (read_settings(CONFIG).job.directory / "plans").glob("*.json")
-    assert file.stat().st_mode & 0o777 == 0o600
-
-
 def test_every_answer_forbids_scripts_of_others_and_frames(browser: TestClient) -> None:
     for path in ("/", "/api/status", "/static/console.js", "/nothing", "/api/plans/x"):
         headers = browser.get(path).headers
@@ -476,6 +470,7 @@ def test_a_large_plan_takes_two_people(browser: TestClient, user: SomeUser, topi
     (waiting,) = api(browser, "/plans")["plans"]
     assert (waiting["plan"], waiting["planned_by"]) == (plan, "ann")
     kept = read_settings(CONFIG).job.directory / "plans" / f"{plan}.json"
+    assert kept.stat().st_mode & 0o777 == 0o600, "for its owner alone"
     content = json.loads(kept.read_bytes())
     assert content["messages"]["orders"] == {f"{topic}:0": [0, 1, 2]}
     assert post(browser, f"/api{page}/discard").headers["Location"] == "/plans"
@@ -638,10 +633,8 @@ def test_channels_and_puts_are_stopped_and_started(
     wrong = post(clerk, "/api/channels/stop", queue_manager=manager, name="TO.C")
     assert wrong.status_code == 400
     assert "has no channel TO.C" in wrong.text
-    lines = (read_settings(CONFIG).job.directory / "console-audit.jsonl").read_text().splitlines()
-    entries = [json.loads(line) for line in lines]
-    audited_actions = [(entry["action"], entry["about"]) for entry in entries]
-    assert audited_actions[:2] == [
+    actions = [(entry["action"], entry["about"]) for entry in audited()]
+    assert actions[:2] == [
         (f"{verb} a channel", f"TO/B of {manager}") for verb in ("stop", "start")
     ]
 

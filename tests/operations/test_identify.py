@@ -309,7 +309,3 @@ def test_the_first_table_offers_rounds_for_the_group_that_failed() -> None:
     assert all("TO(GROUP)" not in line for line in text.splitlines() if line[:1] != "*")
     plain = first_table(identified("dlq", [stored(0, b"k", b"v", headers[:1])], KNOWN))
     assert "TO(GROUP)" not in plain
-
-
-def test_an_empty_topic_has_a_table_too() -> None:
-    assert parse(first_table(identified("dlq", [], KNOWN))).table is not None

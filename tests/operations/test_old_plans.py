@@ -170,15 +170,6 @@ def test_what_waits_for_its_next_attempt_is_not_restored() -> None:
     assert (replay.instructed, replay.placed) == (1, 0)
 
 
-def test_what_remains_and_lost_its_copy_is_still_restored() -> None:
-    old = Old(4)
-    old.lose_copies()
-    replay = old.apply(old.plan("p", range(4)))
-    old.run()
-    assert old.puts() == dict.fromkeys(range(4), 1)
-    assert (replay.instructed, replay.placed) == (4, 0)
-
-
 @contextmanager
 def dying_after(writes: int) -> Iterator[None]:
     """``apply`` in chunks of two messages, which dies after so many transactions."""

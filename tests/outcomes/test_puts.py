@@ -11,7 +11,6 @@ from tests.configurations import write_settings
 from tests.conformance.decided_network import DecidedNetwork
 from tests.outcomes.samples import append
 
-from redrive.command.output import print_table
 from redrive.messages import OutputRecord
 from redrive.outcomes.rows import row_of
 from redrive.settings import read_settings
@@ -81,14 +80,6 @@ def test_history_tells_on_what_a_message_waits_and_what_releases_it(messages: li
     assert "dead letter" not in shown.splitlines()[1]
     assert json_of("history", messages[0])["next"]["text"] == "nothing: it was routed"
     assert "waits on the intake of QM1" in json_of("history", messages[2])["next"]["text"]
-
-
-def test_a_table_that_goes_to_no_terminal_has_one_line_for_a_row(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    print_table([{"topic": "t" * 249, "why": "because " * 200}], folded=["why"])
-    _, row = capsys.readouterr().out.splitlines()
-    assert row.split() == ["t" * 249, *["because"] * 200]
 
 
 def test_a_message_that_a_receiver_tries_again_is_told_as_such(folder: Path) -> None:
