@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from math import inf
 from typing import Any, NamedTuple
@@ -11,16 +10,13 @@ import pytest
 from benchmarks.clients import create
 from benchmarks.fault_proxy import HOST, FaultProxy, Rule, What, running
 from kafka.admin import NewTopic
-from tests.conftest import read_records
+from tests.conftest import eventually, read_records
 
 from redrive.broker import EmbeddedBroker
 from redrive.broker.configuration import free_port
 from redrive.kafka.connection import Connection
 from redrive.kafka.producer import KafkaProducer
 from redrive.messages import OutputRecord
-
-PATIENCE = 120.0
-"""Seconds after which a copy that never came is given up."""
 
 
 class Relayed(NamedTuple):
@@ -58,19 +54,9 @@ def commit_twice(relayed: Relayed, producer: KafkaProducer) -> None:
     assert producer.commit().may_commit
 
 
-def await_count(relayed: Relayed, what: str) -> None:
-    """Waits until the relay has done something."""
-    deadline = time.monotonic() + PATIENCE
-    while not relayed.proxy.counts[what]:
-        assert time.monotonic() < deadline, relayed.proxy.counts
-        time.sleep(0.01)
-
-
-def await_values(relayed: Relayed, topic: str, expected: list[bytes]) -> None:
-    """Waits until readers see these values: markers follow a commit."""
-    deadline = time.monotonic() + PATIENCE
-    while (seen := [record.value for record in read_records(relayed.direct, topic)]) != expected:
-        assert time.monotonic() < deadline, seen
+def values_on(relayed: Relayed, topic: str) -> list[bytes]:
+    """What readers see by now: markers follow a commit."""
+    return [record.value for record in read_records(relayed.direct, topic)]
 
 
 def test_a_late_copy_of_a_commit_ends_the_next_transaction_of_the_same_producer(
@@ -85,8 +71,8 @@ def test_a_late_copy_of_a_commit_ends_the_next_transaction_of_the_same_producer(
     assert producer.may_arrive_late
     begin(producer, "harmed", b"two")
     relayed.proxy.deliver("harmed")
-    await_count(relayed, "late copy was taken")
-    await_values(relayed, "harmed", [b"one", b"two"])
+    eventually(lambda: relayed.proxy.counts["late copy was taken"], "late copy was taken")
+    eventually(lambda: values_on(relayed, "harmed") == [b"one", b"two"], "a marker")
     producer.close()
 
 
@@ -101,7 +87,7 @@ def test_the_next_producer_of_the_id_is_safe_from_it(relayed: Relayed) -> None:
     second.initialise()
     begin(second, "safe", b"two")
     relayed.proxy.deliver("safe")
-    await_count(relayed, "late copy was refused")
+    eventually(lambda: relayed.proxy.counts["late copy was refused"], "late copy was refused")
     second.abort()
-    assert [record.value for record in read_records(relayed.direct, "safe")] == [b"one"]
+    assert values_on(relayed, "safe") == [b"one"]
     second.close()

@@ -69,12 +69,8 @@ class S3:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "writer")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
         store = cls()
-
-        class Handler(_Handler):
-            pass
-
-        Handler.store = store
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        handler = type("Handler", (_Handler,), {"store": store})
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         server.daemon_threads = True
         store.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
@@ -124,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", headers.pop("length", str(len(body))))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
@@ -150,13 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         headers = {"ETag": _tag(data), "Last-Modified": "Sun, 01 Mar 2026 00:00:00 GMT"}
         asked = self.headers.get("Range", "").removeprefix("bytes=")
-        if self.command == "HEAD":
-            self.send_response(HTTPStatus.OK)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-        elif asked:
+        if asked:
             first, _, last = asked.partition("-")
             start = int(first) if first else max(0, len(data) - int(last))
             end = min(int(last) + 1, len(data)) if first and last else len(data)

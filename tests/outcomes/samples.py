@@ -94,3 +94,10 @@ def row_with(**columns: Any) -> Row:
 def append(path: LedgerFolder, new: list[Row]) -> None:
     """Appends rows to a ledger, which is made if there is none."""
     LedgerTable.create(path).append([arrow_of(new)])
+
+
+def ledger_at(path: LedgerFolder) -> LedgerTable:
+    """The table of a ledger that exists."""
+    table = LedgerTable.open(path)
+    assert table is not None
+    return table

@@ -61,16 +61,11 @@ class SmallJob:
             most: Dead letters to take at most from each partition.
             evaluate_remaining: Whether a new table wants what remains.
         """
-        sources = [self._waiting(self.identity.topic, most)]
-        sources.append(
-            [
-                record
-                for record in self._waiting(self.identity.retry_topic)
-                if record.timestamp + self.interval <= now
-            ]
-        )
+        parked = self.waiting(self.identity.retry_topic)
+        due = [record for record in parked if record.timestamp + self.interval <= now]
+        sources = [self.waiting(self.identity.topic, most), due]
         if evaluate_remaining:
-            sources.append(self._waiting(self.identity.remaining_topic))
+            sources.append(self.waiting(self.identity.remaining_topic))
         if self._emission is None:
             self._emission = self._opened()
         connection = self.configuration.connection
@@ -121,11 +116,8 @@ class SmallJob:
         offsets = self.kafka.admin.list_group_offsets({group: None})[group]
         return {(lane.topic, lane.partition): position.offset for lane, position in offsets.items()}
 
-    def waiting(self, topic: str) -> list[Any]:
+    def waiting(self, topic: str, most: int = 1_000_000) -> list[Any]:
         """Records at or beyond the committed offsets of a topic."""
-        return self._waiting(topic)
-
-    def _waiting(self, topic: str, most: int = 1_000_000) -> list[Any]:
         committed = self.committed()
         taken: dict[int, int] = {}
         waiting = []

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.outcomes.samples import START, append, outcome, rows
+from tests.outcomes.samples import START, append, ledger_at, outcome, rows
 
 from redrive.outcomes.causes import Cause, CauseCounter, RepeatCounter
 from redrive.outcomes.rows import moment
-from redrive.outcomes.table import LedgerTable
 
 STORIES: list[dict[str, Any]] = [
     {"error_class": "java.io.IOException", "consumer_group": "billing"},
@@ -42,8 +41,7 @@ def test_each_dead_letter_counts_once_wherever_the_counts_are_cut(tmp_path: Path
         for part in (written[:cut], written[cut:], []):
             if part:
                 append(folder, part)
-            table = LedgerTable.open(folder)
-            assert table is not None
+            table = ledger_at(folder)
             assert counter.count_new(table, []) == []
             for counted in counter.count_new(table, ["orders"]):
                 assert isinstance(counted, Cause)
@@ -86,8 +84,7 @@ def test_each_repeated_dead_letter_counts_once_wherever_the_counts_are_cut(tmp_p
         for part in (written[:cut], written[cut:], []):
             if part:
                 append(folder, part)
-            table = LedgerTable.open(folder)
-            assert table is not None
+            table = ledger_at(folder)
             counts.append(counter.count_new(table, ["orders", "idle"], moment(START)))
         numbers = [count.get("orders", 0) for count in counts]
         assert numbers == [
@@ -105,8 +102,7 @@ def test_dead_letter_from_before_the_job_does_not_count_but_is_repeated(tmp_path
         for number, (failed, hours) in enumerate([("a", -25), ("b", -23), ("a", 0), ("b", 0)])
     ]
     append(tmp_path / "ledger", rows(outcomes))
-    table = LedgerTable.open(tmp_path / "ledger")
-    assert table is not None
+    table = ledger_at(tmp_path / "ledger")
     counter = RepeatCounter(moment(START - hour))
     assert counter.count_new(table, [], moment(START)) == {}
     assert counter.count_new(table, ["orders"], moment(START)) == {"orders": 1}

@@ -18,7 +18,7 @@ from threading import Barrier, Event
 import pytest
 from tests.commands import redrive
 from tests.outcomes.s3_server import BUCKET, S3, SECRET
-from tests.outcomes.samples import outcome, rows
+from tests.outcomes.samples import ledger_at, outcome, rows
 from tests.outcomes.small_job import SmallJob, dead_letter
 
 from redrive.configuration import RemoteFolder
@@ -73,8 +73,7 @@ def project(folder: RemoteFolder, size: int, started: Callable[[], object] = lam
 
 def check(folder: RemoteFolder) -> None:
     """Each outcome is in the ledger once."""
-    table = LedgerTable.open(folder)
-    assert table is not None
+    table = ledger_at(folder)
     held = Counter(
         (row.outcomes_partition, row.outcomes_offset)
         for row in table.outcomes("SELECT * FROM ledger")
@@ -129,8 +128,7 @@ def test_a_writer_that_is_killed_before_its_commit_has_written_nothing(
     store.dropped = kills
     assert process.wait() == -signal.SIGKILL
     files = [key for key in store.objects if key.endswith(".parquet")]
-    table = LedgerTable.open(folder)
-    assert table is not None
+    table = ledger_at(folder)
     assert table.size == 80 < 40 * len(files)
     assert project(folder, 40) == 0
     check(folder)
@@ -148,13 +146,11 @@ def test_an_outage_of_twenty_seconds_is_waited_out(folder: RemoteFolder, store: 
 
 def test_a_ledger_is_made_anew_in_its_place(folder: RemoteFolder) -> None:
     project(folder, 20)
-    table = LedgerTable.open(folder)
-    assert table is not None
+    table = ledger_at(folder)
     assert table.compact().files_after < table.compact().files_before + 1
     check(folder)
     remove(folder)
-    anew = LedgerTable.open(folder)
-    assert anew is not None
+    anew = ledger_at(folder)
     assert (anew.positions(), anew.identity != table.identity) == ({}, True)
     project(folder, 100)
     check(folder)
@@ -222,8 +218,7 @@ def test_reader_waits_for_a_slow_answer_while_the_store_answers_others(
         return False
 
     store.dropped = is_slow
-    table = LedgerTable.open(folder)
-    assert table is not None
+    table = ledger_at(folder)
     assert table.size == len(OUTCOMES)
     assert probed.is_set()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from tests.outcomes.samples import append, outcome, rows
+from tests.outcomes.samples import append, ledger_at, outcome, rows
 
 from redrive.errors import EnvironmentFault
 from redrive.outcomes.inventory import Inventory, Selection
@@ -28,8 +28,7 @@ ONE = frozenset({"orders"})
 
 
 def written(path: Path) -> OpenLetters | None:
-    table = LedgerTable.open(path)
-    assert table is not None
+    table = ledger_at(path)
     return OpenLetters.of(table)
 
 
@@ -53,8 +52,7 @@ def test_what_is_written_down_is_read_instead_of_the_older_outcomes(ledger: Path
     assert known.positions == {0: 2, 1: 2}
     assert known.table.size == number_open(ledger)
     append(ledger, EVERY[4:])
-    table = LedgerTable.open(ledger)
-    assert table is not None
+    table = ledger_at(ledger)
     assert [
         row["outcomes_offset"]
         for row in table.rows(f"WHERE {newer_than(known.positions)}", columns="outcomes_offset")
@@ -64,8 +62,7 @@ def test_what_is_written_down_is_read_instead_of_the_older_outcomes(ledger: Path
 
 def test_outcomes_that_were_counted_are_not_read_again(ledger: Path) -> None:
     append(ledger, EVERY[4:])
-    table = LedgerTable.open(ledger)
-    assert table is not None
+    table = ledger_at(ledger)
     for part, handlers in ((table, {"orders", "payments"}), (table.restricted_to(ONE), ONE)):
         known = OpenLetters.of(part)
         assert known is not None

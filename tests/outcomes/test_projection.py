@@ -20,14 +20,13 @@ from tests.commands import python
 from tests.conftest import PATIENCE, KafkaClient, eventually
 from tests.outcomes.conftest import KEPT
 from tests.outcomes.projected_job import Job, projecting
-from tests.outcomes.samples import outcome
+from tests.outcomes.samples import ledger_at, outcome
 from tests.outcomes.test_rows import MALFORMED
 
 from redrive.errors import AlreadyRunningError, EnvironmentFault
 from redrive.kafka.administration import TopicAdministration
 from redrive.outcomes.rows import GONE
 from redrive.outcomes.storage import local_path, lock_file
-from redrive.outcomes.table import LedgerTable
 from redrive.streaming import projection
 from redrive.streaming.lifecycle import JobControl, JobObserver
 from redrive.streaming.projection import rebuild, start_projection
@@ -51,8 +50,7 @@ def test_compaction_beside_a_running_projection_harms_neither(job: Job) -> None:
         yesterday = time.time() - 86_400
         for file in (path / "_delta_log").iterdir():
             os.utime(file, (yesterday, yesterday))
-        table = LedgerTable.open(path)
-        assert table is not None
+        table = ledger_at(path)
         table.compact()
     query.stop()
     assert job.held() == job.expected()

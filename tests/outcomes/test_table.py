@@ -15,7 +15,7 @@ from benchmarks.plot import bars
 from deltalake import ColumnProperties, WriterProperties, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.outcomes.samples import START, append, outcome, rows
+from tests.outcomes.samples import START, append, ledger_at, outcome, rows
 
 import redrive
 from redrive.engine.outcome import ADDED
@@ -32,12 +32,6 @@ BY_HOUR = PAGE.split("### Failures by hour")[1].split("### Less to read")[0]
 HOUR = 3_600_000
 
 
-def _open(path: Path) -> LedgerTable:
-    table = LedgerTable.open(path)
-    assert table is not None
-    return table
-
-
 def test_there_may_be_no_ledger_yet(tmp_path: Path) -> None:
     assert LedgerTable.open(tmp_path / "ledger") is None
 
@@ -52,9 +46,9 @@ def test_a_ledger_of_an_earlier_version_gets_the_columns_that_came_since(
     earlier = pa.schema([field for field in SCHEMA if field.name not in missing])
     plain = {name: value for name, value in old._asdict().items() if name not in missing}
     write_deltalake(path, pa.Table.from_pylist([plain], schema=earlier))
-    assert _open(path).size == 1
+    assert ledger_at(path).size == 1
     append(path, [new])
-    rows_read = _open(path).outcomes("SELECT * FROM ledger ORDER BY outcomes_offset")
+    rows_read = ledger_at(path).outcomes("SELECT * FROM ledger ORDER BY outcomes_offset")
     assert [row.operator for row in rows_read] == [None, "ann@host"]
     assert [row.traceparent for row in rows_read] == [None, "00-a-b-01"]
 
@@ -86,7 +80,7 @@ def test_positions_follow_the_largest_offset_of_each_partition(
         for partition, offset in offsets.items():
             largest[partition] = max(largest.get(partition, 0), offset)
     expected = {partition: offset + 1 for partition, offset in largest.items()}
-    assert _open(path).positions() == expected
+    assert ledger_at(path).positions() == expected
 
 
 def test_positions_are_found_without_statistics_of_files(tmp_path: Path) -> None:
@@ -95,7 +89,7 @@ def test_positions_are_found_without_statistics_of_files(tmp_path: Path) -> None
     none = WriterProperties(default_column_properties=ColumnProperties(statistics_enabled="NONE"))
     new = arrow_of(rows(outcome(number) for number in range(4)))
     write_deltalake(path, new, mode="append", writer_properties=none)
-    assert _open(path).positions() == {0: 2, 1: 1, 2: 1}
+    assert ledger_at(path).positions() == {0: 2, 1: 1, 2: 1}
 
 
 def test_rows_are_written_and_read_without_pandas(tmp_path: Path) -> None:
@@ -113,11 +107,11 @@ def test_compaction_changes_files_and_no_row(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     for start in range(0, 60, 6):
         append(path, rows(outcome(start + number, time=0) for number in range(6)))
-    before = _open(path)
+    before = ledger_at(path)
     content = sorted(before.rows("", columns="outcome, outcomes_offset"), key=str)
     done = before.compact()
     assert (done.files_before, done.files_after) == (10, 1)
-    after = _open(path)
+    after = ledger_at(path)
     assert sorted(after.rows("", columns="outcome, outcomes_offset"), key=str) == content
     assert after.positions() == before.positions()
     assert done.files_deleted == 0
@@ -145,7 +139,7 @@ def test_the_ledger_of_another_cluster_is_not_taken_for_this_ones(tmp_path: Path
         with pytest.raises(EnvironmentFault, match="not those of other on A"):
             LedgerTable.create(path, "A/other")
         LedgerTable.create(path).compact()
-    assert _open(path).size == 1
+    assert ledger_at(path).size == 1
     remove(path)
     LedgerTable.create(path, "B/outcomes")
     assert LedgerTable.open(path, "B/outcomes") is not None
@@ -159,7 +153,7 @@ def test_a_broken_ledger_says_what_to_look_at_and_suggests_to_delete_nothing(
     for file in (path / "_delta_log").glob("*.json"):
         file.write_text("{")
     with pytest.raises(EnvironmentFault) as caught:
-        _open(path).outcomes("SELECT * FROM ledger")
+        ledger_at(path).outcomes("SELECT * FROM ledger")
     assert "check the folder" in caught.value.hint
     assert "rebuild" not in caught.value.hint
 
@@ -196,7 +190,7 @@ def failures(tmp_path: Path) -> LedgerTable:
     ]
     again = {**letters[1], "outcome": "retry:0:1", "time": START + 9 * HOUR}
     append(tmp_path / "ledger", rows([*letters, again], partitions=1))
-    return _open(tmp_path / "ledger")
+    return ledger_at(tmp_path / "ledger")
 
 
 def test_failures_by_hour_are_a_query_on_the_page(failures: LedgerTable) -> None:
@@ -235,7 +229,8 @@ def test_the_picture_shows_the_failures_of_a_ledger(
     )
     append(tmp_path / "ledger", rows(letters, partitions=1))
     hours = {
-        f"{row['hour']:%H:%M}": row["failures"] for row in _open(tmp_path / "ledger").answer(QUERY)
+        f"{row['hour']:%H:%M}": row["failures"]
+        for row in ledger_at(tmp_path / "ledger").answer(QUERY)
     }
     assert [*hours.values()] == counts
     picture = LEDGER_PAGE.with_name("failures.svg")

@@ -15,9 +15,9 @@ import pytest
 from tests.conftest import eventually
 from tests.outcomes.projected_job import LOOK, Job, projecting
 from tests.outcomes.s3_server import S3
+from tests.outcomes.samples import ledger_at
 
 from redrive.outcomes.storage import lock_file
-from redrive.outcomes.table import LedgerTable
 from redrive.streaming import projection
 from redrive.streaming.projection import start_projection
 
@@ -76,7 +76,6 @@ def test_each_writer_appends_to_what_the_other_wrote(job: Job) -> None:
     with projecting(job, "spark"):
         for start in range(60, 360, 50):
             job.write(range(start, start + 50))
-    table = LedgerTable.open(job.configuration.ledger.path)
-    assert table is not None
+    table = ledger_at(job.configuration.ledger.path)
     table.compact()
     job.check_projected()
