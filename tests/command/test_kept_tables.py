@@ -35,7 +35,6 @@ KEPT = "RETRYINT(9)\nACTION(IGNORE)\n"
 def ran(
     small_job: SmallJob,
     *texts: str,
-    by: str = "ann@mars",
     schemes: tuple[OwnScheme, ...] = (),
     kept_schemes: tuple[OwnScheme, ...] | None = None,
 ) -> list[str]:
@@ -48,7 +47,8 @@ def ran(
         lines = tuple(rule.line for rule in table.rules)
         kept = schemes if kept_schemes is None else kept_schemes
         running = RunningTable("orders", table.hash, text, "orders.rul", lines, kept)
-        keep_tables(Cluster(job.connection), job.tables_topic, [running], now=time.time(), by=by)
+        cluster, now = Cluster(job.connection), time.time()
+        keep_tables(cluster, job.tables_topic, [running], now=now, by="ann@mars")
         hashes.append(table.hash)
     identity = TableIdentity(hashes[-1] + schemes_id(schemes), 0, 0)
     lanes = [TopicPartition(small_job.identity.topic, number) for number in (0, 1)]

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -80,11 +80,10 @@ class Mock:
             issuer=self.address, client_id="redrive", client_secret=SECRET, address="https://here"
         )
 
-    def browser(self, limits: Mapping[str, Any] | None = None, **changed: Any) -> TestClient:
+    def browser(self, **changed: Any) -> TestClient:
         """A browser before a console without brokers that knows it, by settings with changes."""
         known = IdentityProvider(replace(self.settings, **changed))
-        logins = Logins({}, provider=known, grants=GROUPS, **(limits or {}))
-        return console(logins, headers=PAGE)
+        return console(Logins({}, provider=known, grants=GROUPS), headers=PAGE)
 
     def before(self) -> None:
         if flask.request.path == "/oauth2/token":

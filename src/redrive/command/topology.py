@@ -38,6 +38,7 @@ _STYLES: Final = {
 _MOST_MANAGERS: Final = 50
 """Maximum queue managers to list; more are counted."""
 _MOST_QUEUES: Final = 500
+_MOST_NAMES: Final = 10
 
 
 @click.group()
@@ -264,9 +265,9 @@ def _queue_row(
     }
 
 
-def _some(names: Sequence[str], most: int = 10) -> str:
-    more = [f"... and {len(names) - most} more"] if len(names) > most else []
-    return ", ".join([*names[:most], *more])
+def _some(names: Sequence[str]) -> str:
+    more = [f"... and {len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+    return ", ".join([*names[:_MOST_NAMES], *more])
 
 
 @topology.command()
