@@ -99,10 +99,11 @@ def test_a_message_counts_if_its_topic_deletes_it_within_the_time(
         assert waiting.first is None
 
 
-def test_only_what_is_deleted_for_its_age_expires() -> None:
+@pytest.mark.parametrize("policy", ["compact", ""])
+def test_only_what_is_deleted_for_its_age_expires(policy: str) -> None:
     old = [NOW - 1000 * HOUR]
     lanes = {TopicPartition(topic, 0): old for topic in (DLQ, RETRY, REMAINING)}
-    settings = {RETRY: {"retention.ms": "-1"}, REMAINING: kept(1, "compact")}
+    settings = {RETRY: {"retention.ms": "-1"}, REMAINING: kept(1, policy)}
     by_topic = found_by(topics_of(lanes, settings))
     assert {topic: waiting.retention for topic, waiting in by_topic.items()} == {
         DLQ: None, RETRY: FOREVER, REMAINING: FOREVER,

@@ -286,9 +286,12 @@ def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: A
 
 
 def retention_of(settings: Mapping[str, Any]) -> int:
-    """Milliseconds for which a topic keeps a record; ``NO_LIMIT`` if it deletes none by age."""
+    """Milliseconds for which a topic keeps a record; ``NO_LIMIT`` if it deletes none by age.
+
+    Its policy may be empty: then it deletes nothing.
+    """
     most = int(settings.get("retention.ms") or -1)
-    deletes = "delete" in str(settings.get("cleanup.policy") or "delete")
+    deletes = "delete" in str(settings.get("cleanup.policy", "delete"))
     return most if deletes and most >= 0 else NO_LIMIT
 
 

@@ -16,10 +16,12 @@ from typing import Any, Final, NamedTuple
 
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import sources_of
+from redrive.engine.facts import NO_LIMIT
 from redrive.engine.outcome import LAST_TIME
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.kafka.deadline import CONNECT, GLIMPSE
+from redrive.kafka.facts import retention_of
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import name_in_identities
 from redrive.operations.durations import clock, duration
@@ -241,12 +243,9 @@ def _topics(configuration: JobConfiguration) -> tuple[list[str], set[str]]:
 
 
 def _retentions(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
-    kept: dict[str, float | None] = {}
-    for topic, given in settings.items():
-        milliseconds = int(given.get("retention.ms") or -1)
-        deletes = "delete" in str(given.get("cleanup.policy", "delete")) and milliseconds >= 0
-        kept[topic] = (milliseconds / 1000 if deletes else FOREVER) if given else None
-    return kept
+    milliseconds = {topic: retention_of(given) for topic, given in settings.items() if given}
+    kept = {topic: FOREVER if ms == NO_LIMIT else ms / 1000 for topic, ms in milliseconds.items()}
+    return {topic: kept.get(topic) for topic in settings}
 
 
 def _bounds(
