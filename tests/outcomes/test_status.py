@@ -138,6 +138,8 @@ def test_the_next_retry_is_due_an_interval_after_the_failed_attempt(
     job: SmallJob, now: int
 ) -> None:
     job.step(now)
+    placed = {"key": b"placed", "value": b"old", "timestamp_ms": now - 900_000}
+    job.kafka.produce(job.identity.remaining_topic, [placed])  # its tombstone is not compacted yet
     [handler] = status_of(job.configuration).handlers
     assert handler.next_due == moment(now + 60_000)
     assert handler.oldest == moment(now - 600_000 + 1)

@@ -108,6 +108,8 @@ class Standing:
     """Remaining ones that an operator acknowledged."""
     unacknowledged_since: float | None = None
     """Like ``since``, for unacknowledged ones; None if there are none."""
+    oldest: datetime | None = None
+    """When the earliest of them failed; None if there are none."""
 
 
 def state_of(row: Row) -> str:
@@ -451,7 +453,8 @@ class Inventory:
                 f" count(CASE WHEN {HELD} THEN 1 END) held,"
                 f" count(CASE WHEN {self._acknowledged} THEN 1 END) acknowledged,"
                 f" min(CASE WHEN NOT {self._acknowledged} THEN first_time END) unacknowledged,"
-                f" min(first_time) first FROM letters GROUP BY handler, {state}",
+                f" min({FAILED}) oldest, min(first_time) first"
+                f" FROM letters GROUP BY handler, {state}",
             )
         )
         return {
@@ -462,6 +465,7 @@ class Inventory:
                 row["held"],
                 row["acknowledged"],
                 row["unacknowledged"] and row["unacknowledged"].timestamp(),
+                row["oldest"],
             )
             for row in rows
         }

@@ -104,7 +104,8 @@ class HandlerStatus:
     invalid: int | None
     """Remaining messages without a valid dead-letter header; None if unknown."""
     oldest: datetime | None
-    """Time of the oldest dead letter among the first waiting ones of each partition."""
+    """When the oldest failed of those that wait; of unread ones the time of the first on each
+    partition, and of all others too while there is no ledger."""
     results: Results
 
 
@@ -385,6 +386,9 @@ def _handler(
             return Count(None, Precision.UNKNOWN)
         return Count(figures.count, outcomes.precision)
 
+    # Copies of messages that were placed stay on their topics until Kafka compacts these.
+    places = identity.topics if outcomes.standing is None else (identity.topic,)
+    times = [queues.oldest(places), *(state.oldest for state in (parked, remaining, quarantined))]
     depth = queues.depth(identity.topic)
     queue = inhibited.get(identity.topic)
     return HandlerStatus(
@@ -400,7 +404,7 @@ def _handler(
         quarantined=count(quarantined),
         invalid=remaining.invalid if outcomes.is_complete else None,
         acknowledged=remaining.acknowledged if outcomes.knows_acknowledged else None,
-        oldest=queues.oldest(identity),
+        oldest=min(filter(None, times), default=None),
         results=outcomes.results([name]),
     )
 
@@ -504,9 +508,9 @@ class _Queues:
             moment(record.timestamp) + timedelta(seconds=waits[record.lane]) for record in parked
         )
 
-    def oldest(self, identity: HandlerIdentity) -> datetime | None:
+    def oldest(self, topics: Collection[str]) -> datetime | None:
         """Time of the oldest of the first waiting dead letters; None if none waits."""
-        times = [record.original_time for record in self._first_of(identity.topics)]
+        times = [record.original_time for record in self._first_of(topics)]
         return moment(min(times)) if times else None
 
     def _first_of(self, topics: Iterable[str]) -> list[StoredRecord]:
