@@ -295,7 +295,7 @@ def run_job(
                 (job.directory / DEFAULT_FILE).write_text(kept, encoding="utf-8")
         start = {"event": "start", "version": __version__, **settings.describe()}
         _LOGGER.info(
-            "redrive %s: application %s, instance %s, brokers %s",
+            "redrive %s: application %s, instance %s, brokers %s; starting Spark",
             *(__version__, job.application, job.instance, job.connection.bootstrap_servers),
             extra={"details": start},
         )
