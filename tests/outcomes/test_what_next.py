@@ -48,7 +48,10 @@ def test_what_is_quarantined_stays_with_any_table(table: str | None) -> None:
 
 def test_the_next_attempt_under_a_dialect_has_a_time_but_no_rule() -> None:
     next_step = what_next([row(result="parked", action="RETRY")], deciders())
-    assert next_step.text == "attempt 3 by the rule that matches then: outcomes do not have KEY"
+    assert (
+        next_step.text
+        == "attempt 3 by the rule that matches then: rules ask for KEY, which outcomes do not have"
+    )
     assert next_step.due is not None
     assert (next_step.due - NOON).total_seconds() == 30
     assert not next_step.rule_line

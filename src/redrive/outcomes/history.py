@@ -433,7 +433,7 @@ def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
     attempt = f"attempt {attempts.failures + 1}"
     if missing:
         text = f"{attempt} by the rule that matches then"
-        text += f": outcomes do not have {', '.join(missing)}"
+        text += f": rules ask for {', '.join(missing)}, which outcomes do not have"
         return Next(text=text, due=due, attempt=name)
     if rule is None:
         return Next(text="no rule is left for it, so it will remain", due=due)

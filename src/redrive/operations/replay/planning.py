@@ -447,7 +447,7 @@ class Planner:
         if replay.to not in {To.RULES, To.ATTEMPT}:
             return ""
         if missing := missing_fields(decider.table):
-            return f"outcomes do not have {', '.join(missing)}"
+            return f"rules ask for {', '.join(missing)}, which outcomes do not have"
         counted = sum(number for _, number in attempts.by_rule)
         if replay.to is To.ATTEMPT and decider.profiles.is_kafka and counted < attempts.failures:
             return "it depends on which rules have failed before"
