@@ -19,7 +19,6 @@ from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
 from redrive.topology.mqe.objects import (
     NO_NETWORK,
     BridgeQueue,
-    HomeServerQueue,
     Mode,
     MqeLocalQueue,
     MqeNetwork,
@@ -27,8 +26,15 @@ from redrive.topology.mqe.objects import (
     MqeQueueManager,
     MqeRemoteQueue,
     StoreAndForwardQueue,
+    identity,
 )
-from redrive.topology.mqe.resolver import ManagerTables, connections_on_way
+from redrive.topology.mqe.resolver import (
+    NetworkTables,
+    collecting_queue,
+    connections_on_way,
+    link_to,
+)
+from redrive.topology.mqe.results import Stored
 from redrive.topology.names import Names, put_topic, transmission_topic
 from redrive.topology.put import Discovered, DynamicQueue
 
@@ -182,9 +188,10 @@ def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
                     topics[topic.topic] = replace(
                         kept, to="", resting=resting, message_retries=0, message_retry_interval=0
                     )
+    tables = NetworkTables(topology.mqe)
     for manager_of_mqe in topology.mqe.queue_managers:
         if manager_of_mqe.name not in on_other_cluster:
-            for topic in _topics_in_mqe(topology, manager_of_mqe):
+            for topic in _topics_in_mqe(topology, tables, manager_of_mqe):
                 topics.setdefault(topic.topic, topic)
     return tuple(topics.values())
 
@@ -305,70 +312,53 @@ def _cluster_transmission(
 # MQ Everyplace
 
 
-def _topics_in_mqe(topology: Topology, manager: MqeQueueManager) -> Iterator[QueueTopic]:
+def _topics_in_mqe(
+    topology: Topology, tables: NetworkTables, manager: MqeQueueManager
+) -> Iterator[QueueTopic]:
     name = manager.name
     yield QueueTopic(topic=put_topic(name), role=TopicRole.PUTS, queue_manager=name)
     for queue in manager.queues:
         match queue:
-            case MqeLocalQueue():
-                topic = topology.bindings.topic(queue=queue.name, queue_manager=name)
-                yield QueueTopic(
-                    topic=topic, role=TopicRole.QUEUE, queue_manager=name, queue=queue.name
-                )
-            case BridgeQueue() if queue.queue_manager not in topology.mq:
-                topic = topology.bindings.topic(queue=queue.name, queue_manager=queue.queue_manager)
-                yield QueueTopic(
-                    topic=topic,
-                    role=TopicRole.QUEUE,
-                    queue_manager=queue.queue_manager,
-                    queue=queue.name,
-                )
+            case MqeLocalQueue() | BridgeQueue():
+                owner = identity(queue, name).queue_manager
+                if owner not in topology.mq:
+                    topic = topology.bindings.topic(queue=queue.name, queue_manager=owner)
+                    yield QueueTopic(
+                        topic=topic, role=TopicRole.QUEUE, queue_manager=owner, queue=queue.name
+                    )
             case MqeRemoteQueue(mode=Mode.ASYNC):
-                yield _store_topic(manager, queue.name, queue.queue_manager, queue.queue_manager)
+                yield _store_topic(tables, name, queue, queue.queue_manager)
             case StoreAndForwardQueue():
                 for target in queue.targets:
-                    yield _store_and_forward_topic(topology, manager, queue, target)
+                    yield _store_and_forward_topic(tables, name, queue, target)
 
 
-def _store_topic(manager: MqeQueueManager, queue: str, to: str, connection: str) -> QueueTopic:
-    name = manager.name
+def _store_topic(
+    tables: NetworkTables, name: str, queue: MqeRemoteQueue | StoreAndForwardQueue, to: str
+) -> QueueTopic:
+    channel, *via = connections_on_way(tables, name, queue.queue_manager)
     return QueueTopic(
-        topic=transmission_topic(queue=queue, queue_manager=name, to=to),
+        topic=transmission_topic(queue=queue.name, queue_manager=name, to=to),
         role=TopicRole.TRANSMISSION,
         queue_manager=name,
-        queue=queue,
+        queue=queue.name,
         to=to,
-        channel=(name, connection),
-        via=_via(manager, connection),
+        channel=channel,
+        via=tuple(via),
     )
 
 
-def _via(manager: MqeQueueManager, connection: str) -> tuple[tuple[str, str], ...]:
-    _, *further = connections_on_way(ManagerTables(manager), connection)
-    return tuple((manager.name, channel) for channel in further)
-
-
 def _store_and_forward_topic(
-    topology: Topology,
-    manager: MqeQueueManager,
-    queue: StoreAndForwardQueue,
-    target: str,
+    tables: NetworkTables, name: str, queue: StoreAndForwardQueue, target: str
 ) -> QueueTopic:
     """The messages of a store-and-forward queue for one target: pushed if possible, else pulled."""
-    pushed = _store_topic(manager, queue.name, target, queue.queue_manager)
-    if any(connection.name == queue.queue_manager for connection in manager.connections):
+    pushed = _store_topic(tables, name, queue, target)
+    if link_to(tables, name, queue.queue_manager).is_defined:
         return pushed
-    puller = topology.mqe.queue_manager(target)
-    for pulling in puller.queues if puller else ():
-        if isinstance(pulling, HomeServerQueue) and pulling.queue_manager == manager.name:
-            channel, is_running = (target, manager.name), pulling.interval > 0
-            assert puller is not None, "its kind was checked"
-            return replace(
-                pushed,
-                channel=channel,
-                via=_via(puller, manager.name),
-                is_running=is_running,
-                is_pulled=True,
-            )
-    resting = Resting("inactive", f"nothing moves the messages of {queue.name} of {manager.name}")
-    return replace(pushed, to="", channel=("", ""), via=(), resting=resting)
+    pulling = collecting_queue(tables, Stored(name, queue, Names(queue_manager=target)))
+    if pulling is None:
+        resting = Resting("inactive", f"nothing moves the messages of {queue.name} of {name}")
+        return replace(pushed, to="", channel=("", ""), via=(), resting=resting)
+    channel, *via = connections_on_way(tables, target, pulling.queue_manager)
+    is_running = pulling.interval > 0
+    return replace(pushed, channel=channel, via=tuple(via), is_running=is_running, is_pulled=True)

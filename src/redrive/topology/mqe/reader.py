@@ -19,6 +19,7 @@ from redrive.diagnostics import Diagnostic, Severity, has_errors, in_order
 from redrive.forms import FileForm, KeyPath, TableForm
 from redrive.topology.document import DefinitionDocument, read_document
 from redrive.topology.mqe.objects import (
+    AnyQueue,
     BridgeQueue,
     CodeBase,
     DeliveryMode,
@@ -29,7 +30,6 @@ from redrive.topology.mqe.objects import (
     MqeDefinition,
     MqeLocalQueue,
     MqeNetwork,
-    MqeQueue,
     MqeQueueManager,
     MqeRemoteQueue,
     NullConnection,
@@ -41,8 +41,10 @@ from redrive.topology.mqe.objects import (
 )
 from redrive.topology.mqe.resolver import (
     ManagerTables,
+    MqeLink,
     MqeResolver,
     NetworkTables,
+    collecting_queue,
     link_to,
     manager_aliases,
 )
@@ -153,6 +155,7 @@ REFERENCES = {
     "NOT_STORED_FOR",
     "NO_CONNECTION",
     "NO_LISTENER",
+    "PULLS_NOTHING",
     "PUT_FAILS",
     "ROUTE_LOOP",
     "UNKNOWN_QUEUE_MANAGER",
@@ -221,7 +224,7 @@ def _all_names(manager: MqeQueueManager) -> Iterator[tuple[MqeDefinition, Iterab
         yield alias, (alias.name, alias.of)
 
 
-def _names_of(queue: MqeQueue) -> Iterable[str]:
+def _names_of(queue: AnyQueue) -> Iterable[str]:
     match queue:
         case MqeLocalQueue():
             return (queue.name, *queue.aliases)
@@ -229,9 +232,7 @@ def _names_of(queue: MqeQueue) -> Iterable[str]:
             return (queue.name, queue.queue_manager, *queue.aliases)
         case StoreAndForwardQueue():
             return (queue.name, queue.queue_manager, *queue.targets)
-        case HomeServerQueue():
-            return (queue.name, queue.queue_manager)
-    return (queue.name,)
+    return (queue.name, queue.queue_manager)
 
 
 def _duplicates(code: str, noun: str, definitions: Iterable[MqeDefinition]) -> Iterator[Diagnostic]:
@@ -262,9 +263,7 @@ def _queues(manager: MqeQueueManager) -> Iterator[Diagnostic]:
         if isinstance(queue, MqeLocalQueue | StoreAndForwardQueue) or (
             isinstance(queue, MqeRemoteQueue) and queue.mode is Mode.ASYNC
         ):
-            message = (
-                f"queue {queue.name!r} stores messages, but {manager.name!r} has no local queuing"
-            )
+            message = f"{queue.name!r} stores messages, but {manager.name!r} has no local queuing"
             hint = "use synchronous remote queue definitions, or allow local queuing"
             yield _error("NO_LOCAL_QUEUING", queue, message, hint)
 
@@ -315,9 +314,7 @@ def _manager_aliases(manager: MqeQueueManager, tables: ManagerTables) -> Iterato
             yield _warning("ALIAS_CHAIN", definition, message, "name the real queue manager")
         real = tables.connections.get(alias)
         if isinstance(real, DirectConnection | ViaConnection):
-            message = (
-                f"connection {alias!r} takes no puts for {alias!r}: the alias replaces the name"
-            )
+            message = f"connection {alias!r} takes no puts for its name: an alias replaces it"
             yield _warning("ALIAS_HIDES_CONNECTION", real, message, "rename one of the two")
     for connection in manager.connections:
         if isinstance(connection, NullConnection) and connection.name == manager.name:
@@ -351,9 +348,7 @@ def _code_base(manager: MqeQueueManager) -> Iterator[Diagnostic]:
         return
     for queue in manager.queues:
         if isinstance(queue, BridgeQueue | StoreAndForwardQueue):
-            message = (
-                f"the C code base of {manager.name!r} has no queue of this kind: {queue.name!r}"
-            )
+            message = f"the C code base has no queue of this kind: {queue.name!r}"
             hint = "move the queue to a manager of the Java code base; here it is ignored"
             yield _warning("NOT_IN_CODE_BASE", queue, message, hint)
 
@@ -375,15 +370,12 @@ def _store_and_forward(manager: MqeQueueManager, tables: ManagerTables) -> Itera
             if target in tables.aliases:
                 message = f"entry {target!r} never matches: it is an alias and replaced earlier"
                 yield _warning("ENTRY_IS_ALIAS", queue, message, "list the real queue manager")
-        yield from _delivery(queue, tables)
 
 
-def _delivery(queue: StoreAndForwardQueue, tables: ManagerTables) -> Iterator[Diagnostic]:
-    has_connection = queue.queue_manager in tables.connections
+def _delivery(queue: StoreAndForwardQueue, *, has_connection: bool) -> Iterator[Diagnostic]:
     if queue.delivery is DeliveryMode.PULL and has_connection:
         message = (
-            f"{queue.name!r} should be pulled from, but connection {queue.queue_manager!r} makes "
-            "it push"
+            f"{queue.name!r} should be pulled from, but has connection {queue.queue_manager!r}"
         )
         hint = "give the queue a queue manager name without a connection"
         yield _error("PULL_HAS_CONNECTION", queue, message, hint)
@@ -402,21 +394,37 @@ def _links(
         if isinstance(connection, DirectConnection | ViaConnection):
             yield from _connection(tables, manager, connection)
     for queue in manager.queues:
-        if (
-            isinstance(queue, MqeRemoteQueue | HomeServerQueue)
-            and not link_to(tables, manager.name, queue.queue_manager).is_defined
-        ):
+        if not isinstance(queue, MqeRemoteQueue | HomeServerQueue | StoreAndForwardQueue):
+            continue
+        link = link_to(tables, manager.name, queue.queue_manager)
+        if isinstance(queue, StoreAndForwardQueue):
+            yield from _delivery(queue, has_connection=link.is_defined)
+        elif not link.is_defined:
             message = f"no connection of {manager.name!r} leads to {queue.queue_manager!r}"
             hint = f"define connection {queue.queue_manager!r}"
             yield _warning("NO_CONNECTION", queue, message, hint)
         if isinstance(queue, HomeServerQueue):
-            far = tables.of(queue.queue_manager)
-            if far is not None and manager.name not in far.store_and_forward:
-                message = (
-                    f"no store-and-forward queue of {queue.queue_manager!r} lists {manager.name!r}"
-                )
-                hint = f"define one on {queue.queue_manager!r} that lists {manager.name!r}"
-                yield _warning("NOT_STORED_FOR", queue, message, hint)
+            yield from _pulls(tables, manager, queue, link)
+
+
+def _pulls(
+    tables: NetworkTables, manager: MqeQueueManager, queue: HomeServerQueue, link: MqeLink
+) -> Iterator[Diagnostic]:
+    server = link.receiver or queue.queue_manager
+    far, names = tables.of(server), Names(queue_manager=manager.name)
+    store = far.store_and_forward.get(manager.name) if far else None
+    if link.receiver and not link.is_one_hop:
+        message = f"{queue.name!r} pulls nothing: connection {queue.queue_manager!r} is not direct"
+        hint = f"make {queue.queue_manager!r} a direct connection, as a pull takes one hop"
+        yield _warning("PULLS_NOTHING", queue, message, hint)
+    elif far is not None and store is None:
+        message = f"no store-and-forward queue of {server!r} lists {manager.name!r}"
+        hint = f"define one on {server!r} that lists {manager.name!r}"
+        yield _warning("NOT_STORED_FOR", queue, message, hint)
+    elif store and link.receiver and not collecting_queue(tables, Stored(server, store, names)):
+        message = f"{queue.name!r} pulls nothing from {store.name!r} of {server!r}: names differ"
+        hint = "give the two queues one name, or set options.home_server_names to false"
+        yield _warning("PULLS_NOTHING", queue, message, hint)
 
 
 def _connection(
@@ -458,9 +466,7 @@ def _agreement(tables: NetworkTables, manager: MqeQueueManager) -> Iterator[Diag
             continue
         longest = real.maximum_message_size
         if longest is not None and (queue.maximum_message_size or longest + 1) > longest:
-            message = (
-                f"{queue.name!r} admits longer messages than the {longest} bytes of the real queue"
-            )
+            message = f"{queue.name!r} admits messages longer than the real queue's {longest} bytes"
             hint = "longer messages would be accepted here and stay here; set the same limit"
             yield _warning("ATTRIBUTES_DIFFER", queue, message, hint)
         if queue.security != real.security:

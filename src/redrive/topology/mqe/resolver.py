@@ -255,9 +255,8 @@ def find_link(
         seen.add(name)
         definition, following = _follow_connection(tables, name)
         if definition is None:
-            return _failed_link(
-                steps, PutFailure.NO_CONNECTION, here, f"no connection leads to {name!r}"
-            )
+            detail = f"no connection leads to {name!r}"
+            return _failed_link(steps, PutFailure.NO_CONNECTION, here, detail)
         steps.append(MqeStep(here, StepKind.CONNECTION, definition, names, names))
         if (here, name) in conditions.down:
             detail = f"connection {name!r} of {here!r} is stopped or down"
@@ -266,14 +265,11 @@ def find_link(
         if following is None:
             if (receiver := network.receiver(name)) is not None:
                 return MqeLink(tuple(steps), receiver)
-            detail = (
-                f"connection {name!r} leads to a queue manager that the network does not contain"
-            )
+            detail = f"connection {name!r} leads to a queue manager outside the network"
             return _failed_link(steps, PutFailure.UNKNOWN_QUEUE_MANAGER, here, detail)
         name = following
-    return _failed_link(
-        steps, PutFailure.VIA_LOOP, here, f"via connections form a loop at {name!r}"
-    )
+    detail = f"via connections form a loop at {name!r}"
+    return _failed_link(steps, PutFailure.VIA_LOOP, here, detail)
 
 
 def link_to(network: NetworkTables, here: str, name: str) -> MqeLink:
@@ -298,14 +294,15 @@ def _follow_connection(tables: ManagerTables, name: str) -> tuple[MqeDefinition 
     return (None, None) if real == tables.manager.name else (definition, real)
 
 
-def connections_on_way(tables: ManagerTables, name: str) -> tuple[str, ...]:
-    """The connections of a manager that a put over one of them uses, starting with that one."""
-    way: list[str] = []
-    following: str | None = name
-    while following is not None and following not in way:
+def connections_on_way(network: NetworkTables, here: str, name: str) -> tuple[tuple[str, str], ...]:
+    """A connection of a manager, and the further ones that a put over it uses: manager and name."""
+    tables, way = network.of(here), [name]
+    while tables is not None:
+        _, following = _follow_connection(tables, way[-1])
+        if following is None or following in way:
+            break
         way.append(following)
-        _, following = _follow_connection(tables, following)
-    return tuple(way)
+    return tuple((here, connection) for connection in way)
 
 
 def _failed_link(steps: list[MqeStep], failure: PutFailure, here: str, detail: str) -> MqeLink:
@@ -455,12 +452,9 @@ class MqeResolver:
             if moved is None:
                 break
             end = moved
-        return MqeResolution(
-            (*resolution.steps, *trace.steps),
-            end,
-            (*resolution.discovered, *trace.discovered),
-            resolution.accepted,
-        )
+        steps = (*resolution.steps, *trace.steps)
+        discovered = (*resolution.discovered, *trace.discovered)
+        return replace(resolution, steps=steps, end=end, discovered=discovered)
 
     def transmit(self, stored: Stored, conditions: Conditions = NORMAL) -> MqeResolution:
         """Pass a stored message on over its queue's connection once, as a running channel does.
@@ -468,12 +462,12 @@ class MqeResolver:
         A message that the next manager refuses stays where it is, with the reason (reading O3).
         """
         trace = PutTrace(ANY_MESSAGE, conditions)
-        return trace.result(self._pass_on(stored, trace) or stored)
+        return trace.result(self._pass_on(stored, trace) or _unmoved(stored))
 
     def pull(self, stored: Stored, queue_manager: str, conditions: Conditions) -> MqeResolution:
         """Pull a stored message to a manager; without steps if none of its queues pulls it."""
         trace = PutTrace(ANY_MESSAGE, conditions)
-        return trace.result(self._pull(stored, queue_manager, trace) or stored)
+        return trace.result(self._pull(stored, queue_manager, trace) or _unmoved(stored))
 
     # A put and its hops
 
@@ -571,30 +565,31 @@ class MqeResolver:
         if (late := expired(here, stored.queue, trace)) is not None:
             return late
         trace.steps.extend(link.steps)
-        end = link.failed or self._put(link.receiver, names, trace)
+        end = link.failed or self._put_again(link.receiver, stored, trace)
         return replace(stored, refused=end) if isinstance(end, Failed) else end
 
     def _pull(self, stored: Stored, client: str, trace: PutTrace) -> End | None:
         """Pull to a client that has a home-server queue for it; None if it has none."""
-        tables = self._tables.of(client)
-        if tables is None or not trace.message.is_movable:
+        is_own = client == stored.names.queue_manager and trace.message.is_movable
+        tables = self._tables.of(client) if is_own else None
+        home_server = collecting_queue(self._tables, stored, trace.conditions)
+        if tables is None or home_server is None:
             return None
-        for home_server in tables.home_servers:
-            if not collects(self._tables, tables, home_server, stored, trace.conditions):
-                continue
-            late = expired(stored.queue_manager, stored.queue, trace)
-            if late is not None:
-                return late
-            trace.steps.append(
-                MqeStep(client, StepKind.PULL, home_server, stored.names, stored.names)
-            )
-            end = self._put(client, stored.names, trace)
-            return (
-                self._handle_undelivered(tables, stored, end, trace)
-                if isinstance(end, Failed)
-                else end
-            )
-        return None
+        if (late := expired(stored.queue_manager, stored.queue, trace)) is not None:
+            return late
+        trace.steps.append(MqeStep(client, StepKind.PULL, home_server, stored.names, stored.names))
+        end = self._put_again(client, stored, trace)
+        return (
+            self._handle_undelivered(tables, stored, end, trace) if isinstance(end, Failed) else end
+        )
+
+    def _put_again(self, here: str, stored: Stored, trace: PutTrace) -> End:
+        """Put a message that leaves its store; one that comes back to it fails (reading O6)."""
+        end = self._put(here, stored.names, trace)
+        if end != replace(stored, refused=None):
+            return end
+        detail = f"a message for {stored.names} returns to {stored}"
+        return Failed(PutFailure.ROUTE_LOOP, stored.queue_manager, detail)
 
     def _handle_undelivered(
         self, client: ManagerTables, stored: Stored, failed: Failed, trace: PutTrace
@@ -617,19 +612,22 @@ class MqeResolver:
         return stays if isinstance(end, Failed) else end
 
 
-def collects(
-    tables: NetworkTables,
-    client: ManagerTables,
-    home_server: HomeServerQueue,
-    stored: Stored,
-    conditions: Conditions,
-) -> bool:
-    """Whether a home-server queue of a client pulls a stored message: one hop, own ones only."""
-    here, options = client.manager.name, tables.options
-    if not isinstance(stored.queue, StoreAndForwardQueue) or stored.names.queue_manager != here:
-        return False
-    # Names of the two queues count in the strict reading only (reading O5).
-    if options.home_server_names and home_server.name != stored.queue.name:
-        return False
-    link = find_link(tables, here, home_server.queue_manager, stored.names, conditions)
-    return link.is_one_hop and link.receiver == stored.queue_manager
+def _unmoved(stored: Stored) -> Stored:
+    detail = f"nothing moves a message for {stored.names}"
+    failed = Failed(PutFailure.NO_CONNECTION, stored.queue_manager, detail)
+    return replace(stored, refused=failed)
+
+
+def collecting_queue(
+    network: NetworkTables, stored: Stored, conditions: Conditions = NORMAL
+) -> HomeServerQueue | None:
+    """The home-server queue that pulls a stored message to its manager: one hop, own ones only."""
+    here, is_strict = stored.names.queue_manager, network.options.home_server_names
+    client = network.of(here) if isinstance(stored.queue, StoreAndForwardQueue) else None
+    for queue in client.home_servers if client else ():
+        # Names of the two queues count in the strict reading only (reading O5).
+        if not is_strict or queue.name == stored.queue.name:
+            link = find_link(network, here, queue.queue_manager, stored.names, conditions)
+            if link.is_one_hop and link.receiver == stored.queue_manager:
+                return queue
+    return None
