@@ -39,6 +39,7 @@ queue_managers:
     queues:
       - {{kind: remote, name: ORDERS, queue_manager: {0}SUN, mode: async}}
       - {{kind: home_server, name: HOME, queue_manager: {0}SUN}}
+      - {{kind: store_and_forward, name: ORDERS, queue_manager: {0}MARS, targets: [{0}MARS]}}
   - name: {0}SUN
     queues:
       - {{kind: local, name: ORDERS}}

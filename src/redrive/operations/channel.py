@@ -293,7 +293,7 @@ def _triggered_topics(network: Network, queue_manager: str) -> list[str]:
             hint=f"redrive channel start {queue_manager} starts its channels",
         )
     asynchronous = {
-        queue.name
+        (queue.name, queue.queue_manager)
         for queue in manager.queues
         if isinstance(queue, MqeRemoteQueue) and queue.mode is Mode.ASYNC
     }
@@ -302,7 +302,7 @@ def _triggered_topics(network: Network, queue_manager: str) -> list[str]:
         for topic in topics_of(network.topology)
         if topic.role is TopicRole.TRANSMISSION
         and (
-            (topic.queue_manager == queue_manager and topic.queue in asynchronous)
+            (topic.queue_manager == queue_manager and (topic.queue, topic.to) in asynchronous)
             or (topic.is_pulled and topic.channel[0] == queue_manager)
         )
     ]

@@ -25,7 +25,7 @@ from redrive.topology.mq.resolver import (
     transmission_headers,
 )
 from redrive.topology.mq.results import Persistence, Resolution, TargetKind, job_request
-from redrive.topology.mqe.objects import MqeQueue, MqeRemoteQueue, StoreAndForwardQueue
+from redrive.topology.mqe.objects import Mode, MqeQueue, MqeRemoteQueue, StoreAndForwardQueue
 from redrive.topology.mqe.resolver import MqeResolver
 from redrive.topology.mqe.results import (
     Conditions,
@@ -362,9 +362,12 @@ def _stores_for(
 ) -> TypeGuard[MqeRemoteQueue | StoreAndForwardQueue]:
     if source.role is TopicRole.PUTS or queue.name != source.queue:
         return False
-    if isinstance(queue, StoreAndForwardQueue):
-        return source.to in queue.targets
-    return isinstance(queue, MqeRemoteQueue) and queue.queue_manager == source.to
+    match queue:
+        case StoreAndForwardQueue():
+            return source.to in queue.targets
+        case MqeRemoteQueue(mode=Mode.ASYNC):
+            return queue.queue_manager == source.to
+    return False
 
 
 def _limits(queue: MqeQueue) -> QueueLimits:

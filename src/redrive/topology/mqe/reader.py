@@ -370,6 +370,11 @@ def _store_and_forward(manager: MqeQueueManager, tables: ManagerTables) -> Itera
             if target in tables.aliases:
                 message = f"entry {target!r} never matches: it is an alias and replaced earlier"
                 yield _warning("ENTRY_IS_ALIAS", queue, message, "list the real queue manager")
+            definition = tables.queues.get(Names(queue=queue.name, queue_manager=target))
+            if isinstance(definition, MqeRemoteQueue) and definition.mode is Mode.ASYNC:
+                message = f"{queue.name!r} has the topic of remote definition {queue.name}@{target}"
+                hint = "give the store-and-forward queue another name"
+                yield _error("ONE_TOPIC", queue, message, hint)
 
 
 def _delivery(queue: StoreAndForwardQueue, *, has_connection: bool) -> Iterator[Diagnostic]:
