@@ -367,7 +367,7 @@ def _handler_options(
         raise click.UsageError("-c FILE and --dlq or --rules exclude each other")
     if path is None and not rules and not (files and not queues):
         raise click.UsageError(
-            "there is no redrive.toml here: name the settings with -c FILE, or a table with --rules"
+            "there is no redrive.toml here: name one with -c FILE, or a table with --rules FILE"
         )
     tables = list(rules) * len(queues) if len(rules) == 1 and queues else list(rules)
     if queues and len(queues) != len(tables):
