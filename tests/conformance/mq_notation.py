@@ -248,5 +248,8 @@ def message_of(put: Mapping[str, Any], default: Persistence) -> PutMessage:
     return PutMessage(
         length=put.get("length", 0),
         persistence=persistence_option(put.get("persistence"), default),
-        reply_to=Names(queue=put.get("replyq") or "", queue_manager=put.get("replyqm") or ""),
+        reply_to=Names(
+            queue=(put.get("replyq") or "").rstrip(" "),
+            queue_manager=(put.get("replyqm") or "").rstrip(" "),
+        ),
     )

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from tests.conformance import mq_notation
 from tests.conformance.mq_notation import open_options, persistence_option
 from tests.conformance.vectors import Vector, vector_id
 from tests.topology.mqe import notation, texts
 
 from redrive.topology.files import read_topology
 from redrive.topology.layout import SourceText, Topology
+from redrive.topology.mq.network import MqNetwork
+from redrive.topology.mq.queue_manager import ClusterInstance
 from redrive.topology.mq.results import OpenOption, Persistence
 from redrive.topology.mqe.objects import MqeNetwork
 
@@ -176,7 +179,7 @@ def _of_mq(stem: str, vector: Vector, number: int) -> Numbered:
         scripts.add(manager, command)
     at = put.get("at") or lines[0][0]
     scripts.commands.setdefault(at, [])
-    return Numbered(
+    case = Numbered(
         id=vector_id(stem, vector),
         vector=vector,
         at=at,
@@ -189,6 +192,35 @@ def _of_mq(stem: str, vector: Vector, number: int) -> Numbered:
             for name, commands in scripts.commands.items()
         ),
     )
+    if any(command.upper().startswith("CLQ") for _, command in lines):
+        _check_clusters(case, lines)
+    return case
+
+
+def _check_clusters(case: Numbered, lines: Iterable[Command]) -> None:
+    """Refuse what one queue manager alone knows, as definitions tell all members the same."""
+    networks = mq_notation.read_topology(case.vector["topology"]).network(), case.topology.mq
+
+    def owned(network: MqNetwork, name: str) -> set[str]:
+        return set(network.queue_managers[name].queues)
+
+    def known(network: MqNetwork, name: str) -> set[str | ClusterInstance]:
+        at, hosts = network.queue_managers[name], case.topology.manager_names
+        queues = {queue for host in hosts for queue in owned(case.topology.mq, host)}
+        instances = {
+            replace(instance, keyword="", route=replace(instance.route, channel=""))
+            for queue in queues
+            for instance in network.instances(at, queue)
+        }
+        return instances | {host for host in hosts if host != name and network.routes(at, host)}
+
+    for name, command in lines:
+        is_knowledge = command.upper().startswith("CLQ")
+        if is_knowledge or not _PSEUDO.match(command):
+            compared = known if is_knowledge else owned
+            first, second = (compared(network, name) for network in networks)
+            if first != second:
+                raise InexpressibleError(f"clusters of which {name} alone knows")
 
 
 def _possible(length: int | None) -> int | None:
