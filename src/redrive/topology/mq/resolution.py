@@ -66,7 +66,7 @@ class Opening:
 
     __slots__ = (
         *("network", "manager", "request", "group", "needs_local", "for_output", "steps", "path"),
-        *("first", "is_choice", "_alias_of_local", "_remote_forbidden"),
+        *("first", "is_choice", "_alias_of_local"),
     )
 
     def __init__(self, network: MqNetwork, manager: QueueManager, request: OpenRequest) -> None:
@@ -81,9 +81,7 @@ class Opening:
         self.first: mq.Queue | ClusterInstance | None = None
         self.is_choice = False
         self._alias_of_local = False
-        """Whether a queue manager alias for the local manager was used: then models are refused."""
-        self._remote_forbidden = False
-        """Whether a queue manager alias was used that must not lead to a remote definition."""
+        """Whether an alias of the local manager was used, which leads to local queues only."""
 
     def refused(self, refusal: OpenRefused) -> Resolution:
         """The end of an open that fails."""
@@ -244,6 +242,7 @@ class Opening:
             detail = f"the queue manager name {names.queue_manager!r} {problem.problem}"
             raise OpenRefused(Reason.UNKNOWN_OBJECT_Q_MGR, detail) from None
         if self._is_shared_at(names):
+            self._queue(names.queue)  # refused if a private definition has its name
             return self.local("R11", names, self.manager.shared_queues[names.queue])
         if not names.queue:
             detail = f"no queue is named at queue manager {names.queue_manager}"
@@ -291,7 +290,6 @@ class Opening:
             way = carrier(self, after.queue_manager, alias.transmission_queue)
             return self.carried("R13", way, after)
         self.path.append(alias)
-        self._remote_forbidden = True
         if after.queue_manager:
             self._alias_of_local = True
             self.step("R13", "alias of this queue manager", alias, names, after)
@@ -331,8 +329,6 @@ class Opening:
         if self.needs_local or not self.for_output:
             return self.local("R2", names, queue)
         instances = self.network.instances(self.manager, names.queue)
-        if not instances:
-            return self.local("R2", names, queue)
         return workload(self, "R2", names, instances, queue)
 
     def _model(self, names: Names, model: mq.ModelQueue) -> Resolution:
@@ -402,9 +398,9 @@ class Opening:
 
     def _remote_definition(self, names: Names, definition: mq.RemoteQueue) -> Resolution:
         after = Names(queue=definition.remote_queue, queue_manager=definition.remote_queue_manager)
-        if self._remote_forbidden:
-            # OPEN: documented as forbidden after a queue manager alias, without a code.
-            detail = f"a queue manager alias must not lead to {definition}"
+        if self._alias_of_local:
+            # OPEN: documented as forbidden after an alias of the manager itself, without a code.
+            detail = f"an alias of queue manager {self.manager.name} must not lead to {definition}"
             raise OpenRefused(Reason.UNKNOWN_OBJECT_NAME, detail, definition)
         if not after.queue:
             raise OpenRefused(Reason.REMOTE_Q_NAME_ERROR, f"{definition} has no RNAME", definition)
@@ -573,9 +569,9 @@ def workload(
     bind = _bind(opening, able or ([own] if own else instances))
     if bind is Bind.NOT_FIXED and call is Call.MQOPEN and opening.for_output:
         opening.step(row, "cluster queue, not bound to an instance", None, names, names)
-        resolved = Names(queue=names.queue)
+        resolved, first = Names(queue=names.queue), next(iter(instances), None)
         return opening.result(
-            TargetKind.PER_MESSAGE, names, first=instances[0], resolved=resolved, limits=UNLIMITED
+            TargetKind.PER_MESSAGE, names, first=first, resolved=resolved, limits=UNLIMITED
         )
     if not able and own is None:
         detail = f"every instance of cluster queue {names.queue} has PUT(DISABLED)"
