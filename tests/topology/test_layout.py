@@ -7,6 +7,8 @@ from tests.topology.mqe import notation
 from redrive.topology.files import read_topology
 from redrive.topology.layout import QueueTopic, SourceText, Topology, topics_of
 from redrive.topology.mq.network import MqNetwork
+from redrive.topology.put import Destination
+from redrive.topology.receiving import resolver_of
 
 SENDER = b"""\
 DEFINE QLOCAL(QM2) USAGE(XMITQ) GET(DISABLED)
@@ -52,3 +54,20 @@ def test_a_store_is_emptied_over_the_connection_that_its_alias_leads_to() -> Non
         "PULLED": (("L", "Y"), (("L", "R"),)),
         "PUSHED": (("R", "X"), (("R", "T"),)),
     }
+
+
+def test_each_cluster_channel_to_a_manager_leads_over_its_own_transmission_queue() -> None:
+    """Which of them a put takes is a matter of its seed."""
+    receivers = [f"DEF CHL(TO.{n}) CHLTYPE(CLUSRCVR) CLUSTER(C{n}) CONNAME('a')" for n in (1, 2)]
+    sender = "\n".join([*receivers, "DEF QL(X) USAGE(XMITQ) CLCHNAME(BY.2)"]).encode()
+    receiver = "\n".join(receivers).replace("TO.", "BY.").encode()
+    files = [SourceText("QM1.mqsc", sender), SourceText("QM2.mqsc", receiver)]
+    topology = read_topology(files).topology
+    assert topology is not None
+    ways = {topic.topic for topic in topics_of(topology) if topic.to == "QM2"}
+    answers = [
+        resolver_of(topology, "QM1").resolve(queue="Q", queue_manager="QM2", seed=seed)
+        for seed in range(20)
+    ]
+    assert {answer.topic for answer in answers if isinstance(answer, Destination)} == ways
+    assert len(ways) == len(receivers)

@@ -173,12 +173,15 @@ class MqNetwork:
         ]
 
     def routes_from(self, at: QueueManager) -> list[ClusterRoute]:
-        """The cluster channels over which a manager reaches other members, each once."""
-        found: dict[str, ClusterRoute] = {}
+        """The cluster channels over which a manager reaches other members.
+
+        Each member once for each transmission queue.
+        """
+        found: dict[tuple[str, str], ClusterRoute] = {}
         for cluster in self.joined(at):
             for name, routes in self._routes[cluster].items():
-                if name != at.name:
-                    found.setdefault(name, routes[0])
+                for route in routes if name != at.name else ():
+                    found.setdefault((name, self.transmission_queue(at, route)), route)
         return list(found.values())
 
     def joined(self, at: QueueManager) -> tuple[str, ...]:
