@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tests.engine.known_cluster import OPEN
 from tests.engine.samples import identity_of, slice_of
@@ -16,9 +16,12 @@ from redrive.engine.commands import States
 from redrive.engine.put_decider import PutDecider
 from redrive.engine.sources import SourceKind
 from redrive.messages import OutputRecord, Records
+from redrive.messages.reasons import Reason
 from redrive.topology.layout import QueueTopic, TopicRole, Topology, topics_of
+from redrive.topology.put import Destination, Refusal
 from redrive.topology.receiving import receiving_queue_managers
 
+Answer: TypeAlias = Destination | Refusal
 NOW: Final = 1_000_000
 """Milliseconds: the time of every decision."""
 REMAINING: Final = "REMAINING"
@@ -32,6 +35,7 @@ def put_deciders(
     topology: Topology,
     further: Iterable[QueueTopic] = (),
     running: Mapping[tuple[str, str], bool] = MappingProxyType({}),
+    check: Callable[[Answer], Answer] = lambda answer: answer,
 ) -> dict[str, tuple[PutDecider, SourceKind]]:
     """What decides about puts and their retries, by the topic that holds them.
 
@@ -39,6 +43,7 @@ def put_deciders(
         topology: The definitions.
         further: Topics besides those of their layout.
         running: Channels that were started or stopped; a stopped one holds what its topic holds.
+        check: What the cluster makes of the answer about a put; nothing by default.
     """
     topics = [topic for topic in [*topics_of(topology), *further] if topic.is_read]
     states = States(running=running)
@@ -52,7 +57,7 @@ def put_deciders(
     for topic, receiver in receivers.items():
         source, retries = sources[topic], f"{topic}-retry"
         decider = PutDecider(
-            identity_of(topic, retry_topic=retries), receiver, lambda message: message,
+            identity_of(topic, retry_topic=retries), receiver, check,
             table_id="0" * 16, hop_limit=HOPS, message_retries=source.message_retries,
             by_priority=source.role is TopicRole.TRANSMISSION and source.by_priority,
         )  # fmt: skip
@@ -63,7 +68,7 @@ def put_deciders(
 
 @dataclass
 class DecidedNetwork:
-    """Queue managers whose channels run until everything rests."""
+    """Queue managers whose channels run until everything rests, on the topics of the layout."""
 
     topology: Topology
     running: Mapping[tuple[str, str], bool] = field(default_factory=dict)
@@ -78,7 +83,14 @@ class DecidedNetwork:
     """Entries of the tables topic."""
 
     def __post_init__(self) -> None:
-        self._deciders = put_deciders(self.topology, running=self.running)
+        topics = {topic.topic for topic in topics_of(self.topology)}
+
+        def check(answer: Answer) -> Answer:
+            if isinstance(answer, Destination) and answer.topic not in topics:
+                return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"{answer.topic} does not exist")
+            return answer
+
+        self._deciders = put_deciders(self.topology, running=self.running, check=check)
         self._read = 0
 
     def run(self, records: Iterable[OutputRecord]) -> None:

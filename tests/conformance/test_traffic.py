@@ -28,7 +28,7 @@ from tests.conformance.traffic_networks import (
     numbered,
 )
 from tests.conformance.traffic_traces import MessageTrace, message_trace, put_of
-from tests.conformance.vectors import FURTHER_PUTS, FURTHER_ROUTES, Vector, load, vector_id
+from tests.conformance.vectors import FURTHER_PUTS, FURTHER_ROUTES, OWN, Vector, load, vector_id
 from tests.conftest import PATIENCE, read_records
 from tests.streaming.conftest import RunningJob, configuration_of
 
@@ -126,7 +126,7 @@ def traffic(
     """All vectors that can be traffic, on one job; every message has come to rest."""
     cases = {
         case.id: (case, message_trace(case, case.topology))
-        for case in expressible(vectors_directory, FURTHER)
+        for case in expressible(vectors_directory, FURTHER, OWN)
     }
     ones, traces = zip(*cases.values(), strict=True)
     networks = [case.network for case in ones if case.network is not None]

@@ -202,17 +202,14 @@ def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
 def _topics_in_mq(topology: Topology, manager: QueueManager) -> Iterator[QueueTopic]:
     name = manager.name
     yield QueueTopic(topic=put_topic(name), role=TopicRole.PUTS, queue_manager=name)
-    queues = dict(manager.every_queue)
-    # The product's own dead-letter queue needs no DEFINE; its other queues are not used.
-    dead_letter_queue = manager.queue(manager.attributes.dead_letter_queue)
-    if dead_letter_queue is not None:
-        queues[dead_letter_queue.name] = dead_letter_queue
-    for queue in queues.values():
+    remote = (queue for queue in manager.queues.values() if isinstance(queue, mq.RemoteQueue))
+    named = dict.fromkeys(queue.transmission_queue for queue in remote)
+    # The product's own queues need no DEFINE; those that DEADQ and XMITQ name are used.
+    for queue_name in {**manager.every_queue, manager.attributes.dead_letter_queue: None, **named}:
+        queue = manager.queue(queue_name)
         if not isinstance(queue, mq.LocalQueue):
             continue
-        if queue.is_transmission_queue and (
-            queue.cluster_channels or queue.name == mq.CLUSTER_TRANSMISSION_QUEUE
-        ):
+        if queue.serves_clusters and queue_name not in named:
             continue  # each receiving manager has its own topic
         if queue.is_transmission_queue:
             yield _transmission(topology, name, queue)

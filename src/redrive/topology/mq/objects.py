@@ -260,6 +260,12 @@ class LocalQueue(HoldingQueue):
     is_temporary: bool = False
     """Whether it is a temporary dynamic queue, which accepts no persistent messages."""
 
+    @property
+    def serves_clusters(self) -> bool:
+        """Whether cluster-sender channels empty it, each the messages for its own manager."""
+        is_common = self.name == CLUSTER_TRANSMISSION_QUEUE
+        return self.is_transmission_queue and (is_common or bool(self.cluster_channels))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelQueue(HoldingQueue):

@@ -146,7 +146,7 @@ class QueueManager:
             return f"DEFXMITQ of {self.name} names {name}, which does not exist (2197)"
         if not isinstance(queue, mq.LocalQueue):
             return f"DEFXMITQ of {self.name} names {queue}, which is not a QLOCAL (2198)"
-        if name == mq.CLUSTER_TRANSMISSION_QUEUE:
+        if queue.serves_clusters:
             return f"DEFXMITQ of {self.name} names {name}, which is the clusters' own (2199)"
         if not queue.is_transmission_queue:
             return f"DEFXMITQ of {self.name} names {queue}, which has USAGE(NORMAL) (2199)"

@@ -6,7 +6,7 @@ IBM's documentation is silent; "Readings" on the same page lists them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from redrive.messages.reasons import ADVICE, Reason
@@ -270,7 +270,8 @@ class Opening:
                 return self.carried("R14" if way.is_of_cluster else "R15", way, names)
             case mq.LocalQueue(is_transmission_queue=True) as queue:
                 self.check_output(names, queue)
-                return self.carried("R12", Carrier(queue, "named like the manager"), names)
+                way = _over(self, queue, name, "named like the manager")
+                return self.carried("R12", way, names)
             case mq.LocalQueue() as queue:
                 raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)", queue)
             case mq.RemoteQueue(remote_queue="") as alias:
@@ -453,16 +454,23 @@ def _preference(candidate: ClusterInstance) -> tuple[int, ...]:
 def carrier(opening: Opening, queue_manager: str, named: str) -> Carrier:
     """The transmission queue to a manager; ``named`` is XMITQ of the definition used."""
     if named:
-        return Carrier(_named_queue(opening, named), "XMITQ names it")
+        return _over(opening, _named_queue(opening, named), queue_manager, "XMITQ names it")
     queue = opening.manager.queue(queue_manager)
     if queue is not None:
         checked = _transmission_queue(queue, f"{queue} is not a transmission queue")
-        return Carrier(checked, "named like the manager")
-    if (cluster := _cluster_way(opening, queue_manager)) is not None:
-        return cluster
-    if (shared := _shared_way(opening, queue_manager)) is not None:
-        return shared
-    return Carrier(_default_queue(opening, queue_manager), "DEFXMITQ names it")
+        return _over(opening, checked, queue_manager, "named like the manager")
+    way = _cluster_way(opening, queue_manager) or _shared_way(opening, queue_manager)
+    return way or Carrier(_default_queue(opening, queue_manager), "DEFXMITQ names it")
+
+
+def _over(opening: Opening, queue: mq.LocalQueue, queue_manager: str, why: str) -> Carrier:
+    """A named queue; one for several managers leads to that of the message, or nowhere."""
+    way = None
+    if queue.serves_clusters:
+        way = _cluster_way(opening, queue_manager, queue.name)
+    elif queue.name == mq.SHARED_TRANSMISSION_QUEUE:
+        way = _shared_way(opening, queue_manager)
+    return replace(way, queue=queue, why=why) if way else Carrier(queue, why)
 
 
 def _transmission_queue(queue: mq.Queue, problem: str) -> mq.LocalQueue:
@@ -495,27 +503,31 @@ def _default_queue(opening: Opening, queue_manager: str) -> mq.LocalQueue:
         raise OpenRefused(Reason.UNKNOWN_DEF_XMIT_Q, detail, attributes)
     if not isinstance(queue, mq.LocalQueue):
         raise OpenRefused(Reason.DEF_XMIT_Q_TYPE_ERROR, f"DEFXMITQ names {queue}", queue)
-    if not queue.is_transmission_queue or name == mq.CLUSTER_TRANSMISSION_QUEUE:
+    if not queue.is_transmission_queue or queue.serves_clusters:
         detail = f"DEFXMITQ names {queue}, which cannot serve as the default"
         raise OpenRefused(Reason.DEF_XMIT_Q_USAGE_ERROR, detail, queue)
     return queue
 
 
-def _cluster_way(opening: Opening, queue_manager: str) -> Carrier | None:
-    """The route to a cluster queue manager, or to a host of a cluster queue manager alias."""
+def _cluster_way(opening: Opening, queue_manager: str, queue: str = "") -> Carrier | None:
+    """The route to a cluster queue manager or a host of its alias, over ``queue`` if given."""
     network, manager = opening.network, opening.manager
-    candidates = [
+    hosts = [
         ClusterInstance(name=queue_manager, route=route)
         for route in network.routes(manager, queue_manager)
+    ] or network.instances(manager, queue_manager, aliases=True)
+    hosts = [
+        host
+        for host in hosts
+        if not (queue and host.route.channel)
+        or queue == network.transmission_queue(manager, host.route)
     ]
-    if candidates:
-        return _in_cluster(opening, opening.choose(candidates).route)
-    hosts = network.instances(manager, queue_manager, aliases=True)
     if not hosts:
         return None
     able = [host for host in hosts if host.put_enabled]
     host = opening.choose(able or hosts)
-    opening.path.append(host)
+    if host.is_queue_manager_alias:
+        opening.path.append(host)
     return _in_cluster(opening, host.route)
 
 
