@@ -80,7 +80,9 @@ def _queue_manager_findings(network: MqNetwork, manager: QueueManager) -> Iterat
     if attributes.dead_letter_queue and (problem := manager.dead_letter_queue_problem):
         hint = "define it as QLOCAL with USAGE(NORMAL); until then undelivered messages stay"
         yield _warning(attributes.set_at("DEADQ"), "DEADQ", problem, hint)
-    if problem := manager.default_transmission_queue_problem:
+    reason, problem = manager.default_transmission_queue_problem
+    if problem and attributes.default_transmission_queue:
+        problem += f" ({reason:d})"
         hint = "define it as QLOCAL with USAGE(XMITQ); until then puts that need it fail"
         yield _warning(attributes.set_at("DEFXMITQ"), "DEFXMITQ", problem, hint)
     for name in sorted(manager.queues.keys() & manager.shared_queues.keys()):

@@ -173,10 +173,7 @@ class MqNetwork:
         ]
 
     def routes_from(self, at: QueueManager) -> list[ClusterRoute]:
-        """The cluster channels over which a manager reaches other members.
-
-        Each member once for each transmission queue.
-        """
+        """The cluster channels to other members, each member once for each transmission queue."""
         found: dict[tuple[str, str], ClusterRoute] = {}
         for cluster in self.joined(at):
             for name, routes in self._routes[cluster].items():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from redrive.diagnostics import SourceLocation
+from redrive.messages.reasons import Reason
 from redrive.topology.mq import objects as mq
 
 
@@ -136,21 +137,19 @@ class QueueManager:
         return ""
 
     @property
-    def default_transmission_queue_problem(self) -> str:
-        """Why DEFXMITQ cannot be used, with the code that a put gets; empty if it can."""
+    def default_transmission_queue_problem(self) -> tuple[Reason, str]:
+        """The code of puts that need DEFXMITQ, and why it cannot be used; empty if it can."""
         name = self.attributes.default_transmission_queue
-        if not name:
-            return ""
-        queue = self.queue(name)
+        queue, what = self.queue(name), f"DEFXMITQ of {self.name} names"
         if queue is None:
-            return f"DEFXMITQ of {self.name} names {name}, which does not exist (2197)"
+            return Reason.UNKNOWN_DEF_XMIT_Q, f"{what} {name}, which does not exist"
         if not isinstance(queue, mq.LocalQueue):
-            return f"DEFXMITQ of {self.name} names {queue}, which is not a QLOCAL (2198)"
+            return Reason.DEF_XMIT_Q_TYPE_ERROR, f"{what} {queue}, which is not a QLOCAL"
         if queue.serves_clusters:
-            return f"DEFXMITQ of {self.name} names {name}, which is the clusters' own (2199)"
+            return Reason.DEF_XMIT_Q_USAGE_ERROR, f"{what} {name}, which is the clusters' own"
         if not queue.is_transmission_queue:
-            return f"DEFXMITQ of {self.name} names {queue}, which has USAGE(NORMAL) (2199)"
-        return ""
+            return Reason.DEF_XMIT_Q_USAGE_ERROR, f"{what} {queue}, which has USAGE(NORMAL)"
+        return Reason.NONE, ""
 
     def clusters_of(self, cluster: str, namelist: str) -> tuple[str, ...]:
         """The clusters that a CLUSTER and a CLUSNL attribute name."""

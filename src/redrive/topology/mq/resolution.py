@@ -455,8 +455,7 @@ def carrier(opening: Opening, queue_manager: str, named: str) -> Carrier:
     """The transmission queue to a manager; ``named`` is XMITQ of the definition used."""
     if named:
         return _over(opening, _named_queue(opening, named), queue_manager, "XMITQ names it")
-    queue = opening.manager.queue(queue_manager)
-    if queue is not None:
+    if (queue := opening.manager.queue(queue_manager)) is not None:
         checked = _transmission_queue(queue, f"{queue} is not a transmission queue")
         return _over(opening, checked, queue_manager, "named like the manager")
     way = _cluster_way(opening, queue_manager) or _shared_way(opening, queue_manager)
@@ -492,20 +491,14 @@ def _named_queue(opening: Opening, name: str) -> mq.LocalQueue:
 
 
 def _default_queue(opening: Opening, queue_manager: str) -> mq.LocalQueue:
-    attributes = opening.manager.attributes
-    name = attributes.default_transmission_queue
+    manager = opening.manager
+    name = manager.attributes.default_transmission_queue
     if not name:
         detail = f"nothing leads to queue manager {queue_manager}, and DEFXMITQ is blank"
         raise OpenRefused(Reason.UNKNOWN_REMOTE_Q_MGR, detail)
-    queue = opening.manager.queue(name)
-    if queue is None:
-        detail = f"DEFXMITQ names {name}, which is not known"
-        raise OpenRefused(Reason.UNKNOWN_DEF_XMIT_Q, detail, attributes)
-    if not isinstance(queue, mq.LocalQueue):
-        raise OpenRefused(Reason.DEF_XMIT_Q_TYPE_ERROR, f"DEFXMITQ names {queue}", queue)
-    if not queue.is_transmission_queue or queue.serves_clusters:
-        detail = f"DEFXMITQ names {queue}, which cannot serve as the default"
-        raise OpenRefused(Reason.DEF_XMIT_Q_USAGE_ERROR, detail, queue)
+    queue, (reason, problem) = manager.queue(name), manager.default_transmission_queue_problem
+    if reason or not isinstance(queue, mq.LocalQueue):
+        raise OpenRefused(reason, problem, queue or manager.attributes)
     return queue
 
 
