@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-LINES = {"src": 74299, "tests": 62327, "docs": 6000}
+LINES = {"src": 74363, "tests": 62143, "docs": 6000}
 """Lines of Python, and of pages in docs: 55,000 of the source and 46,000 of tests are the goal."""
 WORDS = 60_000
 """Words of the pages in docs."""
@@ -19,7 +19,7 @@ WORDS_OF_A_SENTENCE = 25
 """Nine of ten sentences of the pages have at most as many."""
 FILES = 269
 """Modules of the source: fewer than 300 are the goal."""
-LINES_OF_A_ROOM = 8600
+LINES_OF_A_ROOM = 8614
 """Lines of the largest package of the source: 9,000 are the goal."""
 LINES_OF_A_MODULE = 800
 VAGUE_NAMES = 29
