@@ -198,7 +198,7 @@ def test_the_job_goes_on_by_itself_when_there_is_room_again(
     process = start_and_fill(jobs, disk, job)
     jobs.produce(job.dlq, letters(job, range(20, 60)))
     full = (f"the job's folder {disk.folder}/job cannot be written", "No space left on device")
-    eventually(lambda: job.log_says(*full, "make room"), "the log said so", every=1)
+    eventually(lambda: job.log_says(*full, "free disk space"), "the log said so", every=1)
 
     def status() -> str:
         return disk.run("status", "-c", str(job.settings)).stdout
