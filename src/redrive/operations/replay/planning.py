@@ -447,7 +447,7 @@ class Planner:
         if replay.to not in {To.RULES, To.ATTEMPT}:
             return ""
         if missing := missing_fields(decider.table):
-            return f"rules ask for {', '.join(missing)}, which outcomes do not have"
+            return f"outcomes lack {', '.join(missing)}"
         counted = sum(number for _, number in attempts.by_rule)
         if replay.to is To.ATTEMPT and decider.profiles.is_kafka and counted < attempts.failures:
             return "it depends on which rules have failed before"
