@@ -82,16 +82,15 @@ class Kafka:
             lane: transaction for lane, transaction in self.transactions.items() if lane in lanes
         }
 
-    def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def first_since(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        positions = {
+            lane: [(offset, int(second * 1000)) for offset, second in enumerate(seconds)]
+            for lane, seconds in self.records.items()
+        }
         return {
-            lane: next(
-                (
-                    at
-                    for at, second in enumerate(self.records.get(lane, []))
-                    if second * 1000 >= since
-                ),
-                -1,
-            )
+            lane: next((place for place in positions.get(lane, ()) if place[1] >= since), (-1, -1))
             for lane, since in times.items()
         }
 
