@@ -167,7 +167,7 @@ class Upkeep:
             raise
         except ProtocolError as fault:
             servers = self.configuration.connection.bootstrap_servers
-            self.control.notice("upkeep waits for a broker", of=servers, because=fault.message)
+            self.control.notice("upkeep waits for a broker", at=servers, because=fault.message)
 
     def _check_layout(self) -> None:
         """Ends a run whose topics changed, by partitions, leaders, rights or Kafka's ids."""
@@ -309,7 +309,7 @@ class InvalidReport:
                 counts = invalid_remaining(configuration, cluster)
         except ProtocolError as fault:
             servers = configuration.connection.bootstrap_servers
-            self._control.notice("upkeep waits for a broker", of=servers, because=fault.message)
+            self._control.notice("upkeep waits for a broker", at=servers, because=fault.message)
             counts = {}
         for queue, count in sorted(counts.items()):
             self._control.warning(
