@@ -276,7 +276,7 @@ class Inventory:
         """The dead letters of a plan; errors as for ``letters``."""
         columns = ", ".join(f"l.{name} {name}" for name in PLACES)
         most = "" if limit is None else f" LIMIT {limit}"
-        unput = ", ".join(map(sql_text, sorted({*UNTOUCHED, Result.DISCARDED})))
+        without_put = ", ".join(map(sql_text, sorted({*UNTOUCHED, Result.DISCARDED})))
         answer = self._columns_of(
             selection,
             lambda where: (
@@ -284,7 +284,7 @@ class Inventory:
                 f" FROM letters {where}),"
                 " tried AS (SELECT origin, count(*) n FROM outcomes WHERE replay IS NOT NULL"
                 " AND attempt > 0"
-                f" AND result NOT IN ({unput}) GROUP BY origin)"
+                f" AND result NOT IN ({without_put}) GROUP BY origin)"
                 f" SELECT {columns}, coalesce(t.n, 0) replays FROM chosen l"
                 " LEFT JOIN tried t ON l.origin = t.origin"
                 f" ORDER BY l.failed, l.message_offset, l.message{most}"
