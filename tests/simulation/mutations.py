@@ -425,6 +425,18 @@ def _late_copies() -> Iterable[AbstractContextManager[Any]]:
 
 
 @replaced(
+    "late copies refused only once the next transaction begins",
+    Emitter,
+    "_fence_late_requests",
+    schedules=1_500,
+    among=lambda plan: plan.faults.ended_twice > 0,
+)
+def _fenced_lazily(_original: Any, self: Emitter, producer: Any) -> None:
+    if producer.may_arrive_late:
+        self._renew_producer()
+
+
+@replaced(
     "the sending of offsets not counted as late",
     producer.KafkaProducer,
     "send_offsets",

@@ -549,14 +549,17 @@ class Emitter:
         return self.open()
 
     def _fence_late_requests(self, producer: Producer) -> None:
-        """Replace the producer if a late copy of a request could end its next transaction.
+        """Replace the producer if late copies of its requests may still arrive.
 
-        The next producer of the id has a newer epoch: the coordinator refuses the copy. Brokers
-        that raise the epoch with every transaction (KIP-890) need no such care, but librdkafka
-        does not speak that part of the protocol.
+        A copy could end its next transaction; or copies of offsets and of a commit could move its
+        lanes back, once other producers went further. So the next producer of the id is opened at
+        once: its epoch is newer, and the coordinator refuses them. Brokers that raise the epoch
+        with every transaction (KIP-890) need no such care, but librdkafka does not speak that part
+        of the protocol.
         """
         if producer.may_arrive_late:
             self._renew_producer()
+            self.open()
 
     def _renew_producer(self) -> None:
         """Drop the producer while positions are certain; the next transaction opens another."""
