@@ -141,9 +141,12 @@ class Upkeep:
         self.backlog.change(start)
 
     def is_last_run(self) -> bool:
-        """Whether the topics are still those of this run, now that nothing is left on them."""
-        self._attempt(self._check_layout)
-        return not self.ends_run
+        """Whether the topics certainly are those of this run, now that nothing is left on them.
+
+        A partition that got its leader back has messages that no run has read yet.
+        """
+        is_known = self._attempt(self._check_layout)
+        return is_known and not self.ends_run and self.backlog.leaderless == self.start.leaderless
 
     def end(self) -> None:
         """Commits past markers a last time, after the last batch."""
@@ -160,7 +163,8 @@ class Upkeep:
             self.spark.cancel(self._warm_tag)
             self._warm_up.join(CLOSE)
 
-    def _attempt(self, chore: Callable[[], object]) -> None:
+    def _attempt(self, chore: Callable[[], object]) -> bool:
+        """Do a chore; False if a broker does not answer."""
         try:
             chore()
         except FatalFault:
@@ -168,6 +172,8 @@ class Upkeep:
         except ProtocolError as fault:
             servers = self.configuration.connection.bootstrap_servers
             self.control.notice("upkeep waits for a broker", at=servers, because=fault.message)
+            return False
+        return True
 
     def _check_layout(self) -> None:
         """Ends a run whose topics changed, by partitions, leaders, rights or Kafka's ids."""
