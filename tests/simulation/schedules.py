@@ -23,6 +23,7 @@ from tests.simulation.job import (
     APPLICATION,
     BACKOFF,
     DEAD_LETTERS,
+    FAR,
     REMAINING,
     REPLAY,
     RETRY,
@@ -472,6 +473,8 @@ class _World:
         self.far = Network(SimulatedCluster(), self.scheduler)
         self.far.cluster.bumps_epochs = self.plan.bumps_epochs
         self.far.faults = replace(self.plan.faults, fencer_dies=0.0, unregistered=0.0)
+        # A replay of what the other cluster returned looks for a topic of that name in this one.
+        self._matters(f"{FAR}:{FAR_TOPIC}", Reason.UNKNOWN_OBJECT_NAME)
         self._create_far()
 
     def _create_far(self) -> None:
@@ -1257,21 +1260,23 @@ class _World:
         return True
 
     def _is_done(self, instance: Instance) -> bool:
-        """Whether an instance left nothing to do: none of the others worked on after it.
+        """Whether an instance left nothing to do: no other one and no command worked on after it.
 
         Where shares change it had all of them, as the last one.
         """
-        if self.plan.rebalances and instance.settings.share != Share(1, 1):
+        share = instance.settings.share
+        if self.plan.rebalances and share != Share(1, 1):
             return False
         if not instance.has_finished:
             return False
         end = instance.processes[0].ended_at
-        return not any(
-            process.ended_at > end
+        others = [
+            process
             for other in self.every
-            if other is not instance and other.settings.share.overlaps(instance.settings.share)
+            if other is not instance and other.settings.share.overlaps(share)
             for process in other.processes
-        )
+        ]
+        return not any(process.ended_at > end for process in (*others, *self.every_apply))
 
     def look_at_ends(self, errors: list[tuple[str, BaseException]]) -> None:
         """What may end a process: a newer run, and nothing else.

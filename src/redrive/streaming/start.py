@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -148,6 +147,7 @@ class Losses:
 
     def __post_init__(self) -> None:
         self._known = self.entries.lost()
+        self._resumes: Mapping[str, Resume] | None = None  # read when a lane has lost its position
 
     def begin(
         self,
@@ -216,6 +216,8 @@ class Losses:
         )
 
     def _resume_or_stop(self, lane: TopicPartition, lost: LostPosition) -> int:
+        if self._resumes is None:
+            self._resumes = read_states(self.configuration, self.cluster).resumes
         resume = self._resumes.get(lost.source)
         if resume is not None and resume.answers(lane, lost.found):
             begin = lost.end if resume.begin is ResumeFrom.LATEST else lost.first
@@ -234,10 +236,6 @@ class Losses:
         else:
             self.control.warning("continuing with the oldest record", because=lost.problem)
         return lost.first
-
-    @cached_property
-    def _resumes(self) -> Mapping[str, Resume]:
-        return read_states(self.configuration, self.cluster).resumes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
