@@ -43,6 +43,7 @@ from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.rules import RulesTable
 from redrive.rules.backoff import PARTITIONS
 from redrive.streaming.wait import WaitRule
+from redrive.topology.put import Destination, Refusal
 
 OUTCOMES = "outcomes"
 IDENTITY = HandlerIdentity(
@@ -94,6 +95,7 @@ class HandlerDriver:
         *,
         since: int | None = None,
         schemes: SchemeTable = KNOWN,
+        resolve: Callable[[str, str], Destination | Refusal] = resolve_anything,
     ) -> None:
         """A start, at which everything that remains is evaluated again.
 
@@ -107,7 +109,7 @@ class HandlerDriver:
         self._handler = RulesDecider(
             IDENTITY,
             table,
-            Resolvers(lambda manager, queue, _: resolve_anything(manager, queue)),
+            Resolvers(lambda manager, queue, _: resolve(manager, queue)),
             hop_limit=25,
             schemes=schemes,
         )

@@ -16,7 +16,7 @@ from redrive.configuration import JobConfiguration, OnUndeliverable
 from redrive.configuration.deciders import DeciderFactory, Deciders, topology_of
 from redrive.engine.commands import Replay
 from redrive.engine.context import SliceContext
-from redrive.engine.decision import Decision
+from redrive.engine.decision import Decision, Wait
 from redrive.engine.facts import Facts
 from redrive.engine.put_decider import PutDecider
 from redrive.engine.rules_decider import RulesDecider
@@ -52,6 +52,11 @@ class Decided(NamedTuple):
     """Its outcome as the ledger has it."""
     written: Sequence[OutputRecord]
     """What the decision writes besides."""
+
+    @property
+    def attempt_now(self) -> Decision:
+        """The decision, or the attempt for which the message waits, as it would end now."""
+        return self.decision.attempt_now if isinstance(self.decision, Wait) else self.decision
 
 
 def _decision_of(

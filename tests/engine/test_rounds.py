@@ -26,6 +26,7 @@ from tests.engine.failed_processing import (
     watermill,
 )
 from tests.engine.known_cluster import OPEN, KnownCluster
+from tests.engine.samples import resolve_anything
 
 from redrive.engine.facts import (
     Answers,
@@ -41,6 +42,7 @@ from redrive.messages import Headers, OutputRecord, SchemeTable
 from redrive.messages import own_headers as own
 from redrive.rules import parse
 from redrive.rules.backoff import JITTER
+from redrive.topology.put import Destination, Refusal
 
 SCHEME_TABLE = SchemeTable(scheme.scheme() for scheme in (ENVELOPE, NAMELESS))
 BEGIN = 1_000.0
@@ -65,6 +67,8 @@ class Application:
     """The topic from which it reads rounds."""
     is_readable: bool = True
     """Whether the job may read ``orders``."""
+    resolve: Callable[[str, str], Destination | Refusal] = resolve_anything
+    """Which topics exist."""
     since: int | None = None
     """See ``PartitionRecords``; None where nothing is to be asked without a setting."""
     topics: MemoryTopics = field(default_factory=MemoryTopics)
@@ -82,7 +86,9 @@ class Application:
 
     def started(self, table: str) -> HandlerDriver:
         table_ = parse(table).required()
-        self.driver = HandlerDriver(self.topics, table_, since=self.since, schemes=SCHEME_TABLE)
+        self.driver = HandlerDriver(
+            self.topics, table_, since=self.since, schemes=SCHEME_TABLE, resolve=self.resolve
+        )
         return self.driver
 
     def run(
@@ -322,6 +328,27 @@ def test_a_fresh_dead_letter_waits_for_the_rest_of_its_delay() -> None:
     due = application.driver.due_at()
     assert due is not None
     assert BEGIN + 30 * (1 - JITTER) < due <= BEGIN + 30
+
+
+def test_no_round_is_used_up_before_its_delay_while_the_topic_is_missing() -> None:
+    is_missing = Refusal(2085, "there is no topic orders")
+    application = Application(
+        spring,
+        resolve=lambda manager, queue: (
+            is_missing if queue == "orders" else resolve_anything(manager, queue)
+        ),
+    )
+    application.run(steps=40)
+    assert [
+        (outcome["result"], outcome["attempt"], outcome["reason"])
+        for outcome in application.outcomes
+    ] == [
+        ("parked", 1, 0),
+        ("parked", 1, 2085),
+        ("parked", 2, 2085),
+        ("parked", 3, 2085),
+        ("forwarded", 4, 0),
+    ]
 
 
 @pytest.mark.parametrize("fail", [spring, connect, streams], ids=lambda fail: fail.__name__)

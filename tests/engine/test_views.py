@@ -279,7 +279,7 @@ def check_plan(job: MemoryJob, topic: str, records: Sequence[OutputRecord]) -> l
         row, verdict = first.row, TableEffect.of(job.decider, job.context, NO_MASK, second)
         assert (verdict.line, verdict.target) == (row.rule_line, str(first.decision.target))
         assert verdict.action == (row.action if row.rule_line else Disposition.REMAINS)
-        assert (verdict.reason, second.result) == (row.reason, row.result)
+        assert (verdict.reason, second.result) == (first.attempt_now.reason, row.result)
         attempts, last = failing(job.decider, second)
         course = [put.queue for put, number in verdict.course.steps for _ in range(number)]
         assert course == [queue for _, queue in attempts]

@@ -33,7 +33,7 @@ from tests.outcomes import conftest as outcomes
 from tests.outcomes.small_job import SmallJob
 from tests.streaming.conftest import Jobs, letter
 
-from redrive.engine.decision import Put, Wait
+from redrive.engine.decision import Put
 from redrive.errors import ConfigurationError, NotFoundError, UsageError
 from redrive.frames import (
     RulesTable,
@@ -211,18 +211,12 @@ def test_decisions_are_those_of_the_job(rules: str) -> None:
             "rule_line": done.row.rule_line or None,
             "action": done.row.action or "REMAINS",
             "target": str(done.decision.target) or None,
-            "delay": delay_of(done.decision),
-            "reason": done.row.reason or None,
-            "detail": None if isinstance(done.decision, Wait) else done.row.detail or None,
+            "delay": done.attempt_now.wait if isinstance(done.attempt_now, Put) else None,
+            "reason": done.attempt_now.reason or None,
+            "detail": done.attempt_now.detail or None,
         }
         for done in each
     ]
-
-
-def delay_of(decision: object) -> int | None:
-    """Seconds from the failure to the put."""
-    put = decision.put if isinstance(decision, Wait) else decision
-    return put.wait if isinstance(put, Put) else None
 
 
 def test_no_rule_puts_to_the_topic_of_its_row() -> None:

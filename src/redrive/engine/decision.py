@@ -71,6 +71,8 @@ class Decision:
     """JSON members of the outcome that are the same for all its messages."""
     replay: Replay | None = None
     """The replay that asked for it and overrides the table."""
+    wait: int = 0
+    """Seconds from the failure of the processing to the attempt."""
     _derived: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
 
     def derive(self, make: Callable[[Self, *_More], _Result], *more: *_More) -> _Result:
@@ -110,8 +112,6 @@ class Put(Decision):
     """Headers that the put adds, the same for all messages."""
     group_topic: GroupTopic | None = None
     """The group's topic that it puts to, without the partition; None for other topics."""
-    wait: int = 0
-    """Seconds from the failure of the processing to the put."""
     rounds: Rounds | None = None
     """The put's round counts, without its time; None if they are not counted."""
     timestamps: TimestampMode = TimestampMode.AUTO
@@ -152,10 +152,10 @@ class Park(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Wait(Park):
-    """The message waits until its delay since the failure has passed, and is put then."""
+    """The message waits until its delay since the failure has passed, and is tried then."""
 
-    put: Put
-    """The put that follows, as it would be now."""
+    attempt_now: Decision
+    """The attempt that follows, as it would end now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -393,7 +393,7 @@ def _own_time(put: Put, message: Message) -> tuple[int, bool]:
 
 def risks_of(decision: Decision, facts: SliceContext) -> Iterator[str]:
     """What may happen to the records of a decision after their put, as sentences."""
-    put = decision.put if isinstance(decision, Wait) else decision
+    put = decision.attempt_now if isinstance(decision, Wait) else decision
     if not isinstance(put, Put):
         return
     name = put.destination.topic

@@ -152,10 +152,11 @@ class BreakerGuard:
         key = breaker_of(self._handler, decision.rule, decision.profile)
         if key is None:
             return attempt(decision)
-        is_put, breaker = isinstance(decision, Put), facts.breakers.of(key)
-        if isinstance(decision, Put) and message.failed_at:
-            is_put = not facts.is_waiting(message, decision.wait)
-        if not is_put and not is_refused(decision):
+        breaker, is_tried = (
+            facts.breakers.of(key),
+            isinstance(decision, Put) or is_refused(decision),
+        )
+        if not is_tried or (message.failed_at and facts.is_waiting(message, decision.wait)):
             return attempt(decision)
         if breaker is not None and not facts.breakers.admits(key, breaker):
             return Decided(message, decision.derive(self._suspend, attempts, breaker.detail))
@@ -383,12 +384,13 @@ class RulesDecider:
         gone: Gone | None,
     ) -> Decided:
         """A decision, carried out as far as a put is known to succeed."""
+        if gone is not None and isinstance(decision, Put):
+            return Decided(message, self._without_payload(decision, gone))
+        if message.failed_at and facts.is_waiting(message, decision.wait):
+            if isinstance(decision, Put):
+                decision = PutTimes.of(decision, facts).decided(message, decision)
+            return Decided(message, decision.derive(self.wait, attempts))
         if isinstance(decision, Put):
-            if gone is not None:
-                return Decided(message, self._without_payload(decision, gone))
-            if message.failed_at and facts.is_waiting(message, decision.wait):
-                put = PutTimes.of(decision, facts).decided(message, decision)
-                return Decided(message, put.derive(self.wait))
             return self._put(message, decision, attempts, facts, entry)
         if gone is not None and isinstance(decision, Keep):
             decision = with_detail(decision, gone.detail)
@@ -591,21 +593,24 @@ class RulesDecider:
         case = _Case(decision.profile, decision.attempts, replay=decision.replay)
         return self._after_failure(case, decision.rule, decision.target, refusal)
 
-    def wait(self, decision: Put) -> Wait:
-        """The decision to wait until a put's delay has passed."""
-        name = self.attempts.next_attempt(decision.rule, decision.attempts)
+    def wait(self, decision: Decision, attempts: Attempts) -> Wait:
+        """The decision to wait for an attempt until its delay has passed.
+
+        ``attempts`` are the failed ones before it.
+        """
+        name = self.attempts.next_attempt(decision.rule, attempts)
         return self._decisions.write(
             Wait,
             Result.PARKED,
             decision.profile,
-            attempts=decision.attempts,
+            attempts=attempts,
             attempt=decision.attempt,
             rule=decision.rule,
             target=decision.target,
             detail=f"{name} is {decision.wait} s after the failure",
             of_kind={
-                "delay": self.attempts.delay(decision.rule, decision.attempts),
-                "put": decision,
+                "delay": self.attempts.delay(decision.rule, attempts),
+                "attempt_now": decision,
             },
         )
 
@@ -662,11 +667,12 @@ class RulesDecider:
                     rule=rule,
                     replay=replay,
                 )
+        is_retry = rule.action is Action.RETRY
+        wait = self.attempts.wait(rule, attempts) if is_retry and replay is None else 0
         target = self._targets.of(rule, profile, attempts, hops=case.hops, seed=case.seed)
         names, destination = target.names, target.destination
         if isinstance(destination, Refusal):
-            return self._after_failure(case, rule, names, destination)
-        is_retry = rule.action is Action.RETRY
+            return self._after_failure(case, rule, names, destination, wait)
         return self._decisions.write(
             Put,
             Result.RETRIED if is_retry else Result.FORWARDED,
@@ -682,7 +688,7 @@ class RulesDecider:
                 "group_topic": target.group_topic,
                 "strip": is_retry or not rule.header,
                 "timestamps": self._timestamps,
-                "wait": self.attempts.wait(rule, attempts) if is_retry and replay is None else 0,
+                "wait": wait,
                 "rounds": self.attempts.rounds(rule, attempts, destination),
                 "headers": (
                     *destination.headers,
@@ -694,9 +700,12 @@ class RulesDecider:
         )
 
     def _after_failure(
-        self, case: _Case, rule: Rule | None, target: Names, refusal: Refusal
+        self, case: _Case, rule: Rule | None, target: Names, refusal: Refusal, wait: int = 0
     ) -> Park | Keep:
-        """The decision after a rule's failed attempt: the next one, or the message remains."""
+        """The decision after a rule's failed attempt: the next one, or the message remains.
+
+        ``wait`` is the attempt's, in seconds since the failure of the processing.
+        """
         profile, attempts, replay = case.profile, case.attempts, case.replay
         of_kind: dict[str, Any] = {}
         following = None
@@ -723,7 +732,7 @@ class RulesDecider:
             reason=refusal.reason,
             detail=refusal.detail,
             replay=replay,
-            of_kind={"is_worth_logging": not is_known, **of_kind},
+            of_kind={"is_worth_logging": not is_known, "wait": wait, **of_kind},
         )
 
     def _keep(

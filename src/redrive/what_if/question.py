@@ -258,7 +258,7 @@ class Trial:
     def _share(self, profile: DeadLetterProfile, attempts: Attempts, hops: int) -> _Shared:
         decision = self.decide_profile(profile, attempts, hops)
         if not isinstance(decision, Put):
-            return _Shared(decision)
+            return _Shared(decision, wait=decision.wait)
         bounds = put_bounds(decision, self.context)
         if bounds is None or PutTimes.of(decision, self.context).depends_on_record:
             return _Shared(decision, room=-1)

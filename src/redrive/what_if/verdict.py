@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from redrive.engine.context import SliceContext
-from redrive.engine.decision import Decision
+from redrive.engine.decision import Decision, Wait
 from redrive.engine.put_record import risks_of
 from redrive.engine.rules_decider import RulesDecider
 from redrive.masking import Mask
@@ -63,6 +63,8 @@ class TableEffect:
         cls, decider: RulesDecider, context: SliceContext, mask: Mask, decision: Decision
     ) -> TableEffect:
         """The part of a decision that is compared between tables, with masked texts."""
+        if isinstance(decision, Wait):
+            decision = decision.attempt_now
         rule, profile = decision.rule, decision.profile
         candidates = decider.profiles.candidates_of(profile) if profile.is_dead_letter else 0
         return cls(
