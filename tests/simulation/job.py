@@ -644,9 +644,12 @@ class _Run:
                 raise TransientFault(f"records of {lane} are gone")
             records = list(cluster.read(lane, begin, end))
             if lane in self._aging and not is_ordered:
+                # The planner hears of a changed table before the batches do.
+                planner = self._planner._planner
+                wait = None if planner is None else planner._waits.get(lane)
+                free = max(self._releases[lane], wait.release if wait is not None else 0)
                 self._check_waited(
-                    lane,
-                    [record for offset, _, record in records if offset >= self._releases[lane]],
+                    lane, [record for offset, _, record in records if offset >= free]
                 )
             received = [Received(lane, offset, record) for offset, _, record in records]
             if received:
