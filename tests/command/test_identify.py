@@ -97,7 +97,9 @@ def test_a_topic_is_browsed_without_any_definitions(topic: str, bootstrap_server
 
 
 def test_init_writes_a_job_that_runs_as_it_is(topic: str, bootstrap_servers: str) -> None:
-    answer = redrive("init", topic, "--bootstrap-server", bootstrap_servers, typed="y\n", code=0)
+    words = ("init", topic, "--bootstrap-server", bootstrap_servers)
+    assert "nobody can answer here: give --yes" in redrive(*words, code=1).stderr
+    answer = redrive(*words, typed="y\n", code=0)
     assert "would be: 3 retried, 7 left by IGNORE" in answer.stdout
     assert "redrive run starts the job" in answer.stdout
     assert "nothing to report" in redrive("check", "redrive.toml", code=0).stdout

@@ -21,7 +21,7 @@ from redrive.command.options import (
     optional_config_option,
     yes_option,
 )
-from redrive.command.output import print_json, print_lines, print_notes
+from redrive.command.output import ask, print_json, print_lines, print_notes
 from redrive.errors import UsageError
 from redrive.kafka.cluster import without_leader
 from redrive.messages import NO_VALID_SCHEME, DeadLetterView
@@ -214,8 +214,8 @@ def _write_files(files: Mapping[Path, str], *, yes: bool) -> None:
         )
     if existing:
         click.confirm(f"Replace {', '.join(existing)}?", abort=True)
-    elif not yes:
-        click.confirm(f"Write {', '.join(map(str, files))}?", default=True, abort=True)
+    else:
+        ask(f"Write {', '.join(map(str, files))}?", yes=yes, default=True)
     for path, text in files.items():
         path.write_text(text, encoding="utf-8")
     click.echo(f"{', '.join(map(str, files))}: written.")

@@ -53,12 +53,12 @@ def print_notes(notes: Iterable[str]) -> None:
         click.echo(f"{click.style('note:', fg='yellow')} {printable(note)}", err=True)
 
 
-def ask(question: str, *, yes: bool) -> None:
-    """Ask for confirmation; without a yes the command ends."""
+def ask(question: str, *, yes: bool, default: bool = False) -> None:
+    """Ask for confirmation; without a yes the command ends. ``default`` is what Enter means."""
     if yes:
         return
     try:
-        answer = click.confirm(question, err=True)
+        answer = click.confirm(question, default=default, err=True)
     except click.Abort:
         if not sys.stdin.isatty():
             click.echo("\nnobody can answer here: give --yes to go on without a question", err=True)
