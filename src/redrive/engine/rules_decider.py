@@ -152,10 +152,8 @@ class BreakerGuard:
         key = breaker_of(self._handler, decision.rule, decision.profile)
         if key is None:
             return attempt(decision)
-        breaker, is_tried = (
-            facts.breakers.of(key),
-            isinstance(decision, Put) or is_refused(decision),
-        )
+        breaker = facts.breakers.of(key)
+        is_tried = isinstance(decision, Put) or is_refused(decision)
         if not is_tried or (message.failed_at and facts.is_waiting(message, decision.wait)):
             return attempt(decision)
         if breaker is not None and not facts.breakers.admits(key, breaker):
