@@ -339,16 +339,8 @@ def test_no_round_is_used_up_before_its_delay_while_the_topic_is_missing() -> No
         ),
     )
     application.run(steps=40)
-    assert [
-        (outcome["result"], outcome["attempt"], outcome["reason"])
-        for outcome in application.outcomes
-    ] == [
-        ("parked", 1, 0),
-        ("parked", 1, 2085),
-        ("parked", 2, 2085),
-        ("parked", 3, 2085),
-        ("forwarded", 4, 0),
-    ]
+    tried = [(outcome["attempt"], outcome["reason"]) for outcome in application.outcomes]
+    assert tried == [(1, 0), (1, 2085), (2, 2085), (3, 2085), (4, 0)]
 
 
 @pytest.mark.parametrize("fail", [spring, connect, streams], ids=lambda fail: fail.__name__)

@@ -181,7 +181,7 @@ def run(step: Step, servers: str) -> str:
     """Types a command and yes; what it prints, with the page's broker for the real one."""
     arguments = [argument.replace(SERVERS, servers) for argument in step.arguments]
     done = redrive(*arguments, typed="y\n", code=0)
-    return done.stdout.replace(servers, SERVERS)
+    return done.output.replace(servers, SERVERS)
 
 
 def differences(step: Step, got: str) -> str:
