@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-LINES = {"src": 74379, "tests": 62187, "docs": 6000}
+LINES = {"src": 74379, "tests": 62186, "docs": 6000}
 """Lines of Python, and of pages in docs: 55,000 of the source and 46,000 of tests are the goal."""
 WORDS = 60_000
 """Words of the pages in docs."""

@@ -752,14 +752,13 @@ def _never_moved(original: Any, *given: Any) -> Any:
 @replaced(
     "leaderless topics of waiting messages read all the same",
     cluster.Cluster,
-    "leaderless",
+    "identified",
     schedules=30,
     among=lambda plan: plan.loses_partition,
 )
-def _leaderless_read(original: Any, self: cluster.Cluster, lanes: Any) -> Any:
-    return frozenset(
-        lane for lane in original(self, lanes) if not lane.topic.startswith("redrive-")
-    )
+def _leaderless_read(original: Any, self: cluster.Cluster, topics: Any, lanes: Any) -> Any:
+    ids, silent = original(self, topics, lanes)
+    return ids, frozenset(lane for lane in silent if not lane.topic.startswith("redrive-"))
 
 
 @replaced(
