@@ -334,9 +334,7 @@ def test_no_round_is_used_up_before_its_delay_while_the_topic_is_missing() -> No
     is_missing = Refusal(2085, "there is no topic orders")
     application = Application(
         spring,
-        resolve=lambda manager, queue: (
-            is_missing if queue == "orders" else resolve_anything(manager, queue)
-        ),
+        resolve=lambda _, queue: is_missing if queue == "orders" else resolve_anything("", queue),
     )
     application.run(steps=40)
     tried = [(outcome["attempt"], outcome["reason"]) for outcome in application.outcomes]

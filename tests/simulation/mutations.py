@@ -433,7 +433,9 @@ def _late_copies() -> Iterable[AbstractContextManager[Any]]:
 )
 def _fenced_lazily(_original: Any, self: Emitter, producer: Any) -> None:
     if producer.may_arrive_late:
-        self._renew_producer()
+        known = dict(self._known)
+        self.drop_producer()
+        self._known = known
 
 
 @replaced(

@@ -545,7 +545,7 @@ class Emitter:
         batching = self._batching.joined(asked)
         if batching != self._batching:
             self._batching = batching
-            self._renew_producer()
+            return self._renew_producer()
         return self.open()
 
     def _fence_late_requests(self, producer: Producer) -> None:
@@ -559,13 +559,13 @@ class Emitter:
         """
         if producer.may_arrive_late:
             self._renew_producer()
-            self.open()
 
-    def _renew_producer(self) -> None:
-        """Drop the producer while positions are certain; the next transaction opens another."""
+    def _renew_producer(self) -> Producer:
+        """Open another producer of the id while positions are certain."""
         known = dict(self._known)
         self.drop_producer()
         self._known = known
+        return self.open()
 
     def _transact(
         self, producer: Producer, work: TransactionInput, ends: Mapping[TopicPartition, int]
